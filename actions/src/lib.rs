@@ -1,0 +1,4 @@
+//! The state machine of every kind: a generic driver ([`machine`]) and the actions it runs.
+//!
+//! Actions reach the world only through the traits in [`ports`], so this crate holds no client and every rule in it can
+//! be tested without a cluster.

@@ -1,0 +1,133 @@
+//! What the statuses hold. [`MachineStatus`] is what the state machine needs of every kind; the kinds add their own.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The part of a status that the state machine owns, the same for every kind.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineStatus {
+    /// Where the object is in its life cycle. Kept as text, so that a phase written by a newer build survives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// The generation of the spec that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The contract for machines: Ready, Reconciling, Stalled, Available and, for workloads, ReferencesResolved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// SHA-256 (hex) of the spec that was admitted, without what only moves the replica count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec_digest: Option<String>,
+    /// The version of the rendering that was admitted; a newer operator that renders differently starts over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub render_version: Option<i64>,
+    /// What was resolved: reference (`Tool/weather`) to the digest of what was read from it. `None`: not yet resolved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<BTreeMap<String, String>>,
+    /// Why the object failed or is retried; absent while all is well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// The last 20 status writes that said something new, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<HistoryEntry>,
+}
+
+/// A failure, or a retry on the way to one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    /// A CamelCase word for machines, such as `ImagePull`.
+    pub reason: String,
+    /// The phase in which it happened.
+    pub during: String,
+    /// Whether time alone may mend it.
+    pub retryable: bool,
+    /// How many attempts were counted against the limit of 8.
+    #[serde(default)]
+    pub attempts: i32,
+    /// When it is tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_attempt_at: Option<Time>,
+}
+
+/// One status write that said something new: a move, or a wait or retry (`from` = `to`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HistoryEntry {
+    /// Grows by one with each entry of this object, never reused.
+    pub seq: i64,
+    /// When it was decided.
+    pub at: Time,
+    /// The phase before; empty for the first entry.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub from: String,
+    /// The phase after.
+    pub to: String,
+    /// The action or rule that decided.
+    pub action: String,
+    /// Why, as one sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// How long the step took, in milliseconds.
+    #[serde(default)]
+    pub took_ms: i64,
+    /// Joins this entry with the operator's phase-trace line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub trace_id: String,
+}
+
+/// A child as it was when it was last applied: the baseline against which drift is judged.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChildRecord {
+    /// Kind of the child, such as `Deployment`.
+    pub kind: String,
+    /// Name of the child, in the namespace of its owner.
+    pub name: String,
+    /// Its uid; every later apply is bound to it.
+    pub uid: String,
+    /// Digest of what the apply was made from.
+    pub inputs: String,
+    /// SHA-256 (hex) of our field manager's entry in `managedFields`, as the apply left it.
+    pub owned: String,
+}
+
+/// Status of the kinds that run Pods.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadStatus {
+    /// What the state machine keeps.
+    #[serde(flatten)]
+    pub machine: MachineStatus,
+    /// Ready Pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+    /// Pods, ready or not; what the scale subresource reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_replicas: Option<i32>,
+    /// Where the workload is reached inside the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Label selector of the Pods, as text; set from Deploying on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+    /// SHA-256 (hex) of the rendered configuration; a change rolls the Pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_hash: Option<String>,
+    /// The children as last applied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<ChildRecord>,
+}
+
+/// Status of the kinds that others refer to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReferenceStatus {
+    /// What the state machine keeps.
+    #[serde(flatten)]
+    pub machine: MachineStatus,
+}

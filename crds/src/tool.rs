@@ -1,0 +1,132 @@
+//! `Tool`: something an agent or flow may call.
+
+use std::collections::BTreeMap;
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::status::ReferenceStatus;
+
+/// What a tool is, how it is called and what it takes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
+#[kube(
+    group = "agents.recif.dev",
+    version = "v1",
+    kind = "Tool",
+    plural = "tools",
+    singular = "tool",
+    shortname = "tl",
+    category = "recif",
+    namespaced,
+    status = "ReferenceStatus",
+    derive = "PartialEq"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolSpec {
+    /// The name the model sees.
+    pub name: String,
+    /// How the tool is called.
+    #[serde(rename = "type")]
+    pub type_: ToolType,
+    /// Free grouping for people.
+    #[serde(default = "general")]
+    pub category: String,
+    /// What the model is told about the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// URL of an http tool; `{name}` is replaced by that parameter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// HTTP method of an http tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Headers of an http tool; `$NAME` is replaced from the agent's environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// Program of a cli tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binary: Option<String>,
+    /// First arguments a cli tool may be called with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_commands: Vec<String>,
+    /// URL of an MCP server that has the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcp_endpoint: Option<String>,
+    /// What the tool takes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<ToolParameter>,
+    /// Longest time a call may take, in seconds.
+    #[serde(default = "thirty")]
+    pub timeout: i32,
+    /// A tool that is not enabled is left out of every agent.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+}
+
+/// How a tool is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolType {
+    /// An HTTP request.
+    Http,
+    /// A program in the agent's image.
+    Cli,
+    /// A tool of an MCP server.
+    Mcp,
+    /// Built into the runtime.
+    Builtin,
+}
+
+impl ToolType {
+    /// The name as written in a manifest.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Cli => "cli",
+            Self::Mcp => "mcp",
+            Self::Builtin => "builtin",
+        }
+    }
+}
+
+/// One parameter of a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolParameter {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    #[serde(rename = "type", default)]
+    pub type_: ParameterType,
+    /// What the model is told about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Whether a call without it is refused.
+    #[serde(default)]
+    pub required: bool,
+    /// Value used when a call leaves it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<serde_json::Value>,
+}
+
+/// JSON type of a parameter.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum ParameterType {
+    #[default]
+    String,
+    Integer,
+    Number,
+    Boolean,
+}
+
+fn general() -> String {
+    "general".into()
+}
+fn thirty() -> i32 {
+    30
+}
+fn yes() -> bool {
+    true
+}

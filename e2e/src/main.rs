@@ -1,0 +1,2 @@
+//! Scenarios against a real cluster.
+fn main() {}

@@ -1,0 +1,5 @@
+//! Récif runs AI agents on Kubernetes. Everything here does I/O; what to do is decided in the crates `crds` and
+//! `actions`.
+//!
+//! A folder is a room. The first file of a room names on its `//! Uses:` line the rooms it may use; `tests/rooms.rs`
+//! refuses any other edge.
