@@ -2,3 +2,7 @@
 //!
 //! Actions reach the world only through the traits in [`ports`], so this crate holds no client and every rule in it can
 //! be tested without a cluster.
+
+pub mod machine;
+pub mod ports;
+pub mod render;

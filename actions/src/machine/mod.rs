@@ -1,0 +1,19 @@
+//! The state machine, for any kind: it could be its own library.
+//!
+//! A kind brings its phases, one table of [`Edge`]s and an ordered list of [`Action`]s. The [`Driver`] takes one step
+//! at a time: newest object → rules → first matching action → edge check → one guarded write → sinks. Nothing is kept
+//! in memory between steps that a restart would miss; what a step needs, it observes again.
+
+mod action;
+mod clock;
+mod edge;
+mod error;
+mod notes;
+mod registry;
+
+pub use action::{Action, Context, Key, Machine, Objects};
+pub use clock::{Clock, SystemClock};
+pub use edge::{At, By, Edge, Rule};
+pub use error::{ActionError, ApiError};
+pub use notes::{Notes, Wait};
+pub use registry::{BadTable, Registry};

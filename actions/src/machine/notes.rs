@@ -1,0 +1,70 @@
+//! What an action says about a step besides its result: why it waits, and what was missing.
+//!
+//! Notes hold no times and no counters: the status of a wait is composed from them, and a restart must compose the same
+//! bytes again.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+/// A wait, as the action explained it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wait {
+    /// A CamelCase word for the condition.
+    pub reason: &'static str,
+    /// One sentence: what is waited for.
+    pub message: String,
+    /// Something a person has to bring: said at once, and in an Event.
+    pub missing: bool,
+    /// How long the wait may last before it is worth a write.
+    pub patience: Duration,
+}
+
+/// A wait shorter than this is not written.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The notes of one step.
+#[derive(Debug, Default)]
+pub struct Notes(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    wait: Option<Wait>,
+    facts: Vec<(&'static str, String)>,
+}
+
+impl Notes {
+    /// The step waits for something that will come by itself.
+    pub fn waiting(&self, reason: &'static str, message: impl Into<String>) {
+        self.waiting_up_to(PATIENCE, reason, message);
+    }
+
+    /// As [`Notes::waiting`], silent for longer because such a wait is usual.
+    pub fn waiting_up_to(&self, patience: Duration, reason: &'static str, message: impl Into<String>) {
+        self.set(Wait { reason, message: message.into(), missing: false, patience });
+    }
+
+    /// The step waits for something that somebody has to bring or mend.
+    pub fn missing(&self, reason: &'static str, message: impl Into<String>) {
+        self.set(Wait { reason, message: message.into(), missing: true, patience: Duration::ZERO });
+    }
+
+    /// Something worth a word in the trace, such as `applied` = `Deployment/a`.
+    pub fn note(&self, key: &'static str, value: impl Into<String>) {
+        self.lock().facts.push((key, value.into()));
+    }
+
+    pub(super) fn take(&self) -> (Option<Wait>, Vec<(&'static str, String)>) {
+        let mut inner = self.lock();
+        (inner.wait.take(), std::mem::take(&mut inner.facts))
+    }
+
+    fn set(&self, wait: Wait) {
+        self.lock().wait = Some(wait);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

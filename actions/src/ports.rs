@@ -1,0 +1,236 @@
+//! What an action may ask of the world: requests about children, and views of the watch caches.
+//!
+//! Everything seen here is reduced: a child is its identity, who owns it, a digest of what we own in it, and the few
+//! status fields that decisions need. Real ones live in the package `recif`, a simulated cluster in [`crate::fake`].
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use async_trait::async_trait;
+use crds::Tool;
+use serde_json::Value;
+
+use crate::{machine::ApiError, render::Settings};
+
+/// The kinds of children, in the order in which they are applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum ChildKind {
+    ServiceAccount,
+    ConfigMap,
+    Secret,
+    Service,
+    Deployment,
+}
+
+impl ChildKind {
+    /// Every kind.
+    pub const ALL: &'static [Self] =
+        &[Self::ServiceAccount, Self::ConfigMap, Self::Secret, Self::Service, Self::Deployment];
+
+    /// The kind's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ServiceAccount => "ServiceAccount",
+            Self::ConfigMap => "ConfigMap",
+            Self::Secret => "Secret",
+            Self::Service => "Service",
+            Self::Deployment => "Deployment",
+        }
+    }
+
+    /// The `apiVersion` it is applied with.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::Deployment => "apps/v1",
+            _ => "v1",
+        }
+    }
+}
+
+impl fmt::Display for ChildKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Names a child.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChildRef {
+    /// Its kind.
+    pub kind: ChildKind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for ChildRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind, self.name)
+    }
+}
+
+/// A child as we want it: a partial object for server-side apply.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Manifest {
+    /// Which child.
+    pub child: ChildRef,
+    /// The complete apply body: apiVersion, kind, metadata with labels and controller reference, and what we own.
+    pub body: Value,
+}
+
+/// The controller reference of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Controller {
+    /// Group of the controller, without the version; empty for the core group.
+    pub group: String,
+    /// Kind of the controller.
+    pub kind: String,
+    /// Name of the controller.
+    pub name: String,
+    /// Uid of the controller.
+    pub uid: String,
+}
+
+/// An object as the cache holds it: a child of ours, or a Secret or ConfigMap that somebody refers to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Child {
+    /// Which object.
+    pub child: ChildRef,
+    /// Its uid.
+    pub uid: String,
+    /// Its resource version.
+    pub resource_version: u64,
+    /// The generation of its spec.
+    pub generation: i64,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Who controls it.
+    pub controller: Option<Controller>,
+    /// SHA-256 (hex) of our Apply entry's `fieldsV1` in `managedFields`; `None`: we own nothing in it.
+    pub owned: Option<String>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Secrets and ConfigMaps: key to SHA-256 (hex) of its value.
+    pub data: BTreeMap<String, String>,
+    /// Deployments: their progress.
+    pub deployment: Option<DeploymentState>,
+}
+
+/// What a Deployment says of itself.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DeploymentState {
+    /// The generation its status speaks of.
+    pub observed_generation: i64,
+    /// `spec.replicas`.
+    pub desired: i32,
+    /// Pods of any template.
+    pub replicas: i32,
+    /// Pods of the current template.
+    pub updated: i32,
+    /// Ready Pods.
+    pub ready: i32,
+    /// Available Pods.
+    pub available: i32,
+    /// Whether `Progressing=False`: its own deadline is over; holds the message.
+    pub stalled: Option<String>,
+    /// The message of `ReplicaFailure=True`: Pods cannot be created.
+    pub replica_failure: Option<String>,
+    /// The field manager of `spec.replicas`, when it is not us.
+    pub replicas_manager: Option<String>,
+}
+
+/// A Pod of a workload.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pod {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Its resource version.
+    pub resource_version: u64,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+    /// Its address.
+    pub ip: Option<String>,
+    /// Restarts of all its containers.
+    pub restarts: i32,
+    /// Why it does not come up, by class and what the user wrote; `None` while it is ready or merely starting.
+    pub trouble: Option<PodTrouble>,
+}
+
+/// Why a Pod does not come up: a class, and what the user wrote; never the kubelet's text, which would flap.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PodTrouble {
+    /// The image cannot be pulled, or is not there.
+    ImagePull {
+        /// The image as in the Pod template.
+        image: String,
+    },
+    /// A container ends again and again.
+    CrashLoop {
+        /// Name of the container.
+        container: String,
+        /// Its last exit code.
+        exit_code: i32,
+    },
+    /// A container cannot be made from its configuration, usually because an object it names is missing.
+    CreateContainerConfigError {
+        /// What is missing, such as `secret "keys"`.
+        object: String,
+    },
+    /// No node takes it.
+    Unschedulable,
+}
+
+/// Requests about children. Every call has a deadline; no call is repeated inside.
+#[async_trait]
+pub trait Cluster: Send + Sync {
+    /// One GET of a child's metadata, past the cache.
+    ///
+    /// # Errors
+    /// As the API server answered; absence is `Ok(None)`.
+    async fn look(&self, child: &ChildRef) -> Result<Option<Arc<Child>>, ApiError>;
+
+    /// One server-side apply. With `uid` it is bound to that object: another one is [`ApiError::WrongUid`].
+    ///
+    /// # Errors
+    /// As the API server answered.
+    async fn apply(&self, manifest: &Manifest, uid: Option<&str>) -> Result<Arc<Child>, ApiError>;
+
+    /// As [`Cluster::apply`], but nothing is stored.
+    ///
+    /// # Errors
+    /// [`ApiError::Invalid`] when the API server would refuse it.
+    async fn dry_run(&self, manifest: &Manifest) -> Result<(), ApiError>;
+
+    /// One DELETE in the foreground, bound to the uid; an object that is gone already is no error.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    async fn delete(&self, child: &ChildRef, uid: &str) -> Result<(), ApiError>;
+}
+
+/// What the watch caches hold, never older than the answers to our own writes.
+pub trait Views: Send + Sync {
+    /// A Tool.
+    fn tool(&self, namespace: &str, name: &str) -> Option<Arc<Tool>>;
+    /// A child, or a Secret or ConfigMap of somebody else.
+    fn child(&self, child: &ChildRef) -> Option<Arc<Child>>;
+    /// The Pods of the workload of this kind (`Agent`) and name, in the order of their names.
+    fn pods(&self, kind: &'static str, namespace: &str, name: &str) -> Vec<Arc<Pod>>;
+}
+
+/// The ports of every kind, as its actions see them.
+pub struct World {
+    /// Requests.
+    pub cluster: Arc<dyn Cluster>,
+    /// Caches.
+    pub views: Arc<dyn Views>,
+    /// The operator's own settings.
+    pub settings: Arc<Settings>,
+}
