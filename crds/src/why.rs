@@ -1,0 +1,5 @@
+//! x
+/// x
+pub struct Why;
+/// x
+pub fn why() {}
