@@ -1,4 +1,8 @@
 //! `Agent`: one agent, run as a Deployment behind a Service.
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "the lint takes the parts of two `printcolumn(…)` for the same attribute"
+)]
 
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements};
 use kube::CustomResource;

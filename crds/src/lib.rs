@@ -18,7 +18,7 @@ pub use phase::{Phase, ReferencePhase, Standing, WorkloadPhase};
 pub use references::{RefKind, Reference};
 pub use status::{ChildRecord, Failure, HistoryEntry, MachineStatus, ReferenceStatus, WorkloadStatus};
 pub use tool::{Tool, ToolSpec};
-pub use why::{Why, why};
+pub use why::Why;
 
 /// The API group of every kind.
 pub const GROUP: &str = "agents.recif.dev";

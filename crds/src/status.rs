@@ -109,7 +109,7 @@ pub struct ChildRecord {
     pub owned: String,
 }
 
-/// Status of the kinds that run Pods.
+/// What the operator last saw and did.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadStatus {
@@ -136,7 +136,7 @@ pub struct WorkloadStatus {
     pub children: Vec<ChildRecord>,
 }
 
-/// Status of the kinds that others refer to.
+/// What the operator last saw and did.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReferenceStatus {

@@ -1,4 +1,8 @@
 //! `Tool`: something an agent or flow may call.
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "the lint takes the parts of two `printcolumn(…)` for the same attribute"
+)]
 
 use std::collections::BTreeMap;
 
