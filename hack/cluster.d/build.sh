@@ -50,7 +50,7 @@ build_module() {
     shift 4
     out=$(parts_dir "$kind" "$version")
     [ ! -d "$out" ] || return 0
-    grep -q "$module v$version\$" "$HACK/kubernetes/$kind/go.mod" ||
+    grep -Eq "$module v$version( //.*)?\$" "$HACK/kubernetes/$kind/go.mod" ||
         die "hack/kubernetes/$kind/go.mod is not at $version as hack/versions says: run 'hack/cluster pin' and commit"
     command -v go >/dev/null || die "building the cluster's parts needs Go (see the go line of hack/kubernetes/$kind/go.mod): install it"
     say "building $kind $version"
