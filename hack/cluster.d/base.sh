@@ -42,12 +42,12 @@ lock() {
 }
 unlock() { exec 9>&-; }
 
-# wait_for SECONDS WHAT COMMAND…: true as soon as the command is; false after the time.
+# wait_for SECONDS WHAT COMMAND…: true as soon as the command is; false after the time, said unless WHAT is empty.
 wait_for() {
     local deadline=$((SECONDS + $1)) what=$2
     shift 2
     until "$@" >/dev/null 2>&1; do
-        [ "$SECONDS" -lt "$deadline" ] || { say "gave up waiting for $what"; return 1; }
+        [ "$SECONDS" -lt "$deadline" ] || { [ -z "$what" ] || say "gave up waiting for $what"; return 1; }
         sleep 0.1
     done
 }

@@ -5,7 +5,7 @@
 # whole, so that a broken-off build is never mistaken for a finished one.
 
 PACKAGES=(containerd runc containernetworking-plugins iptables iproute2 conntrack catatonit buildah jq socat openssl
-    busybox-static curl util-linux procps)
+    busybox-static ca-certificates curl util-linux procps)
 KUBERNETES_PARTS=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
 
 missing_packages() {

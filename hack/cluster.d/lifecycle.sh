@@ -93,7 +93,7 @@ print_env() {
         printf 'export PATH=%q:$PATH\n' "$(binaries_dir)"
         return
     fi
-    printf 'export PATH=%q:$PATH\nexport KUBECONFIG=%q\nexport RECIF_CLUSTER=%q\n' "$STATE/bin" "$STATE/kubeconfig" "$CLUSTER"
+    printf 'export PATH=%q:$PATH\nexport KUBECONFIG=%q\nexport RECIF_CLUSTER=%q\nexport RECIF_STATE=%q\n' "$STATE/bin" "$STATE/kubeconfig" "$CLUSTER" "$STATE"
 }
 
 print_status() {

@@ -72,6 +72,7 @@ start_part() {
         spawn scheduler "$kube/kube-scheduler" --kubeconfig "$pki/scheduler.kubeconfig" --leader-elect=false \
             --cert-dir "$STATE/run" --bind-address 127.0.0.1 ;;
     relay)
+        signal_part KILL relay
         relay api "$(relay_port api)" "$NODE_IP:6443"
         write_kubeconfig "$STATE/kubeconfig" "https://127.0.0.1:$(cat "$STATE/api.port")" "$(admin_token)" ;;
     containerd)
@@ -98,10 +99,11 @@ signal_part() {
     done
 }
 is_stopped() { [ "$(part_state "$1")" = stopped ]; }
+# An API server asked to end waits for its watches for minutes; nobody here does.
 stop_part() {
     signal_part TERM "$1"
     signal_part CONT "$1"
-    wait_for 10 "$1 to end" is_stopped "$1" || { signal_part KILL "$1"; wait_for 5 "$1 to end" is_stopped "$1"; }
+    wait_for 5 "" is_stopped "$1" || { signal_part KILL "$1"; wait_for 5 "$1 to end" is_stopped "$1"; }
 }
 
 part_verb() {
