@@ -17,6 +17,7 @@ save_image() {
     rm -f "$1.new"
     buildah_here push -q "$2" "docker-archive:$1.new:$2" >/dev/null || die "saving image $2 failed"
     mv "$1.new" "$1"
+    buildah_here rmi -f "$2" >/dev/null
 }
 
 load_images() {
