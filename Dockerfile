@@ -8,7 +8,6 @@ FROM ${RUST} AS compile
 WORKDIR /src
 COPY . .
 RUN cargo build --release --locked --bin recif --bin recif-runner \
-    && strip target/release/recif target/release/recif-runner \
     && cp target/release/recif target/release/recif-runner /
 
 FROM ${BINARIES} AS binaries
