@@ -64,11 +64,14 @@ build_module() {
 }
 
 build_parts() {
-    local minor=${KUBERNETES_VERSION#1.} stamp=k8s.io/component-base/version
+    local minor=${KUBERNETES_VERSION#1.} package stamps=
     lock "$CACHE"
-    # Without the stamp a part takes itself for v0.0.0, and kubelet and API server refuse each other.
+    # Without these stamps a part takes itself for v0.0.0, in what it decides by version and in its User-Agent.
+    for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+        stamps+=" -X $package.gitVersion=v$KUBERNETES_VERSION -X $package.gitMajor=1 -X $package.gitMinor=${minor%%.*} -X $package.gitCommit=none"
+    done
     build_module kubernetes "$KUBERNETES_VERSION" k8s.io/kubernetes "" \
-        -ldflags "-s -w -X $stamp.gitVersion=v$KUBERNETES_VERSION -X $stamp.gitMajor=1 -X $stamp.gitMinor=${minor%%.*}" \
+        -ldflags "-s -w$stamps" \
         "${KUBERNETES_PARTS[@]/#/k8s.io/kubernetes/cmd/}"
     build_module etcd "$ETCD_VERSION" go.etcd.io/etcd/server/v3 etcd -ldflags "-s -w" go.etcd.io/etcd/server/v3
     build_module coredns "$COREDNS_VERSION" github.com/coredns/coredns coredns -ldflags "-s -w" .
