@@ -137,7 +137,7 @@ fn apply_request(manifest: &Manifest, uid: Option<&str>, dry_run: bool) -> Outgo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::transport::testing::{answer, scripted};
+    use crate::cluster::testing::{answer, scripted};
 
     fn manifest() -> Manifest {
         let child = ChildRef { kind: ChildKind::Service, namespace: "ns".into(), name: "a".into() };

@@ -19,6 +19,8 @@ pub mod patch;
 pub mod pod;
 pub mod resource;
 pub mod store;
+#[cfg(test)]
+mod testing;
 pub mod transport;
 pub mod watch;
 
