@@ -3,6 +3,7 @@
 //! One file per kind. No client, no I/O: whoever has an object can ask this crate what it means.
 
 pub mod agent;
+pub mod digest;
 pub mod phase;
 pub mod status;
 pub mod tool;
