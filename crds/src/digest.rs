@@ -5,8 +5,11 @@
 
 use std::fmt::Write;
 
+use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+use crate::{AgentSpec, ToolSpec};
 
 /// The value as canonical JSON.
 pub fn canonical_json(value: &Value) -> String {
@@ -52,4 +55,48 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
         let _ = write!(hex, "{byte:02x}");
         hex
     })
+}
+
+/// SHA-256 (hex) of the value as canonical JSON.
+pub fn digest(value: &Value) -> String {
+    sha256_hex(canonical_json(value).as_bytes())
+}
+
+impl AgentSpec {
+    /// Digest of the spec without `replicas`: it moves when something other than the number of Pods was changed.
+    pub fn digest(&self) -> String {
+        spec_digest(self, &["replicas"])
+    }
+}
+
+impl ToolSpec {
+    /// Digest of the spec.
+    pub fn digest(&self) -> String {
+        spec_digest(self, &[])
+    }
+}
+
+impl crate::Agent {
+    /// Digest of the spec, see [`AgentSpec::digest`].
+    pub fn spec_digest(&self) -> String {
+        self.spec.digest()
+    }
+}
+
+impl crate::Tool {
+    /// Digest of the spec, see [`ToolSpec::digest`].
+    pub fn spec_digest(&self) -> String {
+        self.spec.digest()
+    }
+}
+
+fn spec_digest(spec: &impl Serialize, without: &[&str]) -> String {
+    // Specs are made of strings, numbers, lists and maps with string keys, which JSON always has room for.
+    let mut value = serde_json::to_value(spec).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut() {
+        for name in without {
+            fields.remove(*name);
+        }
+    }
+    digest(&value)
 }

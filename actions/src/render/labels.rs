@@ -13,7 +13,8 @@ pub const AGENT_LABEL: &str = "recif.dev/agent";
 
 pub(super) const NAME: &str = "app.kubernetes.io/name";
 pub(super) const PART_OF: &str = "app.kubernetes.io/part-of";
-pub(super) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+/// The label that says who made a child.
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 
 /// Labels of every child of `name`, whose kind is named by the label `kind`, such as [`AGENT_LABEL`].
 pub fn child_labels(kind: &str, name: &str) -> BTreeMap<String, String> {

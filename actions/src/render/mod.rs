@@ -20,7 +20,7 @@ mod tests;
 
 pub use env::{Config, agent_config};
 pub use error::RenderError;
-pub use labels::{AGENT_LABEL, child_labels, controller_reference, selector_labels, selector_text};
+pub use labels::{AGENT_LABEL, MANAGED_BY_LABEL, child_labels, controller_reference, selector_labels, selector_text};
 pub use pod::CONFIG_HASH;
 pub use service::endpoint;
 pub use tools::{ToolSlot, is_builtin_tool, tool_error};
