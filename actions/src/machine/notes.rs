@@ -31,6 +31,7 @@ pub struct Notes(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     wait: Option<Wait>,
+    because: Option<String>,
     facts: Vec<(&'static str, String)>,
 }
 
@@ -55,9 +56,15 @@ impl Notes {
         self.lock().facts.push((key, value.into()));
     }
 
-    pub(super) fn take(&self) -> (Option<Wait>, Vec<(&'static str, String)>) {
-        let mut inner = self.lock();
-        (inner.wait.take(), std::mem::take(&mut inner.facts))
+    /// Why the step moves, as one sentence for history and trace; without it the edge's own words stand there.
+    pub fn because(&self, reason: impl Into<String>) {
+        self.lock().because = Some(reason.into());
+    }
+
+    /// Takes the wait, the reason and the facts.
+    pub(super) fn take(&self) -> (Option<Wait>, Option<String>, Vec<(&'static str, String)>) {
+        let inner = std::mem::take(&mut *self.lock());
+        (inner.wait, inner.because, inner.facts)
     }
 
     fn set(&self, wait: Wait) {
