@@ -156,8 +156,12 @@ impl<K: Machine> Driver<K> {
         };
         let cx = Context { world: self.world.clone(), clock: self.clock.clone(), notes: Notes::default() };
         let result = bounded(action.as_ref(), &cx, cr.clone()).await;
-        let (wait, because, facts) = cx.notes.take();
-        let facts = facts.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ");
+        let said = cx.notes.take();
+        let recheck = match (said.look_again, action.recheck(cr)) {
+            (Some(said), Some(usual)) => Some(said.min(usual)),
+            (said, usual) => said.or(usual),
+        };
+        let facts = said.facts.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ");
         Picked { by: By::Action(action.name()), passed_over, recheck: action.recheck(cr), result, wait, because, facts }
     }
 
@@ -196,7 +200,8 @@ impl<K: Machine> Driver<K> {
                     return self.told(cr, &picked, StepOutcome::Stale, took, Next::After(self.stale(key, cr)));
                 }
                 Sorted::Terminal { reason, message } => {
-                    let failed = Failed { reason, message, retryable: true, after: None };
+                    let retryable = !K::NOT_BY_TIME.contains(&reason);
+                    let failed = Failed { reason, message, retryable, after: None };
                     return self.fail(key, cr, picked, failed, started).await;
                 }
             },
@@ -319,7 +324,8 @@ impl<K: Machine> Driver<K> {
                 }
                 record.announce = announcement(cr.as_ref(), &done, picked.wait.as_ref());
                 self.tell(&record);
-                if done.phase() == cr.phase() { self.rest(&done) } else { Next::Again }
+                let stays = done.phase() == cr.phase() && matches!(picked.by, By::Action(_));
+                if stays { self.rest(&done) } else { Next::Again }
             }
             Err(ApiError::Stale | ApiError::WrongUid(_)) => {
                 record.outcome = StepOutcome::Stale;
