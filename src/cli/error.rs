@@ -34,6 +34,9 @@ pub enum CliError {
          choose another cluster with --context"
     )]
     NotInstalled(&'static str),
+    /// The kind has no state machine in this build.
+    #[error("this build does not run the kind {0}, so that there is nothing to draw")]
+    NoMachine(&'static str),
     /// No usable kubeconfig.
     #[error("find out how to reach the cluster: {0}; choose one with --kubeconfig and --context")]
     Kubeconfig(String),

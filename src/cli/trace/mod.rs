@@ -7,6 +7,8 @@
 mod entry;
 mod line;
 mod merge;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use std::{
