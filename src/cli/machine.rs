@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, process::ExitCode};
 
-use actions::machine::{At, Edge, Machine};
+use actions::machine::{At, By, Edge, Machine};
 use crds::{Agent, Kind, Phase, Standing, Tool};
 
 use super::{CliError, print, target::find_kind};
@@ -35,25 +35,58 @@ pub fn diagram(kind: &Kind) -> Option<String> {
 
 /// A table of edges as a Mermaid `stateDiagram-v2`, in the order of the table.
 ///
-/// What may happen anywhere is drawn once, from a box of its own: as an arrow from each phase it would hide the rest.
+/// What may happen in many phases alike is drawn once, from a box that names them: as an arrow from each it would hide
+/// the rest.
 pub fn mermaid<P: Phase>(edges: &[Edge<P>]) -> String {
-    let mut text = String::from("stateDiagram-v2\n");
-    if edges.iter().any(|edge| edge.from == At::Any) {
-        let but = P::TERMINATING.map(|phase| format!(" but {phase}")).unwrap_or_default();
-        let _ = writeln!(text, "    state \"any phase{but}\" as any");
-    }
+    let mut boxes = String::new();
+    let mut arrows = String::new();
+    let mut drawn: Vec<(P, By, &str)> = Vec::new();
     for edge in edges {
+        let alike: Vec<_> = edges.iter().filter(|other| same_move(edge, other)).collect();
         let from = match edge.from {
             At::Nothing => "[*]".to_owned(),
-            At::Any => "any".to_owned(),
-            At::In(phase) => phase.to_string(),
+            At::In(phase) if alike.len() < MANY => phase.to_string(),
+            At::In(_) if drawn.contains(&(edge.to, edge.by, edge.why)) => continue,
+            At::In(_) => {
+                drawn.push((edge.to, edge.by, edge.why));
+                let phases: Vec<_> = alike.iter().filter_map(|edge| phase(edge.from)).collect();
+                add_box(&mut boxes, &edge.by.as_str().to_lowercase(), &phases.join(", "))
+            }
+            At::Any => {
+                let but = P::TERMINATING.map(|phase| format!(" but {phase}")).unwrap_or_default();
+                add_box(&mut boxes, "any", &format!("any phase{but}"))
+            }
         };
-        let _ = writeln!(text, "    {from} --> {}: {}", edge.to, label(edge.by.as_str(), edge.why));
+        let _ = writeln!(arrows, "    {from} --> {}: {}", edge.to, label(edge.by.as_str(), edge.why));
     }
     for phase in P::ALL.iter().filter(|phase| phase.standing() == Standing::Terminating) {
-        let _ = writeln!(text, "    {phase} --> [*]");
+        let _ = writeln!(arrows, "    {phase} --> [*]");
     }
-    text
+    format!("stateDiagram-v2\n{boxes}{arrows}")
+}
+
+/// From this many phases on, equal moves are drawn as one.
+const MANY: usize = 3;
+
+/// Whether two edges differ only in where they begin, among the phases.
+fn same_move<P: Phase>(one: &Edge<P>, other: &Edge<P>) -> bool {
+    phase(other.from).is_some() && (one.to, one.by, one.why) == (other.to, other.by, other.why)
+}
+
+fn phase<P: Phase>(at: At<P>) -> Option<&'static str> {
+    match at {
+        At::In(phase) => Some(phase.as_str()),
+        At::Nothing | At::Any => None,
+    }
+}
+
+/// Adds a box unless it is there; returns its id.
+fn add_box(boxes: &mut String, id: &str, title: &str) -> String {
+    let line = format!("    state \"{title}\" as {id}\n");
+    if !boxes.contains(&line) {
+        boxes.push_str(&line);
+    }
+    id.to_owned()
 }
 
 /// Who, and when. A colon or semicolon would end the label.
@@ -65,7 +98,7 @@ fn label(by: &str, why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use actions::machine::Rule;
-    use crds::WorkloadPhase::{self, Failed, Pending, Resolving, Terminating};
+    use crds::WorkloadPhase::{self, Failed, Pending, Rendering, Resolving, Terminating};
 
     use super::*;
 
@@ -73,16 +106,21 @@ mod tests {
         Edge::rule(At::Nothing, Pending, Rule::Admit, "first sight"),
         Edge::new(Pending, Resolving, "accept", "valid; or so: it seems"),
         Edge::rule(At::In(Pending), Failed, Rule::Fail, ""),
+        Edge::rule(At::In(Resolving), Failed, Rule::Fail, ""),
+        Edge::rule(At::In(Rendering), Failed, Rule::Fail, ""),
+        Edge::rule(At::Any, Pending, Rule::SpecChanged, "the spec changed"),
         Edge::rule(At::Any, Terminating, Rule::Delete, "deletionTimestamp set"),
     ];
 
     #[test]
     fn a_table_reads_as_a_diagram() {
         let expected = "stateDiagram-v2
+    state \"Pending, Resolving, Rendering\" as fail
     state \"any phase but Terminating\" as any
     [*] --> Pending: Admit – first sight
     Pending --> Resolving: accept – valid, or so, it seems
-    Pending --> Failed: Fail
+    fail --> Failed: Fail
+    any --> Pending: SpecChanged – the spec changed
     any --> Terminating: Delete – deletionTimestamp set
     Terminating --> [*]
 ";
