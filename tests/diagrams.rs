@@ -3,6 +3,8 @@
 //! A block begins with the line `<!-- machine:agent -->` and ends with `<!-- /machine -->`. To renew all of them:
 //! `RECIF_WRITE=1 cargo test --test diagrams`.
 
+#![allow(clippy::panic, clippy::unwrap_used)]
+
 use std::{env, fs, path::PathBuf};
 
 use recif::cli::machine::diagram;

@@ -1,6 +1,6 @@
 //! One timeline out of the object's history and the operator's logs.
 //!
-//! A step is the same in both when the trace id is; the log then brings the exact time and what a status does not hold.
+//! A step is the same in both when its trace id is; the log then brings the exact time and what a status does not hold.
 //! Steps that only the logs know stand between those that were written, by `seq` and then by time. Neither source has to
 //! be complete: a history holds 20 entries, and logs go with their Pods.
 
@@ -60,11 +60,10 @@ pub fn spans(entries: &[Entry], now: Option<Timestamp>) -> Vec<Span> {
     order.iter().map(|phase| span(phase)).collect()
 }
 
+/// A line without a trace id is a step that was not written.
 fn same_step(written: &Entry, line: &Entry) -> bool {
-    if written.trace_id.is_empty() || line.trace_id.is_empty() {
-        return written.seq == line.seq && written.to == line.to && written.action == line.action;
-    }
-    written.trace_id == line.trace_id && written.from == line.from && written.to == line.to
+    let step = |entry: &Entry| (entry.trace_id.clone(), entry.from.clone(), entry.to.clone());
+    !line.trace_id.is_empty() && step(written) == step(line)
 }
 
 /// Adds to an entry of the history what the log knows of the same step.
