@@ -22,17 +22,18 @@ pub(crate) fn workload_name_rules() -> Vec<ValidationRule> {
     let rule = |rule: String, message: String| ValidationRule {
         rule,
         message: Some(message),
+        field_path: Some(".metadata.name".into()),
         optional_old_self: Some(true),
         ..Default::default()
     };
     vec![
         rule(
             format!("oldSelf.hasValue() || size(self.metadata.name) <= {MAX_NAME}"),
-            format!("metadata.name is too long: choose one of at most {MAX_NAME} characters"),
+            format!("too long: choose a name of at most {MAX_NAME} characters"),
         ),
         rule(
             "oldSelf.hasValue() || self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')".into(),
-            "metadata.name also names the Service: use lower-case letters, digits and '-', start with a letter and end \
+            "the Service gets this name too: use lower-case letters, digits and '-', start with a letter and end \
              with a letter or digit"
                 .into(),
         ),
@@ -122,10 +123,17 @@ pub(crate) fn publish(mut crd: CustomResourceDefinition, rules: &[ValidationRule
             }
             if !rules.is_empty() {
                 root.x_kubernetes_validations = Some(rules.to_vec());
+                root.properties.get_or_insert_default().insert("metadata".into(), metadata());
             }
         }
     }
     crd
+}
+
+/// `metadata` with its name: the path of a rule must lead to a field of the schema. The API server allows nothing else here.
+fn metadata() -> JSONSchemaProps {
+    let of = |type_: &str| JSONSchemaProps { type_: Some(type_.into()), ..Default::default() };
+    JSONSchemaProps { properties: Some([("name".into(), of("string"))].into()), ..of("object") }
 }
 
 fn tidy(schema: &mut JSONSchemaProps) {

@@ -66,11 +66,11 @@ start_part() {
             --audit-policy-file "$STATE/config/audit.yaml" --audit-log-path "$STATE/audit.log" --audit-log-maxsize 1000 --audit-log-maxbackup 1 ;;
     controller-manager)
         spawn controller-manager "$kube/kube-controller-manager" --kubeconfig "$pki/controller-manager.kubeconfig" \
-            --leader-elect=false --use-service-account-credentials --root-ca-file "$pki/ca.crt" \
+            --leader-elect=false --kube-api-qps 300 --kube-api-burst 600 --use-service-account-credentials --root-ca-file "$pki/ca.crt" \
             --service-account-private-key-file "$pki/service-accounts.key" --cert-dir "$STATE/run" --bind-address 127.0.0.1 ;;
     scheduler)
         spawn scheduler "$kube/kube-scheduler" --kubeconfig "$pki/scheduler.kubeconfig" --leader-elect=false \
-            --cert-dir "$STATE/run" --bind-address 127.0.0.1 ;;
+            --kube-api-qps 300 --kube-api-burst 600 --cert-dir "$STATE/run" --bind-address 127.0.0.1 ;;
     relay)
         signal_part KILL relay
         relay api "$(relay_port api)" "$NODE_IP:6443"

@@ -19,7 +19,8 @@ inside_with_env() {
 
 open_room() {
     local outer pid deadline=$((SECONDS + 10))
-    unshare --net --pid --mount --fork --kill-child --mount-proc catatonit -P </dev/null >/dev/null 2>&1 9>&- &
+    # Its own session, so that Ctrl-C at the terminal that started it does not reach it.
+    setsid unshare --net --pid --mount --fork --kill-child --mount-proc catatonit -P </dev/null >/dev/null 2>&1 9>&- &
     outer=$!
     disown
     until pid=$(cat "/proc/$outer/task/$outer/children" 2>/dev/null) && pid=${pid// /} && [ -n "$pid" ] &&

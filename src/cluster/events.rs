@@ -9,6 +9,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     resource::Resource,
@@ -50,7 +51,7 @@ pub struct EventQueue {
     transport: Arc<Transport>,
 }
 
-/// Sends them, one after the other, until every [`EventQueue`] is dropped.
+/// Sends them, one after the other.
 #[derive(Debug)]
 pub struct EventSender {
     receiver: Receiver<EventNote>,
@@ -74,9 +75,18 @@ impl EventQueue {
 }
 
 impl EventSender {
-    /// Sends what comes.
-    pub async fn run(mut self) {
-        while let Some(note) = self.receiver.recv().await {
+    /// Sends what comes; when told to stop, what has come.
+    pub async fn run(mut self, stop: CancellationToken) {
+        loop {
+            let next = tokio::select! {
+                biased;
+                () = stop.cancelled(), if !self.receiver.is_closed() => {
+                    self.receiver.close();
+                    continue;
+                }
+                next = self.receiver.recv() => next,
+            };
+            let Some(note) = next else { return };
             let call = Call { verb: "create", kind: "Event", object: format!("{}/{}", note.namespace, note.name) };
             let path = Resource::EVENT.collection(Some(&note.namespace));
             let body = body(&note, &self.instance, Timestamp::now()).to_string().into_bytes();
@@ -145,8 +155,9 @@ mod tests {
         for _ in 0..WAITING + 10 {
             queue.tell(note("x"));
         }
-        drop(queue);
-        sender.run().await;
+        let stop = CancellationToken::new();
+        stop.cancel();
+        sender.run(stop).await;
         let first = requests.recv().await.unwrap();
         assert_eq!(first.line, "POST /apis/events.k8s.io/v1/namespaces/ns/events");
         assert_eq!(first.body["regarding"]["uid"], "u");

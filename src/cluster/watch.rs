@@ -9,20 +9,20 @@ use std::{
     borrow::Cow,
     fmt,
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use actions::machine::ApiError;
 use backoff::{BackoffBuilder, ExponentialBuilder};
-use futures::{AsyncBufReadExt, AsyncBufRead};
+use futures::{AsyncBufRead, AsyncBufReadExt};
 use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::sync::Notify;
 
 use super::{
     decode::head,
-    error::{Operation, RequestError, classify},
+    error::RequestError,
     resource::{Resource, Target},
     store::{Cause, Head, Listed, ObjectMap, Seen},
     transport::{Call, Transport, outgoing, read_json},
@@ -44,12 +44,15 @@ pub struct Source<T> {
     /// Restricts the watch to objects with these fields.
     pub fields: Option<&'static str>,
     /// Reads one object.
-    pub decode: fn(&Head, &str) -> Result<T, serde_json::Error>,
+    pub decode: Decode<T>,
 }
+
+/// Reads one object from JSON.
+pub type Decode<T> = Arc<dyn Fn(&Head, &str) -> Result<T, serde_json::Error> + Send + Sync>;
 
 impl<T> Clone for Source<T> {
     fn clone(&self) -> Self {
-        Self { resource: self.resource, labels: self.labels, fields: self.fields, decode: self.decode }
+        Self { resource: self.resource, labels: self.labels, fields: self.fields, decode: self.decode.clone() }
     }
 }
 
@@ -61,7 +64,10 @@ impl<T> fmt::Debug for Source<T> {
 
 /// The state of every watch, for the readiness probe.
 #[derive(Debug, Default)]
-pub struct Board(Mutex<Vec<Row>>);
+pub struct Board {
+    rows: Mutex<Vec<Row>>,
+    changed: Notify,
+}
 
 #[derive(Debug)]
 struct Row {
@@ -80,30 +86,54 @@ struct Problem {
 impl Board {
     /// What keeps the process from being ready, one line per watch; empty: nothing.
     pub fn unready(&self) -> Vec<String> {
-        let rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = self.rows();
         let blocking = rows.iter().filter(|row| !row.started || row.problem.as_ref().is_some_and(|p| p.forbidden));
         let line = |row: &Row| match &row.problem {
-            Some(problem) => format!("watch {}: {}", row.what, problem.text),
-            None => format!("watch {}: not started", row.what),
+            Some(problem) => format!("{}: {}", row.what, problem.text),
+            None => format!("{}: not started", row.what),
         };
         blocking.map(line).collect()
     }
 
-    /// Whether every watch has a complete list.
-    pub fn all_started(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().all(|row| row.started)
+    /// Returns when every watch has had a complete list.
+    pub async fn started(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.rows().iter().all(|row| row.started) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// A row for something that is no watch and needs no start.
+    pub fn add_started(&self, what: String) -> usize {
+        let row = self.add(what);
+        self.set(row, |row| row.started = true);
+        row
+    }
+
+    /// Takes note of a failure, or of its end.
+    pub fn report(&self, row: usize, error: Option<&RequestError>) {
+        let problem = error.map(|error| Problem { text: error.to_string(), forbidden: error.code() == Some(403) });
+        self.set(row, |row| row.problem = problem);
     }
 
     fn add(&self, what: String) -> usize {
-        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rows = self.rows();
         rows.push(Row { what, started: false, problem: None });
         rows.len() - 1
     }
 
     fn set(&self, row: usize, update: impl FnOnce(&mut Row)) {
-        if let Some(row) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(row) {
+        if let Some(row) = self.rows().get_mut(row) {
             update(row);
         }
+        self.changed.notify_waiters();
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Vec<Row>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -149,7 +179,7 @@ impl<T: Send + Sync + 'static> Watch<T> {
         map: Arc<ObjectMap<T>>,
         board: Arc<Board>,
     ) -> Self {
-        let row = board.add(source.resource.collection(namespace.as_deref()));
+        let row = board.add(format!("watch {}", source.resource.collection(namespace.as_deref())));
         Self { source, namespace, transport, map, board, row }
     }
 
@@ -187,19 +217,13 @@ impl<T: Send + Sync + 'static> Watch<T> {
                     if failures >= 3 && error.code().is_some() {
                         from = None;
                     }
-                    self.report(error);
+                    tracing::warn!(kind = self.source.resource.kind, %error, "watch failed");
+                    self.board.report(self.row, Some(&error));
                 }
             }
             self.transport.metrics.watch_restart(self.source.resource.kind);
             tokio::time::sleep(delays.next().unwrap_or(Duration::from_secs(1))).await;
         }
-    }
-
-    fn report(&self, error: RequestError) {
-        let text = error.to_string();
-        tracing::warn!(kind = self.source.resource.kind, error = %text, "watch failed");
-        let forbidden = matches!(classify(Operation::Get, error), ApiError::Forbidden(_));
-        self.board.set(self.row, |row| row.problem = Some(Problem { text, forbidden }));
     }
 
     fn target(&self) -> Target {
@@ -259,7 +283,7 @@ impl<T: Send + Sync + 'static> Watch<T> {
             .with("resourceVersion", &version.to_string());
         let request = outgoing(http::Method::GET, target.into_string(), None, Vec::new());
         let (generation, stream) = self.transport.stream(&call, request).await?;
-        self.board.set(self.row, |row| row.problem = None);
+        self.board.report(self.row, None);
         match tokio::time::timeout(SILENCE, self.read(&call, stream, from)).await {
             Ok(end) => end.map(|()| None),
             Err(_) => {

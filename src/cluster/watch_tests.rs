@@ -42,7 +42,7 @@ impl Running {
     fn start(answers: Vec<Answer>) -> Self {
         let (transport, asked) = scripted(answers);
         let (map, board) = (Arc::new(ObjectMap::default()), Arc::new(Board::default()));
-        let source = Source { resource: Resource::AGENT, labels: Some("a=b"), fields: None, decode };
+        let source = Source { resource: Resource::AGENT, labels: Some("a=b"), fields: None, decode: Arc::new(decode) };
         let watch = Watch::new(source, None, transport, map.clone(), board.clone());
         Self { map, board, asked, task: tokio::spawn(watch.run()) }
     }

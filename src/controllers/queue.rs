@@ -7,11 +7,13 @@
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     fmt,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use actions::machine::{Key, Next};
+use futures::FutureExt;
 use tokio::{
     sync::Notify,
     task::JoinSet,
@@ -86,20 +88,22 @@ impl Queue {
         let work = Arc::new(work);
         let mut tasks = JoinSet::new();
         loop {
-            while tasks.len() < workers
-                && let Some(key) = self.lock().take(Instant::now())
-            {
+            while tasks.len() < workers {
+                let Some(key) = self.lock().take(Instant::now()) else { break };
                 let work = work.clone();
-                tasks.spawn(async move { (work(key.clone()).await, key) });
+                tasks.spawn(async move {
+                    let step = AssertUnwindSafe(work(key.clone())).catch_unwind().await;
+                    (step.unwrap_or(AFTER_PANIC), key)
+                });
             }
             let due = self.lock().later.first().map(|(due, _)| *due);
             let idle = tasks.len() < workers;
             tokio::select! {
-                Some(done) = tasks.join_next() => match done {
-                    Ok((next, key)) => self.lock().finish(key, next, Instant::now()),
-                    // The driver catches panics of actions, so this is a defect of its own; its key waits for an event.
-                    Err(error) => tracing::error!(%error, "a step ended in a panic"),
-                },
+                Some(done) = tasks.join_next() => {
+                    if let Ok((next, key)) = done {
+                        self.lock().finish(key, next, Instant::now());
+                    }
+                }
                 () = self.wake.notified(), if idle => {}
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if idle && due.is_some() => {}
             }
@@ -169,6 +173,8 @@ impl Inner {
     }
 }
 
+/// The driver catches the panics of actions, so this is a defect of its own; the object must not be forgotten for it.
+const AFTER_PANIC: Next = Next::After(Duration::from_secs(60));
 /// Nothing needs a longer delay, and an instant can overflow.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
@@ -250,6 +256,13 @@ mod tests {
             assert_eq!(steps.recv().await.unwrap().0, expected);
         }
         task.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_forgets_nobody() {
+        let (_queue, mut steps, _task) = start(&["a"], 1, Duration::ZERO, |_| panic!("a defect"));
+        assert_eq!(steps.recv().await.unwrap().1, Duration::ZERO);
+        assert_eq!(steps.recv().await.unwrap().1, SECOND * 60);
     }
 
     #[tokio::test(start_paused = true)]

@@ -26,13 +26,15 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The notes of one step.
 #[derive(Debug, Default)]
-pub struct Notes(Mutex<Inner>);
+pub struct Notes(Mutex<Said>);
 
+/// What was said in a step.
 #[derive(Debug, Default)]
-struct Inner {
-    wait: Option<Wait>,
-    because: Option<String>,
-    facts: Vec<(&'static str, String)>,
+pub(super) struct Said {
+    pub(super) wait: Option<Wait>,
+    pub(super) because: Option<String>,
+    pub(super) look_again: Option<Duration>,
+    pub(super) facts: Vec<(&'static str, String)>,
 }
 
 impl Notes {
@@ -61,17 +63,21 @@ impl Notes {
         self.lock().because = Some(reason.into());
     }
 
-    /// Takes the wait, the reason and the facts.
-    pub(super) fn take(&self) -> (Option<Wait>, Option<String>, Vec<(&'static str, String)>) {
-        let inner = std::mem::take(&mut *self.lock());
-        (inner.wait, inner.because, inner.facts)
+    /// The step is to be repeated after this long although nothing happened.
+    pub fn look_again(&self, after: Duration) {
+        self.lock().look_again = Some(after);
+    }
+
+    /// Everything that was said.
+    pub(super) fn take(&self) -> Said {
+        std::mem::take(&mut *self.lock())
     }
 
     fn set(&self, wait: Wait) {
         self.lock().wait = Some(wait);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Said> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
