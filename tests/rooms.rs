@@ -49,23 +49,22 @@ fn mentioned(text: &str) -> BTreeSet<String> {
         let mut word = String::new();
         let mut path_begins = true;
         for character in rest.chars() {
+            if character.is_alphanumeric() || character == '_' {
+                word.push(character);
+                continue;
+            }
+            let word = std::mem::take(&mut word);
+            if path_begins && !word.is_empty() {
+                found.insert(word);
+                path_begins = false;
+            }
             match character {
                 '{' => depth += 1,
                 '}' => depth -= 1,
                 ',' if depth == 1 => path_begins = true,
-                _ if character.is_alphanumeric() || character == '_' => {
-                    word.push(character);
-                    continue;
-                }
                 _ => {}
             }
-            if path_begins && !word.is_empty() {
-                found.insert(std::mem::take(&mut word));
-                path_begins = false;
-            }
-            word.clear();
-            let separates = character.is_whitespace() || "{},:".contains(character);
-            if depth <= 0 && !(separates && path_begins) {
+            if depth == 0 {
                 break;
             }
         }

@@ -93,7 +93,10 @@ impl Cluster for ChildWriter {
         });
         let request = outgoing(Method::DELETE, path(child), JSON, options.to_string().into_bytes());
         // The answer is the object while it waits for its dependents, and a Status when it is gone at once.
-        let take = |body: &[u8]| Ok(self.keep(child.kind, body).map(|_| ()).unwrap_or_default());
+        let take = |body: &[u8]| {
+            let _ = self.keep(child.kind, body);
+            Ok(())
+        };
         match self.transport.write(&call("delete", child), Operation::Delete, request, take).await {
             Err(ApiError::NotFound) => Ok(()),
             other => other,

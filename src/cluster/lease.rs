@@ -92,8 +92,10 @@ pub struct Elector {
     observed: Option<(Lease, Instant)>,
     renewed: Option<Instant>,
     /// Called with each failure, and with `None` when requests succeed again.
-    report: Box<dyn Fn(Option<&RequestError>) + Send + Sync>,
+    report: Report,
 }
+
+type Report = Box<dyn Fn(Option<&RequestError>) + Send + Sync>;
 
 impl fmt::Debug for Elector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -18,35 +18,35 @@ use super::{crash::CrashPoint, lease::Authority, metrics::Metrics, transport::Tr
 
 /// What was asked.
 #[derive(Debug)]
-pub struct Asked {
-    pub line: String,
-    pub body: Value,
+pub(super) struct Asked {
+    pub(super) line: String,
+    pub(super) body: Value,
 }
 
 /// One answer; after the last one every request is refused with 503.
-pub struct Answer {
+pub(super) struct Answer {
     status: u16,
     body: Vec<String>,
     hangs: bool,
 }
 
 /// An answer with this body.
-pub fn answer(status: u16, body: String) -> Answer {
+pub(super) fn answer(status: u16, body: String) -> Answer {
     Answer { status, body: vec![body], hangs: false }
 }
 
 /// A watch that brings these lines and ends.
-pub fn events(lines: &[&str]) -> Answer {
+pub(super) fn events(lines: &[&str]) -> Answer {
     Answer { status: 200, body: lines.iter().map(|line| format!("{line}\n")).collect(), hangs: false }
 }
 
 /// A watch that brings these lines and then nothing, without ending.
-pub fn silent(lines: &[&str]) -> Answer {
+pub(super) fn silent(lines: &[&str]) -> Answer {
     Answer { hangs: true, ..events(lines) }
 }
 
 /// A transport to such a server.
-pub fn scripted(answers: Vec<Answer>) -> (Arc<Transport>, UnboundedReceiver<Asked>) {
+pub(super) fn scripted(answers: Vec<Answer>) -> (Arc<Transport>, UnboundedReceiver<Asked>) {
     let (sender, receiver) = unbounded_channel();
     let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
     let service = tower::service_fn(move |request: Request<Body>| {

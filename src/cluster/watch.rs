@@ -299,16 +299,13 @@ impl<T: Send + Sync + 'static> Watch<T> {
         let mut line = Vec::new();
         loop {
             line.clear();
-            let read = stream.read_until(b'\n', &mut line).await;
+            stream.read_until(b'\n', &mut line).await.map_err(|error| {
+                let what = format!("watch {}", self.source.resource.kind);
+                Broken::Failed(RequestError::Transport { what, cause: error.to_string() })
+            })?;
             // A line that does not end was cut off; what it said comes again after reopening.
-            if !matches!(read, Ok(_) if line.ends_with(b"\n")) {
-                return match read {
-                    Ok(_) => Ok(()),
-                    Err(error) => {
-                        let what = format!("watch {}", self.source.resource.kind);
-                        Err(Broken::Failed(RequestError::Transport { what, cause: error.to_string() }))
-                    }
-                };
+            if !line.ends_with(b"\n") {
+                return Ok(());
             }
             let event: Event<'_> = read_json(call, &line)?;
             if let Some(version) = self.take(call, &event)? {
