@@ -106,7 +106,7 @@ impl<'a> Parser<'a> {
     fn number(&mut self) -> Result<f64, String> {
         let start = self.at;
         self.take(|c| c.is_ascii_digit() || c == '.');
-        let rest = self.text[self.at..].as_bytes();
+        let rest = &self.text.as_bytes()[self.at..];
         let sign = usize::from(matches!(rest.get(1), Some(b'+' | b'-')));
         if matches!(rest.first(), Some(b'e' | b'E')) && rest.get(1 + sign).is_some_and(u8::is_ascii_digit) {
             self.at += 1 + sign;

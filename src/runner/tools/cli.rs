@@ -54,15 +54,14 @@ impl CliTool {
         };
         let answer = async {
             let out = drain(out, true).await?;
-            if out.truncated() {
-                child.start_kill()?;
-            }
-            Ok(out)
+            if out.truncated() { Err(End::Cut(out)) } else { Ok(out) }
         };
-        let (out, err) = tokio::try_join!(answer, drain(err, false)).map_err(failed)?;
-        if out.truncated() {
-            return Ok(out.into_text());
-        }
+        let errors = async { Ok(drain(err, false).await?) };
+        let (out, err) = match tokio::try_join!(answer, errors) {
+            Ok(both) => both,
+            Err(End::Cut(out)) => return Ok(out.into_text()),
+            Err(End::Broken(error)) => return Err(failed(error)),
+        };
         judge(child.wait().await.map_err(failed)?, out.into_text(), err.into_text())
     }
 
@@ -89,6 +88,20 @@ impl CliTool {
             return Err(ToolError::Refused(format!("the first argument must be one of: {}", allowed.join(", "))));
         }
         Ok(argv)
+    }
+}
+
+/// Why reading ends before the program does.
+enum End {
+    /// It has said more than the cap, and its child processes may hold the other pipe open for ever.
+    Cut(Capped),
+    /// A pipe broke.
+    Broken(std::io::Error),
+}
+
+impl From<std::io::Error> for End {
+    fn from(error: std::io::Error) -> Self {
+        Self::Broken(error)
     }
 }
 
