@@ -127,7 +127,9 @@ impl Agent {
             for call in calls {
                 let outcome = self.tools.call(&call.name, &call.arguments).await.map_err(|error| error.to_string());
                 if let Err(error) = &outcome {
-                    tracing::info!(tool = call.name, error, "a tool failed");
+                    // What a tool said may be long and may be the user's: only who asks for it sees it.
+                    tracing::info!(tool = call.name, "a tool failed; the model was told why");
+                    tracing::debug!(tool = call.name, error, "why a tool failed");
                 }
                 let name = call.name.clone();
                 messages.push(Arc::new(Message::Call(call)));

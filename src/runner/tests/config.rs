@@ -49,6 +49,8 @@ fn a_value_that_may_hold_a_credential_is_never_shown() {
         assert!(error.to_string().starts_with(name), "{error}");
         assert!(!format!("{error} {error:?}").contains("SECRET"), "{error}");
     }
+    let tools = r#"[{"name":"t","type":"http","endpoint":"http://h/","headers":{"a":"SECRET"}}]"#;
+    assert!(!format!("{:?}", read(&[("CORAIL_TOOLS", tools)]).unwrap()).contains("SECRET"));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! GET or DELETE. Any 2xx is the answer; any other status is an error that tells the model what the server said.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -20,7 +21,17 @@ pub(super) struct HttpTool {
     template: Template,
     method: Method,
     /// Name, and value with references to the environment.
-    headers: Vec<(HeaderName, String)>,
+    headers: Vec<(HeaderName, HeaderText)>,
+}
+
+/// A header's value before its references are replaced. It may hold a credential, so it is never printed.
+#[derive(Clone, PartialEq)]
+struct HeaderText(String);
+
+impl fmt::Debug for HeaderText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
 }
 
 impl HttpTool {
@@ -42,7 +53,7 @@ impl HttpTool {
             _ => return Err("its method is none of GET, DELETE, POST, PUT, PATCH".into()),
         };
         let named = |(name, value): (&String, &String)| match name.parse() {
-            Ok(parsed) => Ok((parsed, value.clone())),
+            Ok(parsed) => Ok((parsed, HeaderText(value.clone()))),
             Err(_) => Err(format!("`{name}` is not a header name")),
         };
         Ok(Self { template, method, headers: headers.iter().map(named).collect::<Result<_, _>>()? })
@@ -72,7 +83,7 @@ impl HttpTool {
 
     fn headers(&self, environment: &(dyn Fn(&str) -> Option<String> + Send + Sync)) -> Result<HeaderMap, ToolError> {
         let mut headers = HeaderMap::new();
-        for (name, value) in &self.headers {
+        for (name, HeaderText(value)) in &self.headers {
             let value = expand(value, environment).map_err(|variable| {
                 ToolError::Failed(format!(
                     "header {name} refers to the environment variable {variable}, which is not set"
