@@ -21,7 +21,7 @@ e2e: ## end-to-end tests on a cluster of their own
 	@hack/e2e
 
 manifests generate: ## write config/crd anew from the types
-	cargo run -q --locked --bin recif -- crds --output config/crd
+	cargo run -q --locked --bin recif -- crds --write config/crd
 
 images docker-build: ## build the images and load them into the running cluster
 	@hack/images
