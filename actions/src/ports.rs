@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use crds::Tool;
 use serde_json::Value;
 
-use crate::{machine::ApiError, render::Settings};
+use crate::{machine::ApiError, render::Settings, workload::Baselines};
 
 /// The kinds of children, in the order in which they are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -107,7 +107,8 @@ pub struct Child {
     pub labels: BTreeMap<String, String>,
     /// Who controls it.
     pub controller: Option<Controller>,
-    /// SHA-256 (hex) of our Apply entry's `fieldsV1` in `managedFields`; `None`: we own nothing in it.
+    /// SHA-256 (hex) of our Apply entry's `fieldsV1` in `managedFields`, without `spec.replicas`, which may change
+    /// hands; `None`: we own nothing in it.
     pub owned: Option<String>,
     /// Whether it is being deleted.
     pub deleting: bool,
@@ -233,4 +234,6 @@ pub struct World {
     pub views: Arc<dyn Views>,
     /// The operator's own settings.
     pub settings: Arc<Settings>,
+    /// What was applied and is not yet in a status.
+    pub baselines: Baselines,
 }

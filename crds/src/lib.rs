@@ -3,14 +3,22 @@
 //! One file per kind. No client, no I/O: whoever has an object can ask this crate what it means.
 
 pub mod agent;
+pub mod digest;
+pub mod kinds;
 pub mod phase;
+pub mod references;
+pub mod schema;
 pub mod status;
 pub mod tool;
+pub mod why;
 
 pub use agent::{Agent, AgentSpec};
+pub use kinds::{KINDS, Kind, Role, manifests};
 pub use phase::{Phase, ReferencePhase, Standing, WorkloadPhase};
+pub use references::{RefKind, Reference};
 pub use status::{ChildRecord, Failure, HistoryEntry, MachineStatus, ReferenceStatus, WorkloadStatus};
 pub use tool::{Tool, ToolSpec};
+pub use why::Why;
 
 /// The API group of every kind.
 pub const GROUP: &str = "agents.recif.dev";

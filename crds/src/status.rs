@@ -1,8 +1,11 @@
 //! What the statuses hold. [`MachineStatus`] is what the state machine needs of every kind; the kinds add their own.
+//!
+//! Any field may be missing: a status written by another build must not make its object unreadable.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +13,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineStatus {
-    /// Where the object is in its life cycle. Kept as text, so that a phase written by a newer build survives.
+    /// Where the object is in its life cycle: Pending, Resolving, then Available or Error for what others refer to, and
+    /// Rendering, Deploying, Running, Failed, Terminated, Terminating for what runs Pods.
+    // Kept as text, so that a phase written by a newer build survives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// The generation of the spec that this status speaks of.
@@ -18,6 +23,7 @@ pub struct MachineStatus {
     pub observed_generation: Option<i64>,
     /// The contract for machines: Ready, Reconciling, Stalled, Available and, for workloads, ReferencesResolved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
     /// SHA-256 (hex) of the spec that was admitted, without what only moves the replica count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,7 +31,7 @@ pub struct MachineStatus {
     /// The version of the rendering that was admitted; a newer operator that renders differently starts over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub render_version: Option<i64>,
-    /// What was resolved: reference (`Tool/weather`) to the digest of what was read from it. `None`: not yet resolved.
+    /// What was resolved: reference (Tool/weather) to the digest of what was read from it. Absent: not yet resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<BTreeMap<String, String>>,
     /// Why the object failed or is retried; absent while all is well.
@@ -37,37 +43,40 @@ pub struct MachineStatus {
 }
 
 /// A failure, or a retry on the way to one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Failure {
-    /// A CamelCase word for machines, such as `ImagePull`.
+    /// A CamelCase word for machines, such as ImagePull.
     pub reason: String,
     /// The phase in which it happened.
     pub during: String,
     /// Whether time alone may mend it.
     pub retryable: bool,
     /// How many attempts were counted against the limit of 8.
-    #[serde(default)]
     pub attempts: i32,
     /// When it is tried again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_attempt_at: Option<Time>,
 }
 
-/// One status write that said something new: a move, or a wait or retry (`from` = `to`).
+/// One status write that said something new: a move, or a wait or retry (from = to).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HistoryEntry {
     /// Grows by one with each entry of this object, never reused.
+    #[serde(default)]
     pub seq: i64,
     /// When it was decided.
+    #[serde(default = "epoch")]
     pub at: Time,
     /// The phase before; empty for the first entry.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
     /// The phase after.
+    #[serde(default)]
     pub to: String,
     /// The action or rule that decided.
+    #[serde(default)]
     pub action: String,
     /// Why, as one sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -80,11 +89,15 @@ pub struct HistoryEntry {
     pub trace_id: String,
 }
 
+fn epoch() -> Time {
+    Time(Timestamp::UNIX_EPOCH)
+}
+
 /// A child as it was when it was last applied: the baseline against which drift is judged.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ChildRecord {
-    /// Kind of the child, such as `Deployment`.
+    /// Kind of the child, such as Deployment.
     pub kind: String,
     /// Name of the child, in the namespace of its owner.
     pub name: String,
@@ -92,11 +105,11 @@ pub struct ChildRecord {
     pub uid: String,
     /// Digest of what the apply was made from.
     pub inputs: String,
-    /// SHA-256 (hex) of our field manager's entry in `managedFields`, as the apply left it.
+    /// SHA-256 (hex) of our field manager's entry in managedFields, as the apply left it.
     pub owned: String,
 }
 
-/// Status of the kinds that run Pods.
+/// What the operator last saw and did.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadStatus {
@@ -123,7 +136,7 @@ pub struct WorkloadStatus {
     pub children: Vec<ChildRecord>,
 }
 
-/// Status of the kinds that others refer to.
+/// What the operator last saw and did.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReferenceStatus {

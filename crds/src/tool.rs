@@ -1,4 +1,8 @@
 //! `Tool`: something an agent or flow may call.
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "the lint takes the parts of two `printcolumn(…)` for the same attribute"
+)]
 
 use std::collections::BTreeMap;
 
@@ -6,6 +10,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::schema;
 use crate::status::ReferenceStatus;
 
 /// What a tool is, how it is called and what it takes.
@@ -20,28 +25,35 @@ use crate::status::ReferenceStatus;
     category = "recif",
     namespaced,
     status = "ReferenceStatus",
-    derive = "PartialEq"
+    derive = "PartialEq",
+    doc = "Something that an agent may call.",
+    printcolumn(name = "Name", type_ = "string", json_path = ".spec.name", description = "The name the model sees."),
+    printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
+    printcolumn(name = "Category", type_ = "string", json_path = ".spec.category"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ToolSpec {
-    /// The name the model sees.
+    /// The name the model sees: 1 to 64 letters, digits, '_' and '-'.
+    #[schemars(length(min = 1))]
     pub name: String,
-    /// How the tool is called.
+    /// How the tool is called: http (needs endpoint), cli (needs binary), mcp (needs mcpEndpoint) or builtin.
     #[serde(rename = "type")]
     pub type_: ToolType,
-    /// Free grouping for people.
+    /// Free grouping, for people. Default: general.
     #[serde(default = "general")]
     pub category: String,
     /// What the model is told about the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// URL of an http tool; `{name}` is replaced by that parameter.
+    /// URL of an http tool. {name} in it is replaced by that parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// HTTP method of an http tool.
+    /// HTTP method of an http tool. Default of the runtime: GET.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// Headers of an http tool; `$NAME` is replaced from the agent's environment.
+    /// Headers of an http tool. $NAME in a value is replaced from the agent's environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// Program of a cli tool.
@@ -56,10 +68,11 @@ pub struct ToolSpec {
     /// What the tool takes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<ToolParameter>,
-    /// Longest time a call may take, in seconds.
+    /// Longest time a call may take, in seconds, at least 1. Default: 30.
+    #[schemars(range(min = 1))]
     #[serde(default = "thirty")]
     pub timeout: i32,
-    /// A tool that is not enabled is left out of every agent.
+    /// Whether agents get the tool. Default: true.
     #[serde(default = "yes")]
     pub enabled: bool,
 }
@@ -94,17 +107,19 @@ impl ToolType {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolParameter {
     /// Its name.
+    #[schemars(length(min = 1))]
     pub name: String,
-    /// Its type.
+    /// JSON type of its value. Default: string.
     #[serde(rename = "type", default)]
     pub type_: ParameterType,
     /// What the model is told about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether a call without it is refused.
+    /// Whether a call without it is refused. Default: false.
     #[serde(default)]
     pub required: bool,
     /// Value used when a call leaves it out.
+    #[schemars(schema_with = "schema::any_value")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<serde_json::Value>,
 }

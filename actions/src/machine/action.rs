@@ -49,6 +49,11 @@ pub trait Machine: Clone + fmt::Debug + Send + Sync + 'static {
     /// Failure reasons that waiting does not mend.
     const NOT_BY_TIME: &'static [&'static str];
 
+    /// Condition types its actions write; all others but Ready, Reconciling and Stalled are somebody else's.
+    const CONDITIONS: &'static [&'static str];
+    /// Whether `Available` says the same as `Ready`, as for kinds without Pods.
+    const AVAILABLE_BY_PHASE: bool;
+
     /// The metadata.
     fn meta(&self) -> &ObjectMeta;
     /// The metadata, for an action that changes labels, annotations or finalizers.
@@ -64,6 +69,10 @@ pub trait Machine: Clone + fmt::Debug + Send + Sync + 'static {
     /// Whether both have the same spec.
     fn same_spec(&self, other: &Self) -> bool;
 
+    /// SHA-256 (hex) of what was rendered, for the trace.
+    fn content_hash(&self) -> Option<&str> {
+        None
+    }
     /// The phase, if this build knows it.
     fn phase(&self) -> Option<Self::Phase> {
         Self::Phase::parse(self.raw_phase()?)

@@ -6,14 +6,22 @@
 
 mod action;
 mod clock;
+mod conditions;
+mod driver;
 mod edge;
 mod error;
 mod notes;
+mod patch;
 mod registry;
+mod sinks;
+mod step;
 
 pub use action::{Action, Context, Key, Machine, Objects};
 pub use clock::{Clock, SystemClock};
+pub use conditions::{condition, set_condition, with_condition};
+pub use driver::{Driver, Next};
 pub use edge::{At, By, Edge, Rule};
 pub use error::{ActionError, ApiError};
 pub use notes::{Notes, Wait};
 pub use registry::{BadTable, Registry};
+pub use sinks::{Announcement, PhaseTrace, Sink, StepOutcome, StepRecord};

@@ -26,12 +26,15 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The notes of one step.
 #[derive(Debug, Default)]
-pub struct Notes(Mutex<Inner>);
+pub struct Notes(Mutex<Said>);
 
+/// What was said in a step.
 #[derive(Debug, Default)]
-struct Inner {
-    wait: Option<Wait>,
-    facts: Vec<(&'static str, String)>,
+pub(super) struct Said {
+    pub(super) wait: Option<Wait>,
+    pub(super) because: Option<String>,
+    pub(super) look_again: Option<Duration>,
+    pub(super) facts: Vec<(&'static str, String)>,
 }
 
 impl Notes {
@@ -55,16 +58,26 @@ impl Notes {
         self.lock().facts.push((key, value.into()));
     }
 
-    pub(super) fn take(&self) -> (Option<Wait>, Vec<(&'static str, String)>) {
-        let mut inner = self.lock();
-        (inner.wait.take(), std::mem::take(&mut inner.facts))
+    /// Why the step moves, as one sentence for history and trace; without it the edge's own words stand there.
+    pub fn because(&self, reason: impl Into<String>) {
+        self.lock().because = Some(reason.into());
+    }
+
+    /// The step is to be repeated after this long although nothing happened.
+    pub fn look_again(&self, after: Duration) {
+        self.lock().look_again = Some(after);
+    }
+
+    /// Everything that was said.
+    pub(super) fn take(&self) -> Said {
+        std::mem::take(&mut *self.lock())
     }
 
     fn set(&self, wait: Wait) {
         self.lock().wait = Some(wait);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Said> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

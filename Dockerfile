@@ -1,0 +1,23 @@
+# All images, from one file. On a machine with a registry `docker build --target operator .` compiles and packs. On one without,
+# hack/images compiles outside and gives two images of its own: BASE, and BINARIES with the programs at its root.
+ARG BASE=gcr.io/distroless/cc-debian12:nonroot
+ARG RUST=rust:1-bookworm
+ARG BINARIES=compile
+
+FROM ${RUST} AS compile
+WORKDIR /src
+COPY . .
+RUN cargo build --release --locked --bin recif --bin recif-runner \
+    && cp target/release/recif target/release/recif-runner /
+
+FROM ${BINARIES} AS binaries
+
+FROM ${BASE} AS operator
+COPY --from=binaries /recif /recif
+USER 65532:65532
+ENTRYPOINT ["/recif"]
+
+FROM ${BASE} AS runner
+COPY --from=binaries /recif-runner /recif-runner
+USER 65532:65532
+ENTRYPOINT ["/recif-runner"]

@@ -1,0 +1,122 @@
+//! Conditions: the contract for machines (kstatus), derived from the phase, the notes and the failure.
+//!
+//! Actions say only what they know (`Available`, `ReferencesResolved`); `Ready`, `Reconciling` and `Stalled` are
+//! composed here, once, for every kind. Times and generations are filled in last, so that a condition that says the
+//! same as before is the same, byte for byte.
+
+use crds::{Phase, Standing};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use super::{Machine, Wait};
+
+/// The types every kind has; the driver writes them.
+const DERIVED: [&str; 3] = ["Ready", "Reconciling", "Stalled"];
+
+/// A condition of this type, its time and generation left to the driver.
+pub fn condition(type_: &str, status: bool, reason: &str, message: impl Into<String>) -> Condition {
+    Condition {
+        type_: type_.to_owned(),
+        status: if status { "True" } else { "False" }.to_owned(),
+        reason: reason.to_owned(),
+        message: message.into(),
+        last_transition_time: Time(Timestamp::UNIX_EPOCH),
+        observed_generation: None,
+    }
+}
+
+/// Puts a condition into the list in place of the one of its type.
+pub fn set_condition(conditions: &mut Vec<Condition>, new: Condition) {
+    match conditions.iter_mut().find(|found| found.type_ == new.type_) {
+        Some(found) => *found = new,
+        None => conditions.push(new),
+    }
+}
+
+/// The object with this condition set.
+#[must_use]
+pub fn with_condition<K: Machine>(mut cr: K, new: Condition) -> K {
+    set_condition(&mut cr.machine_mut().conditions, new);
+    cr
+}
+
+/// What a step found out that the conditions must say.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Findings<'a> {
+    /// Why the step waits.
+    pub(super) wait: Option<&'a Wait>,
+    /// Reason and message of a failure or retry of this very step.
+    pub(super) failure: Option<(&'a str, &'a str)>,
+}
+
+/// Sets `Ready`, `Reconciling` and `Stalled` (and `Available`, where the phase decides it) as the phase and the
+/// findings demand.
+pub(super) fn derive<K: Machine>(cr: &mut K, phase: K::Phase, findings: Findings<'_>) {
+    let name = phase.as_str();
+    let wait = findings.failure.or(findings.wait.map(|wait| (wait.reason, wait.message.as_str())));
+    let (ready, reconciling, stalled) = match phase.standing() {
+        // A failure keeps its words while nothing new is found.
+        Standing::Failed if findings.failure.is_none() && is_false(cr, "Ready") => return,
+        Standing::Failed => {
+            let (reason, message) = wait.unwrap_or((name, ""));
+            (said(false, reason, message), said(false, reason, ""), said(true, reason, message))
+        }
+        Standing::Stopped => match wait {
+            Some((reason, message)) => {
+                (said(false, reason, message), said(true, reason, message), said(false, name, ""))
+            }
+            None => {
+                (said(true, "Stopped", "no replicas are wanted"), said(false, "Stopped", ""), said(false, name, ""))
+            }
+        },
+        Standing::Settled => match wait {
+            Some((reason, message)) => {
+                (said(false, reason, message), said(true, reason, message), said(false, name, ""))
+            }
+            None => (said(true, name, ""), said(false, name, ""), said(false, name, "")),
+        },
+        Standing::Progressing | Standing::Terminating => {
+            let (reason, message) = wait.unwrap_or((name, ""));
+            (said(false, reason, message), said(true, reason, message), said(false, name, ""))
+        }
+    };
+    let available = (ready.0, ready.1.to_owned(), ready.2.to_owned());
+    let conditions = &mut cr.machine_mut().conditions;
+    for (type_, (status, reason, message)) in DERIVED.into_iter().zip([ready, reconciling, stalled]) {
+        set_condition(conditions, condition(type_, status, reason, message));
+    }
+    if K::AVAILABLE_BY_PHASE {
+        set_condition(conditions, condition("Available", available.0, &available.1, available.2));
+    }
+}
+
+/// Fills in times and generations: a condition keeps its time while its status stays, and somebody else's condition is
+/// left alone.
+pub(super) fn stamp<K: Machine>(cr: &mut K, before: &[Condition], generation: i64, now: Timestamp) {
+    for condition in &mut cr.machine_mut().conditions {
+        let ours = DERIVED.contains(&condition.type_.as_str()) || K::CONDITIONS.contains(&condition.type_.as_str());
+        if !ours {
+            continue;
+        }
+        let old = before.iter().find(|old| old.type_ == condition.type_);
+        condition.observed_generation = Some(generation);
+        condition.last_transition_time = match old {
+            Some(old) if old.status == condition.status => old.last_transition_time.clone(),
+            _ => Time(to_seconds(now)),
+        };
+    }
+}
+
+/// The API server stores times in whole seconds; what we keep must equal what comes back.
+pub(super) fn to_seconds(now: Timestamp) -> Timestamp {
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}
+
+fn said<'a>(status: bool, reason: &'a str, message: &'a str) -> (bool, &'a str, &'a str) {
+    (status, reason, message)
+}
+
+fn is_false<K: Machine>(cr: &K, type_: &str) -> bool {
+    cr.machine()
+        .is_some_and(|machine| machine.conditions.iter().any(|found| found.type_ == type_ && found.status == "False"))
+}

@@ -1,0 +1,163 @@
+//! Writes as differences: a JSON Patch that names only what changed, guarded by tests of what the step was based on.
+//!
+//! Without a resourceVersion, a stranger who patches labels or other status fields neither conflicts with us nor loses
+//! anything; with the tests, a step based on an old object is refused whole.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Map, Value, json};
+
+/// The patch that turns the status `before` into `after`, or `None` when they are equal. The unit of the difference is
+/// a top-level field.
+pub(super) fn status_patch(meta: &ObjectMeta, before: &Value, after: &Value) -> Option<Value> {
+    let empty = Map::new();
+    let old = before.as_object().unwrap_or(&empty);
+    let new = after.as_object().unwrap_or(&empty);
+    let mut changes = Vec::new();
+    for (field, value) in new {
+        if old.get(field) != Some(value) {
+            changes.push(json!({"op": "add", "path": format!("/status/{field}"), "value": value}));
+        }
+    }
+    for field in old.keys().filter(|field| !new.contains_key(*field)) {
+        changes.push(json!({"op": "remove", "path": format!("/status/{field}")}));
+    }
+    if changes.is_empty() {
+        return None;
+    }
+    let mut patch = vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": meta.uid}),
+        json!({"op": "test", "path": "/metadata/generation", "value": meta.generation}),
+    ];
+    if before.is_null() {
+        // The API server takes null as equal to missing.
+        patch.push(json!({"op": "test", "path": "/status", "value": null}));
+        patch.push(json!({"op": "add", "path": "/status", "value": after}));
+        return Some(Value::Array(patch));
+    }
+    patch.push(json!({"op": "test", "path": "/status/phase", "value": old.get("phase")}));
+    if old.get("conditions") != new.get("conditions") {
+        patch.push(json!({"op": "test", "path": "/status/conditions", "value": old.get("conditions")}));
+    }
+    patch.append(&mut changes);
+    Some(Value::Array(patch))
+}
+
+/// The patch of labels, annotations and finalizers, or `None` when they are equal.
+pub(super) fn metadata_patch(before: &ObjectMeta, after: &ObjectMeta) -> Option<Value> {
+    let mut changes = Vec::new();
+    map_changes("labels", before.labels.as_ref(), after.labels.as_ref(), &mut changes);
+    map_changes("annotations", before.annotations.as_ref(), after.annotations.as_ref(), &mut changes);
+    if before.finalizers != after.finalizers {
+        let path = "/metadata/finalizers";
+        changes.push(json!({"op": "test", "path": path, "value": before.finalizers}));
+        changes.push(match after.finalizers.as_deref() {
+            None | Some([]) => json!({"op": "remove", "path": path}),
+            Some(list) => json!({"op": "add", "path": path, "value": list}),
+        });
+    }
+    if changes.is_empty() {
+        return None;
+    }
+    changes.insert(0, json!({"op": "test", "path": "/metadata/uid", "value": before.uid}));
+    Some(Value::Array(changes))
+}
+
+fn map_changes(
+    field: &str,
+    before: Option<&BTreeMap<String, String>>,
+    after: Option<&BTreeMap<String, String>>,
+    changes: &mut Vec<Value>,
+) {
+    let empty = BTreeMap::new();
+    let (old, new) = (before.unwrap_or(&empty), after.unwrap_or(&empty));
+    if old == new {
+        return;
+    }
+    if before.is_none() {
+        changes.push(json!({"op": "add", "path": format!("/metadata/{field}"), "value": new}));
+        return;
+    }
+    let path = |key: &str| format!("/metadata/{field}/{}", key.replace('~', "~0").replace('/', "~1"));
+    for (key, value) in new.iter().filter(|(key, value)| old.get(*key) != Some(value)) {
+        changes.push(json!({"op": "add", "path": path(key), "value": value}));
+    }
+    for key in old.keys().filter(|key| !new.contains_key(*key)) {
+        changes.push(json!({"op": "remove", "path": path(key)}));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta() -> ObjectMeta {
+        ObjectMeta { uid: Some("u".into()), generation: Some(3), ..ObjectMeta::default() }
+    }
+
+    #[test]
+    fn equal_statuses_make_no_patch() {
+        assert_eq!(status_patch(&meta(), &json!({"phase": "Running"}), &json!({"phase": "Running"})), None);
+        assert_eq!(metadata_patch(&meta(), &meta()), None);
+    }
+
+    #[test]
+    fn a_first_status_is_added_whole() {
+        let patch = status_patch(&meta(), &Value::Null, &json!({"phase": "Pending"})).expect("a patch");
+        assert_eq!(
+            patch,
+            json!([
+                {"op": "test", "path": "/metadata/uid", "value": "u"},
+                {"op": "test", "path": "/metadata/generation", "value": 3},
+                {"op": "test", "path": "/status", "value": null},
+                {"op": "add", "path": "/status", "value": {"phase": "Pending"}},
+            ])
+        );
+    }
+
+    #[test]
+    fn only_changed_fields_are_sent_and_conditions_are_tested() {
+        let before = json!({"phase": "A", "replicas": 1, "conditions": [1], "foreign": true});
+        let after = json!({"phase": "B", "replicas": 1, "conditions": [2], "foreign": true});
+        let patch = status_patch(&meta(), &before, &after).expect("a patch");
+        assert_eq!(
+            patch.as_array().expect("a list")[2..],
+            [
+                json!({"op": "test", "path": "/status/phase", "value": "A"}),
+                json!({"op": "test", "path": "/status/conditions", "value": [1]}),
+                json!({"op": "add", "path": "/status/conditions", "value": [2]}),
+                json!({"op": "add", "path": "/status/phase", "value": "B"}),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_status_without_phase_is_tested_for_its_absence() {
+        let patch = status_patch(&meta(), &json!({"x": 1}), &json!({"x": 1, "phase": "B"})).expect("a patch");
+        assert_eq!(patch[2], json!({"op": "test", "path": "/status/phase", "value": null}));
+    }
+
+    #[test]
+    fn the_last_finalizer_goes_guarded_by_the_list_as_read() {
+        let before = ObjectMeta { finalizers: Some(vec!["recif.dev/cleanup".into()]), ..meta() };
+        let patch = metadata_patch(&before, &meta()).expect("a patch");
+        assert_eq!(
+            patch,
+            json!([
+                {"op": "test", "path": "/metadata/uid", "value": "u"},
+                {"op": "test", "path": "/metadata/finalizers", "value": ["recif.dev/cleanup"]},
+                {"op": "remove", "path": "/metadata/finalizers"},
+            ])
+        );
+    }
+
+    #[test]
+    fn annotation_keys_are_escaped() {
+        let with =
+            |key: &str| ObjectMeta { annotations: Some(BTreeMap::from([(key.to_owned(), "x".to_owned())])), ..meta() };
+        let patch = metadata_patch(&with("a"), &with("recif.dev/b~c")).expect("a patch");
+        assert_eq!(patch[1]["path"], "/metadata/annotations/recif.dev~1b~0c");
+        assert_eq!(patch[2], json!({"op": "remove", "path": "/metadata/annotations/a"}));
+    }
+}

@@ -1,0 +1,159 @@
+//! The pure half of a step: from what an action returned to the status that is to be stored.
+
+use std::time::Duration;
+
+use crds::{Failure, HistoryEntry, Phase, Standing};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use sha2::{Digest, Sha256};
+
+use super::{
+    Machine, Wait,
+    conditions::{self, Findings},
+};
+
+/// Entries kept in `status.history`.
+const HISTORY: usize = 20;
+/// Counted attempts before an object is Failed.
+pub(super) const ATTEMPTS: i32 = 8;
+/// After this long without a failure, old attempts are forgotten.
+pub(super) const FORGIVEN_AFTER: SignedDuration = SignedDuration::from_mins(10);
+
+/// What an action decided, before the machine's own part of the status is filled in.
+#[derive(Debug)]
+pub(super) struct Decision<K> {
+    /// The object as it is to be, its phase included.
+    pub(super) next: K,
+    /// The action or rule.
+    pub(super) by: &'static str,
+    /// Why, for history and trace.
+    pub(super) reason: String,
+    /// Why it waits.
+    pub(super) wait: Option<Wait>,
+    /// A failure or counted retry of this step.
+    pub(super) failure: Option<Failed>,
+}
+
+/// A failure or counted retry.
+#[derive(Debug, Clone)]
+pub(super) struct Failed {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+    /// Whether time alone may mend it.
+    pub(super) retryable: bool,
+    /// Wait at least this long before the next attempt.
+    pub(super) after: Option<Duration>,
+}
+
+/// The decision with the machine's part of the status filled in, ready to be compared with `before`.
+pub(super) fn complete<K: Machine>(before: &K, decision: Decision<K>, now: Timestamp, took: Duration) -> K {
+    let Decision { mut next, by, reason, wait, failure } = decision;
+    let from = before.phase();
+    let Some(phase) = next.phase() else { return next };
+    let now = conditions::to_seconds(now);
+    let old = before.machine().cloned().unwrap_or_default();
+
+    let inputs_changed =
+        old.inputs.is_some() && next.machine().and_then(|new| new.inputs.as_ref()) != old.inputs.as_ref();
+    let record = match &failure {
+        Some(failed) => {
+            let previous = if inputs_changed { None } else { old.failure.as_ref() };
+            Some(count::<K>(failed, previous, from.unwrap_or(phase), before.uid(), now))
+        }
+        None if inputs_changed || forgiven(before, phase, now) => None,
+        None => next.machine().and_then(|machine| machine.failure.clone()),
+    };
+    let findings = Findings {
+        wait: wait.as_ref(),
+        failure: failure.as_ref().map(|failed| (failed.reason, failed.message.as_str())),
+    };
+    conditions::derive(&mut next, phase, findings);
+    conditions::stamp(&mut next, &old.conditions, before.generation(), now);
+    let generation = before.generation();
+    let says_new = from != Some(phase) || failure.is_some() || ready_words(&next) != words(&old.conditions);
+    let machine = next.machine_mut();
+    machine.failure = record;
+    machine.observed_generation = Some(generation);
+    if says_new {
+        let seq = old.history.last().map_or(0, |entry| entry.seq) + 1;
+        machine.history.push(HistoryEntry {
+            seq,
+            at: Time(now),
+            from: before.raw_phase().unwrap_or_default().to_owned(),
+            to: phase.as_str().to_owned(),
+            action: by.to_owned(),
+            reason,
+            took_ms: i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
+            trace_id: trace_id(before.uid(), seq, now),
+        });
+        let surplus = machine.history.len().saturating_sub(HISTORY);
+        machine.history.drain(..surplus);
+    }
+    next
+}
+
+/// Joins a history entry with its trace line: 16 hex digits of SHA-256 over uid, number and time.
+pub(super) fn trace_id(uid: &str, seq: i64, at: Timestamp) -> String {
+    let digest = Sha256::digest(format!("{uid}/{seq}/{}", at.as_second()));
+    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// 1 s · 2ⁿ up to 5 min, spread by ±20 % so that objects that failed together do not come back together. The spread is
+/// drawn from the uid, so that a restart computes the same.
+pub(super) fn backoff(attempts: i32, uid: &str, most: Duration) -> Duration {
+    let exponent = u32::try_from(attempts.clamp(1, 20) - 1).unwrap_or_default();
+    let base = Duration::from_secs(1).saturating_mul(1 << exponent).min(most);
+    let digest = Sha256::digest(format!("{uid}/{attempts}"));
+    let spread = f64::from(digest.first().copied().unwrap_or_default()) / 255.0;
+    base.mul_f64(0.8 + 0.4 * spread)
+}
+
+/// The longest backoff.
+pub(super) const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
+
+fn count<K: Machine>(
+    failed: &Failed,
+    previous: Option<&Failure>,
+    during: K::Phase,
+    uid: &str,
+    now: Timestamp,
+) -> Failure {
+    let attempts = previous.map_or(0, |failure| failure.attempts).saturating_add(1);
+    let delay = failed.after.unwrap_or_else(|| backoff(attempts, uid, LONGEST_BACKOFF));
+    let next = now.checked_add(delay).map_or(now, conditions::to_seconds);
+    // The phase that failed, also when the look from Failed finds the same failure again.
+    let during = match previous {
+        Some(failure) if during == K::Phase::FAILED => failure.during.clone(),
+        _ => during.as_str().to_owned(),
+    };
+    Failure {
+        reason: failed.reason.to_owned(),
+        during,
+        retryable: failed.retryable,
+        attempts,
+        next_attempt_at: failed.retryable.then_some(Time(next)),
+    }
+}
+
+/// Whether the object has been well for so long that old attempts no longer count.
+fn forgiven<K: Machine>(before: &K, phase: K::Phase, now: Timestamp) -> bool {
+    settled_since(before, phase).is_some_and(|since| now.duration_since(since) >= FORGIVEN_AFTER)
+}
+
+/// Since when the object has been well, if it still carries a failure to be forgotten.
+pub(super) fn settled_since<K: Machine>(cr: &K, phase: K::Phase) -> Option<Timestamp> {
+    let machine = cr.machine()?;
+    machine.failure.as_ref()?;
+    let well = matches!(phase.standing(), Standing::Settled | Standing::Stopped);
+    let ready = machine.conditions.iter().find(|found| found.type_ == "Ready" && found.status == "True")?;
+    well.then_some(ready.last_transition_time.0)
+}
+
+fn ready_words<K: Machine>(cr: &K) -> Option<(String, String)> {
+    words(&cr.machine()?.conditions)
+}
+
+fn words(conditions: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition]) -> Option<(String, String)> {
+    let ready = conditions.iter().find(|found| found.type_ == "Ready")?;
+    Some((ready.reason.clone(), ready.message.clone()))
+}

@@ -1,0 +1,29 @@
+//! `accept`: Pending → Resolving. Judges the spec beyond what the CRD can.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use crds::ReferencePhase;
+
+use super::Reference;
+use crate::machine::{Action, ActionError, Context};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Accept;
+
+#[async_trait]
+impl<K: Reference> Action<K> for Accept {
+    fn name(&self) -> &'static str {
+        "accept"
+    }
+
+    fn phases(&self) -> &'static [ReferencePhase] {
+        &[ReferencePhase::Pending]
+    }
+
+    async fn handle(&self, _cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+        cr.validate()?;
+        Ok(Some(cr.moved_to(ReferencePhase::Resolving)))
+    }
+}

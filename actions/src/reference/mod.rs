@@ -1,0 +1,54 @@
+//! What the kinds that others refer to share: `accept` judges the spec, `check` waits for what it refers to, `monitor`
+//! looks whether that still holds. No finalizer, no children.
+
+mod accept;
+mod check;
+mod monitor;
+
+use std::sync::Arc;
+
+use crds::ReferencePhase::{self, Available, Error, Pending, Resolving};
+
+pub use accept::Accept;
+pub use check::Check;
+pub use monitor::Monitor;
+
+use crate::{
+    machine::{Action, ActionError, At, Edge, Machine, Rule},
+    ports::World,
+    workload::Inputs,
+};
+
+/// What a kind that others refer to brings of its own.
+pub trait Reference: Machine<Phase = ReferencePhase, World = World> {
+    /// Judges what the CRD cannot.
+    ///
+    /// # Errors
+    /// `Terminal`, saying what to change.
+    fn validate(&self) -> Result<(), ActionError>;
+    /// Looks at everything it refers to.
+    fn inputs(&self, world: &World) -> Inputs;
+}
+
+/// The moves of Tool, Model, Prompt and the others.
+pub const EDGES: &[Edge<ReferencePhase>] = &[
+    Edge::rule(At::Nothing, Pending, Rule::Admit, "first seen"),
+    Edge::new(Pending, Resolving, "accept", "the spec is valid"),
+    Edge::new(Pending, Error, "accept", "the spec is invalid"),
+    Edge::new(Resolving, Available, "check", "every reference is there"),
+    Edge::new(Resolving, Error, "check", "a reference can never be used"),
+    Edge::new(Available, Resolving, "monitor", "a reference changed"),
+    Edge::new(Error, Resolving, "monitor", "a reference changed, or it is time to try again"),
+    Edge::rule(At::In(Pending), Error, Rule::Fail, "failed for good"),
+    Edge::rule(At::In(Resolving), Error, Rule::Fail, "failed for good"),
+    Edge::rule(At::In(Available), Error, Rule::Fail, "failed for good"),
+    Edge::rule(At::Any, Pending, Rule::SpecChanged, "the spec changed"),
+];
+
+/// Failures that waiting does not mend.
+pub const NOT_BY_TIME: &[&str] = &["InvalidSpec"];
+
+/// The actions, in the order in which they are asked.
+pub fn actions<K: Reference>() -> Vec<Arc<dyn Action<K>>> {
+    vec![Arc::new(Accept), Arc::new(Check), Arc::new(Monitor)]
+}

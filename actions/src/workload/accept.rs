@@ -1,0 +1,29 @@
+//! `accept`: Pending → Resolving. Judges the spec beyond what the CRD can, before anything else is done.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use crds::WorkloadPhase;
+
+use super::Workload;
+use crate::machine::{Action, ActionError, Context};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Accept;
+
+#[async_trait]
+impl<K: Workload> Action<K> for Accept {
+    fn name(&self) -> &'static str {
+        "accept"
+    }
+
+    fn phases(&self) -> &'static [WorkloadPhase] {
+        &[WorkloadPhase::Pending]
+    }
+
+    async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+        cr.validate(&cx.settings)?;
+        Ok(Some(cr.moved_to(WorkloadPhase::Resolving)))
+    }
+}

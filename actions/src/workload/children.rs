@@ -1,0 +1,255 @@
+//! Children: made only where the name is free or the object is ours, and applied again only when there is a reason.
+//!
+//! Drift is read from `managedFields`: `owned` is a digest of what we own in the child, the answer to our apply is the
+//! baseline. A child is never compared with what this build would render, so a new build, a webhook or a normal form
+//! costs nothing.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use crds::{ChildRecord, FINALIZER, GROUP, MANAGED_BY, digest};
+
+use super::Workload;
+use crate::{
+    machine::{ActionError, ApiError, Context},
+    ports::{Child, ChildRef, Manifest},
+    render::{KIND_LABELS, MANAGED_BY_LABEL},
+};
+
+/// By owner uid: baselines of applies whose record no status holds yet. The record goes out with the next status write; should the
+/// process end before, the child is applied once more, which changes nothing.
+#[derive(Debug, Default)]
+pub struct Baselines(Mutex<HashMap<String, HashMap<ChildRef, Baseline>>>);
+
+#[derive(Debug, Clone, Default)]
+struct Baseline {
+    record: Option<ChildRecord>,
+    /// How often it was put back in a row, and when last.
+    repairs: u32,
+    repaired_at: Duration,
+}
+
+/// What became of a child.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Ensured {
+    /// As it should be; nothing was sent.
+    Kept,
+    /// Applied.
+    Applied,
+    /// It is being deleted; a sentence saying so.
+    Deleting(String),
+}
+
+/// A child that somebody changed or deleted.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Drift {
+    /// As the baseline says.
+    None,
+    /// Somebody changed what we own.
+    Changed,
+    /// It is not there.
+    Gone,
+    /// It is being deleted.
+    Deleting,
+}
+
+impl Baselines {
+    /// The baseline of a child: of this process if it applied it, else the one in the status.
+    pub(super) fn record<K: Workload>(&self, cr: &K, child: &ChildRef) -> Option<ChildRecord> {
+        let stored = stored(cr, child);
+        let mut owners = self.lock();
+        let own = owners.get_mut(cr.uid()).and_then(|children| children.get_mut(child));
+        match own {
+            Some(baseline) if baseline.record.as_ref() == stored => {
+                baseline.record = None;
+                stored.cloned()
+            }
+            Some(Baseline { record: Some(record), .. }) => Some(record.clone()),
+            _ => stored.cloned(),
+        }
+    }
+
+    /// How long to leave a child alone that somebody keeps changing: nothing the first time, then 2 s … 5 min.
+    pub(super) fn truce(&self, owner: &str, child: &ChildRef, now: Duration) -> Duration {
+        let mut owners = self.lock();
+        let Some(baseline) = owners.get_mut(owner).and_then(|children| children.get_mut(child)) else {
+            return Duration::ZERO;
+        };
+        if baseline.repairs == 0 {
+            return Duration::ZERO;
+        }
+        let wait = Duration::from_secs(1).saturating_mul(1 << baseline.repairs.min(9)).min(Duration::from_secs(300));
+        let since = now.saturating_sub(baseline.repaired_at);
+        if since > wait * 2 + Duration::from_secs(10) {
+            baseline.repairs = 0;
+            return Duration::ZERO;
+        }
+        wait.saturating_sub(since)
+    }
+
+    /// Takes note that a child was put back.
+    pub(super) fn repaired(&self, owner: &str, child: &ChildRef, now: Duration) {
+        self.change(owner, child, |baseline| {
+            baseline.repairs = baseline.repairs.saturating_add(1);
+            baseline.repaired_at = now;
+        });
+    }
+
+    /// Forgets the children of an object that is going.
+    pub(super) fn forget(&self, owner: &str) {
+        self.lock().remove(owner);
+    }
+
+    fn applied(&self, owner: &str, child: &ChildRef, record: ChildRecord) {
+        self.change(owner, child, |baseline| baseline.record = Some(record));
+    }
+
+    fn change(&self, owner: &str, child: &ChildRef, change: impl FnOnce(&mut Baseline)) {
+        change(self.lock().entry(owner.to_owned()).or_default().entry(child.clone()).or_default());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, HashMap<ChildRef, Baseline>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Brings a child to what the manifest says, and its record into the status of `next`.
+pub(super) async fn ensure<K: Workload>(
+    cx: &Context<K>,
+    next: &mut K,
+    manifest: &Manifest,
+) -> Result<Ensured, ActionError> {
+    let child = &manifest.child;
+    let inputs = digest::digest(&manifest.body);
+    let cached = cx.views.child(child);
+    let seen = match cached {
+        Some(seen) => Some(seen),
+        // The cache holds our own children; somebody else's of that name would be overwritten by a plain apply.
+        None => cx.cluster.look(child).await?,
+    };
+    if let Some(seen) = &seen {
+        refuse_foreign(next, seen)?;
+        if seen.deleting {
+            return Ok(Ensured::Deleting(format!("{child} is being deleted")));
+        }
+        if let Some(record) = cx.baselines.record(next, child)
+            && record.inputs == inputs
+            && drift(Some(seen), &record) == Drift::None
+        {
+            keep(next, record);
+            return Ok(Ensured::Kept);
+        }
+    }
+    let applied = match cx.cluster.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await {
+        // The child we knew is gone or another one: look again, once, past the cache.
+        Err(ApiError::WrongUid(_)) => {
+            let seen = cx.cluster.look(child).await?;
+            if let Some(seen) = &seen {
+                refuse_foreign(next, seen)?;
+            }
+            cx.cluster.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await?
+        }
+        answer => answer?,
+    };
+    cx.notes.note("applied", child.to_string());
+    let record = ChildRecord {
+        kind: child.kind.as_str().to_owned(),
+        name: child.name.clone(),
+        uid: applied.uid.clone(),
+        inputs,
+        owned: applied.owned.clone().unwrap_or_default(),
+    };
+    cx.baselines.applied(next.uid(), child, record.clone());
+    keep(next, record);
+    Ok(Ensured::Applied)
+}
+
+/// How a child differs from its baseline.
+pub(super) fn drift(seen: Option<&Child>, record: &ChildRecord) -> Drift {
+    match seen {
+        None => Drift::Gone,
+        Some(seen) if seen.deleting => Drift::Deleting,
+        Some(seen) if seen.uid == record.uid && seen.owned.as_deref() == Some(record.owned.as_str()) => Drift::None,
+        Some(_) => Drift::Changed,
+    }
+}
+
+/// Whether a child is ours: controlled by us or by a predecessor of our name, or an orphan with our labels.
+pub(super) fn is_ours<K: Workload>(cr: &K, seen: &Child) -> bool {
+    let name = cr.meta().name.as_deref().unwrap_or_default();
+    match &seen.controller {
+        Some(controller) if controller.uid == cr.uid() => true,
+        Some(controller) => controller.group == GROUP && controller.kind == K::KIND && controller.name == name,
+        None => {
+            let label = |key: &str| seen.labels.get(key).map(String::as_str);
+            label(MANAGED_BY_LABEL) == Some(MANAGED_BY)
+                && KIND_LABELS.iter().any(|(kind, key)| *kind == K::KIND && label(key) == Some(name))
+        }
+    }
+}
+
+/// Removes from the status, and from the cluster where it is ours, what is no longer wanted.
+pub(super) async fn remove_unwanted<K: Workload>(
+    cx: &Context<K>,
+    next: &mut K,
+    wanted: &[&Manifest],
+) -> Result<(), ActionError> {
+    let namespace = next.meta().namespace.clone().unwrap_or_default();
+    let records = std::mem::take(&mut next.status_mut().children);
+    let (kept, surplus): (Vec<_>, Vec<_>) = records
+        .into_iter()
+        .partition(|record| wanted.iter().any(|manifest| is_record_of(record, &manifest.child)));
+    next.status_mut().children = kept;
+    for record in surplus {
+        let Some(kind) = crate::ports::ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == record.kind) else {
+            continue;
+        };
+        let child = ChildRef { kind, namespace: namespace.clone(), name: record.name };
+        if let Some(seen) = cx.views.child(&child)
+            && is_ours(next, &seen)
+            && !seen.deleting
+        {
+            cx.cluster.delete(&child, &seen.uid).await?;
+            cx.notes.note("removed", child.to_string());
+        }
+    }
+    Ok(())
+}
+
+/// Whether the user asked that deleting the object leaves its children alone.
+pub(super) fn is_orphaning<K: Workload>(cr: &K) -> bool {
+    cr.meta().finalizers.iter().flatten().any(|finalizer| finalizer == "orphan" && finalizer != FINALIZER)
+}
+
+/// The baseline of a child in the status.
+pub(super) fn stored<'a, K: Workload>(cr: &'a K, child: &ChildRef) -> Option<&'a ChildRecord> {
+    cr.status()?.children.iter().find(|record| is_record_of(record, child))
+}
+
+fn is_record_of(record: &ChildRecord, child: &ChildRef) -> bool {
+    record.kind == child.kind.as_str() && record.name == child.name
+}
+
+fn keep<K: Workload>(next: &mut K, record: ChildRecord) {
+    let children = &mut next.status_mut().children;
+    match children.iter_mut().find(|found| found.kind == record.kind && found.name == record.name) {
+        Some(found) => *found = record,
+        None => children.push(record),
+    }
+}
+
+fn refuse_foreign<K: Workload>(cr: &K, seen: &Child) -> Result<(), ActionError> {
+    if is_ours(cr, seen) {
+        return Ok(());
+    }
+    let owner = seen.controller.as_ref().map_or_else(
+        || "somebody else".to_owned(),
+        |controller| format!("{}/{}", controller.kind, controller.name),
+    );
+    let child = &seen.child;
+    let message = format!("{child} exists and belongs to {owner}: it is left untouched; rename this object or delete that one");
+    Err(ActionError::terminal("NameConflict", message))
+}

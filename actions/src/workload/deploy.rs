@@ -1,0 +1,101 @@
+//! `deploy`: Deploying → Running or Terminated. Applies Service and Deployment and waits for the Pods.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use crds::WorkloadPhase;
+
+use super::{
+    Workload,
+    children::{Drift, Ensured, drift, ensure, remove_unwanted},
+    health::{self, Rollout, explain, is_config, observe, owned_replicas, rollout, wanted},
+    render::changed_inputs,
+};
+use crate::{
+    machine::{Action, ActionError, Context},
+    ports::{ChildKind, ChildRef},
+};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Deploy;
+
+#[async_trait]
+impl<K: Workload> Action<K> for Deploy {
+    fn name(&self) -> &'static str {
+        "deploy"
+    }
+
+    fn phases(&self) -> &'static [WorkloadPhase] {
+        &[WorkloadPhase::Deploying]
+    }
+
+    fn recheck(&self, _cr: &K) -> Option<Duration> {
+        Some(Duration::from_secs(600))
+    }
+
+    async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+        if let Some(why) = changed_inputs(cx, cr.as_ref()) {
+            cx.notes.because(why);
+            return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
+        }
+        if let Some(child) = drifted_config(cx, cr.as_ref()) {
+            cx.notes.because(format!("{child} is gone or was changed"));
+            return Ok(Some(cr.moved_to(WorkloadPhase::Rendering)));
+        }
+        let live = cx.views.child(&cr.deployment());
+        let replicas = owned_replicas(cr.as_ref(), live.as_ref().and_then(|live| live.deployment.as_ref()));
+        let rendered = cr.render(cx, replicas)?;
+        if cr.status().and_then(|status| status.content_hash.as_ref()) != Some(&rendered.content_hash) {
+            cx.notes.because("what is to be rendered changed");
+            return Ok(Some(cr.moved_to(WorkloadPhase::Rendering)));
+        }
+        let mut next = cr.as_ref().clone();
+        for manifest in &rendered.running {
+            if let Ensured::Deleting(sentence) = ensure(cx, &mut next, manifest).await? {
+                cx.notes.waiting("Deleting", sentence);
+                return Ok(None);
+            }
+        }
+        let Some(child) = cx.views.child(&cr.deployment()) else {
+            cx.notes.waiting("NotReady", "the Deployment is not visible yet");
+            return Ok(None);
+        };
+        let state = child.deployment.clone().unwrap_or_default();
+        let key = cr.key();
+        match rollout(&child, &state, wanted(cr.as_ref(), &state)) {
+            Rollout::Done => {}
+            Rollout::Going => {
+                explain(cx, cr.as_ref());
+                return Ok(None);
+            }
+            Rollout::Stuck(reason, message) => {
+                let pods = cx.views.pods(K::KIND, &key.namespace, &key.name);
+                let message = health::trouble(&pods).map_or(message, |(_, why)| why);
+                return Err(ActionError::terminal(reason, message));
+            }
+        }
+        let stopped = cr.replicas() == 0;
+        if stopped && !cx.views.pods(K::KIND, &key.namespace, &key.name).is_empty() {
+            cx.notes.waiting("Stopping", "the Pods are still ending");
+            return Ok(None);
+        }
+        let wanted: Vec<_> = rendered.config.iter().chain(&rendered.running).collect();
+        remove_unwanted(cx, &mut next, &wanted).await?;
+        observe(&mut next, Some(&state), stopped);
+        Ok(Some(next.moved_to(if stopped { WorkloadPhase::Terminated } else { WorkloadPhase::Running })))
+    }
+}
+
+/// A child that Pods read and that is not as we left it.
+fn drifted_config<K: Workload>(cx: &Context<K>, cr: &K) -> Option<ChildRef> {
+    let namespace = cr.meta().namespace.clone().unwrap_or_default();
+    let records = cr.status().map(|status| status.children.as_slice()).unwrap_or_default();
+    records.iter().filter(|record| is_config(record)).find_map(|record| {
+        let kind = ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == record.kind)?;
+        let child = ChildRef { kind, namespace: namespace.clone(), name: record.name.clone() };
+        let baseline = cx.baselines.record(cr, &child)?;
+        let seen = cx.views.child(&child);
+        (drift(seen.as_deref(), &baseline) != Drift::None).then_some(child)
+    })
+}

@@ -1,0 +1,50 @@
+//! Every move a workload may make: the table behind the driver's check and the diagram in the documentation.
+
+use crds::WorkloadPhase::{self, Deploying, Failed, Pending, Rendering, Resolving, Running, Terminated, Terminating};
+
+use crate::machine::{At, Edge, Rule};
+
+/// The moves of Agent, Flow, FlowSet and MCPServer.
+pub const EDGES: &[Edge<WorkloadPhase>] = &[
+    Edge::rule(At::Nothing, Pending, Rule::Admit, "first seen"),
+    Edge::new(Pending, Resolving, "accept", "the spec is valid"),
+    Edge::new(Pending, Failed, "accept", "the spec is invalid"),
+    Edge::new(Resolving, Rendering, "resolve", "every reference is there"),
+    Edge::new(Resolving, Failed, "resolve", "a reference can never be used"),
+    Edge::new(Rendering, Deploying, "render", "the configuration is written"),
+    Edge::new(Rendering, Resolving, "render", "a reference changed"),
+    Edge::new(Rendering, Failed, "render", "too large, a name is taken, or podTemplate is refused"),
+    Edge::new(Deploying, Running, "deploy", "all Pods are ready"),
+    Edge::new(Deploying, Terminated, "deploy", "no Pods are wanted and none is left"),
+    Edge::new(Deploying, Failed, "deploy", "the Pods do not come up"),
+    Edge::new(Deploying, Resolving, "deploy", "a reference changed"),
+    Edge::new(Deploying, Rendering, "deploy", "the configuration is gone or was changed"),
+    Edge::new(Running, Resolving, "monitor", "a reference changed"),
+    Edge::new(Running, Deploying, "monitor", "the Deployment is gone, or no Pods are wanted"),
+    Edge::new(Running, Failed, "monitor", "no Pod was ready for 5 minutes"),
+    Edge::new(Terminated, Resolving, "monitor", "Pods are wanted and a reference changed"),
+    Edge::new(Terminated, Deploying, "monitor", "Pods are wanted, or the Deployment is gone"),
+    Edge::new(Failed, Resolving, "recover", "the cause is gone, or it is time to try again"),
+    Edge::rule(At::In(Pending), Failed, Rule::Fail, "failed for good"),
+    Edge::rule(At::In(Resolving), Failed, Rule::Fail, "failed for good"),
+    Edge::rule(At::In(Rendering), Failed, Rule::Fail, "failed for good"),
+    Edge::rule(At::In(Deploying), Failed, Rule::Fail, "failed for good"),
+    Edge::rule(At::In(Running), Failed, Rule::Fail, "failed for good"),
+    Edge::rule(At::In(Terminated), Failed, Rule::Fail, "failed for good"),
+    Edge::rule(At::Any, Pending, Rule::SpecChanged, "the spec changed"),
+    Edge::rule(At::Any, Terminating, Rule::Delete, "deleted"),
+];
+
+/// Failures that waiting does not mend.
+pub const NOT_BY_TIME: &[&str] = &[
+    "InvalidSpec",
+    "InvalidDatabaseUrl",
+    "MissingDatabaseUrl",
+    "NameConflict",
+    "ProgressDeadlineExceeded",
+    "SelectorImmutable",
+    "Unhealthy",
+];
+
+/// Condition types that the actions of a workload write.
+pub const CONDITIONS: &[&str] = &["Available", "ReferencesResolved", "KnowledgeBasesConfigured"];

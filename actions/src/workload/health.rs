@@ -1,0 +1,120 @@
+//! How the Pods of a workload are doing, in words that do not flap: a class, and what the user wrote.
+
+use std::time::Duration;
+
+use crds::{ChildRecord, Standing};
+
+use super::Workload;
+use crate::{
+    machine::{Context, condition, set_condition},
+    ports::{Child, DeploymentState, Pod, PodTrouble},
+};
+
+/// Pods that say nothing are waited for this long before the wait is written.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// How far a Deployment has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Rollout {
+    /// All Pods are of the current template and available, and no other is left.
+    Done,
+    /// On its way.
+    Going,
+    /// It will not come up by itself: reason and message.
+    Stuck(&'static str, String),
+}
+
+/// How many Pods are wanted: the user's number, or that of whoever else owns `replicas` of the Deployment.
+pub(super) fn wanted<K: Workload>(cr: &K, deployment: &DeploymentState) -> i32 {
+    if cr.replicas() > 0 && deployment.replicas_manager.is_some() { deployment.desired } else { cr.replicas() }
+}
+
+/// `replicas` as it goes into the apply: left out while somebody else owns it, until the user edits the number.
+pub(super) fn owned_replicas<K: Workload>(cr: &K, deployment: Option<&DeploymentState>) -> Option<i32> {
+    let foreign = deployment.is_some_and(|deployment| deployment.replicas_manager.is_some());
+    (!foreign || cr.is_edited() || cr.replicas() == 0).then(|| cr.replicas())
+}
+
+/// Judges a Deployment.
+pub(super) fn rollout(child: &Child, deployment: &DeploymentState, wanted: i32) -> Rollout {
+    if deployment.observed_generation < child.generation {
+        return Rollout::Going;
+    }
+    let done = deployment.desired == wanted
+        && deployment.updated == wanted
+        && deployment.available == wanted
+        && deployment.replicas == wanted;
+    if done {
+        return Rollout::Done;
+    }
+    if let Some(message) = &deployment.replica_failure {
+        return Rollout::Stuck("ReplicaFailure", format!("Pods cannot be created: {message}"));
+    }
+    if deployment.stalled.is_some() {
+        let message = "the Pods were not ready before the Deployment's deadline".to_owned();
+        return Rollout::Stuck("ProgressDeadlineExceeded", message);
+    }
+    Rollout::Going
+}
+
+/// Puts what the Deployment says into the status: replicas and `Available`.
+pub(super) fn observe<K: Workload>(next: &mut K, deployment: Option<&DeploymentState>, stopped: bool) {
+    let ready = deployment.map_or(0, |deployment| deployment.ready);
+    let pods = deployment.map_or(0, |deployment| deployment.replicas);
+    let available = deployment.is_some_and(|deployment| deployment.available > 0);
+    let manager = deployment.and_then(|deployment| deployment.replicas_manager.as_deref());
+    let kind = K::KIND;
+    let said = match (stopped, available, manager) {
+        (true, ..) => condition("Available", false, "Stopped", "no replicas are wanted"),
+        (_, true, None) => condition("Available", true, "DeploymentReady", format!("{kind} deployment is ready")),
+        (_, true, Some(manager)) => condition(
+            "Available",
+            true,
+            "DeploymentReady",
+            format!("{kind} deployment is ready; {manager} sets the replicas of the Deployment, spec.replicas is not used until it is edited"),
+        ),
+        (_, false, _) => condition("Available", false, "DeploymentNotReady", "no Pod is available"),
+    };
+    let status = next.status_mut();
+    status.replicas = Some(ready);
+    status.current_replicas = Some(pods);
+    set_condition(&mut status.machine.conditions, said);
+}
+
+/// Notes why the Pods are not ready.
+pub(super) fn explain<K: Workload>(cx: &Context<K>, cr: &K) {
+    let key = cr.key();
+    let pods = cx.views.pods(K::KIND, &key.namespace, &key.name);
+    match trouble(&pods) {
+        Some((reason, message)) => cx.notes.waiting(reason, message),
+        None if cr.phase().is_some_and(|phase| crds::Phase::standing(phase) == Standing::Settled) => {
+            cx.notes.waiting("PodsNotReady", "fewer Pods are available than wanted");
+        }
+        None => cx.notes.waiting_up_to(QUIET, "NotReady", "the Pods are not ready yet"),
+    }
+}
+
+/// The worst trouble of the Pods that are to stay, as reason and message.
+pub(super) fn trouble(pods: &[std::sync::Arc<Pod>]) -> Option<(&'static str, String)> {
+    let worst = pods.iter().filter(|pod| !pod.terminating).filter_map(|pod| pod.trouble.as_ref()).min()?;
+    Some(match worst {
+        PodTrouble::ImagePull { image } if image.contains('/') => {
+            ("ImagePull", format!("the image {image} cannot be pulled"))
+        }
+        PodTrouble::ImagePull { image } => {
+            ("ImagePull", format!("the image {image} is not on the node, and an image without / is never pulled"))
+        }
+        PodTrouble::CrashLoop { container, exit_code } => {
+            ("CrashLoop", format!("container {container} ends with exit code {exit_code}"))
+        }
+        PodTrouble::CreateContainerConfigError { object } => {
+            ("CreateContainerConfigError", format!("a container cannot be made: {object} is missing"))
+        }
+        PodTrouble::Unschedulable => ("Unschedulable", "no node takes the Pod".to_owned()),
+    })
+}
+
+/// The baselines of what Pods read, as opposed to Service and Deployment.
+pub(super) fn is_config(record: &ChildRecord) -> bool {
+    !matches!(record.kind.as_str(), "Service" | "Deployment")
+}

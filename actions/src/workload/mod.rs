@@ -1,0 +1,107 @@
+//! What the kinds that run Pods share: one action per file, over the [`Workload`] trait.
+//!
+//! The life in one paragraph: `accept` judges the spec, `resolve` waits for every reference and pins what it read,
+//! `render` writes the configuration, `deploy` makes the Pods and waits for them, `monitor` watches over all of it,
+//! `recover` looks for the end of a failure, and `drain` takes the Pods away when the object is deleted.
+
+mod accept;
+mod children;
+mod deploy;
+mod drain;
+mod edges;
+mod health;
+mod inputs;
+mod monitor;
+mod recover;
+mod render;
+mod resolve;
+
+use std::sync::Arc;
+
+use crds::{WorkloadPhase, WorkloadStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+pub use accept::Accept;
+pub use children::Baselines;
+pub use deploy::Deploy;
+pub use drain::Drain;
+pub use edges::{CONDITIONS, EDGES, NOT_BY_TIME};
+pub use inputs::{Found, Inputs};
+pub use monitor::Monitor;
+pub use recover::Recover;
+pub use render::Render;
+pub use resolve::Resolve;
+
+use crate::{
+    machine::{Action, ActionError, Machine},
+    ports::{ChildKind, ChildRef, Manifest, World},
+    render::Settings,
+};
+
+/// What a kind that runs Pods brings of its own.
+pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
+    /// The Pods it asks for.
+    fn replicas(&self) -> i32;
+    /// Its status.
+    fn status(&self) -> Option<&WorkloadStatus>;
+    /// Its status, made if there is none.
+    fn status_mut(&mut self) -> &mut WorkloadStatus;
+    /// Judges what the CRD cannot, without looking at references.
+    ///
+    /// # Errors
+    /// `Terminal`, saying what to change.
+    fn validate(&self, settings: &Settings) -> Result<(), ActionError>;
+    /// Looks at everything it refers to.
+    fn inputs(&self, world: &World) -> Inputs;
+    /// Everything it consists of. References that are not there are left out: `resolve` has judged them.
+    ///
+    /// # Errors
+    /// `Terminal`, saying what to change.
+    fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError>;
+    /// Where it is reached inside the cluster.
+    fn endpoint(&self, settings: &Settings) -> String;
+    /// Label selector of its Pods, as text.
+    fn selector(&self) -> String;
+
+    /// The Deployment that runs its Pods.
+    fn deployment(&self) -> ChildRef {
+        let key = self.key();
+        ChildRef { kind: ChildKind::Deployment, namespace: key.namespace, name: key.name }
+    }
+    /// What `resolve` pinned.
+    fn pinned(&self) -> Option<&std::collections::BTreeMap<String, String>> {
+        self.machine()?.inputs.as_ref()
+    }
+    /// Whether the spec moved since the status was written.
+    fn is_edited(&self) -> bool {
+        self.machine().and_then(|machine| machine.observed_generation) != Some(self.generation())
+    }
+}
+
+/// Everything a workload consists of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rendered {
+    /// Changes when, and only when, the Pods must be replaced to see what was rendered.
+    pub content_hash: String,
+    /// What Pods read: applied in Rendering.
+    pub config: Vec<Manifest>,
+    /// Service and Deployment, in this order: applied in Deploying.
+    pub running: Vec<Manifest>,
+    /// Whether the user's overlay must be judged by the API server before anything is written.
+    pub overlay: bool,
+    /// What rendering found worth saying.
+    pub conditions: Vec<Condition>,
+}
+
+/// The actions of a workload, in the order in which they are asked.
+pub fn actions<K: Workload>() -> Vec<Arc<dyn Action<K>>> {
+    vec![
+        Arc::new(Accept),
+        Arc::new(Resolve),
+        Arc::new(Render),
+        Arc::new(Deploy),
+        Arc::new(Monitor),
+        Arc::new(Recover),
+        Arc::new(Drain),
+    ]
+}

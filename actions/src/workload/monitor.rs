@@ -1,0 +1,164 @@
+//! `monitor`: Running and Terminated. Leaves them when something the workload depends on changed; puts back in place
+//! what somebody else changed; says how the Pods are doing. Without a cause it sends nothing.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use crds::WorkloadPhase;
+use jiff::SignedDuration;
+
+use super::{
+    Workload,
+    children::{Drift, Ensured, drift, ensure},
+    health::{explain, observe, owned_replicas, wanted},
+    render::changed_inputs,
+};
+use crate::{
+    machine::{Action, ActionError, Context},
+    ports::{ChildKind, ChildRef, DeploymentState},
+};
+
+/// With no Pod available for this long, a workload has failed.
+const UNHEALTHY_AFTER: SignedDuration = SignedDuration::from_mins(5);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Monitor;
+
+/// What a look at the children asks for.
+enum Repair {
+    None,
+    /// Apply again what differs, after this long.
+    After(Duration, ChildRef),
+    /// A child is being deleted: it can be made again only when it is gone.
+    Wait(ChildRef),
+    /// The Deployment is gone.
+    Redeploy,
+}
+
+#[async_trait]
+impl<K: Workload> Action<K> for Monitor {
+    fn name(&self) -> &'static str {
+        "monitor"
+    }
+
+    fn phases(&self) -> &'static [WorkloadPhase] {
+        &[WorkloadPhase::Running, WorkloadPhase::Terminated]
+    }
+
+    async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+        let running = cr.phase() == Some(WorkloadPhase::Running);
+        if let Some(why) = changed_inputs(cx, cr.as_ref()) {
+            cx.notes.because(why);
+            return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
+        }
+        if running == (cr.replicas() == 0) {
+            cx.notes.because(if running { "spec.replicas is 0" } else { "spec.replicas is more than 0" });
+            return Ok(Some(cr.moved_to(WorkloadPhase::Deploying)));
+        }
+        let live = cx.views.child(&cr.deployment());
+        let state = live.as_ref().and_then(|live| live.deployment.clone()).unwrap_or_default();
+        let mut next = cr.as_ref().clone();
+        match self.look(cx, cr.as_ref(), &state) {
+            Repair::None => {}
+            Repair::Redeploy => {
+                cx.notes.because(format!("{} is gone", cr.deployment()));
+                return Ok(Some(cr.moved_to(WorkloadPhase::Deploying)));
+            }
+            Repair::Wait(child) => {
+                cx.notes.waiting("Deleting", format!("{child} is being deleted and will be made again"));
+                return Ok(None);
+            }
+            Repair::After(wait, child) if !wait.is_zero() => {
+                cx.notes.missing("Contested", format!("somebody keeps changing {child}; it is put back ever more rarely"));
+                cx.notes.look_again(wait);
+                return Ok(None);
+            }
+            Repair::After(_, child) => {
+                let rendered = cr.render(cx, owned_replicas(cr.as_ref(), Some(&state)))?;
+                if cr.status().and_then(|status| status.content_hash.as_ref()) != Some(&rendered.content_hash) {
+                    cx.notes.because(format!("{child} was changed"));
+                    return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
+                }
+                for manifest in rendered.config.iter().chain(&rendered.running) {
+                    let needed = manifest.child == child || is_drifted(cx, cr.as_ref(), &manifest.child);
+                    if !needed {
+                        continue;
+                    }
+                    match ensure(cx, &mut next, manifest).await? {
+                        Ensured::Applied => {
+                            cx.baselines.repaired(cr.uid(), &manifest.child, cx.clock.elapsed());
+                            cx.notes.because(format!("{} was put back", manifest.child));
+                        }
+                        Ensured::Kept => {}
+                        Ensured::Deleting(sentence) => cx.notes.waiting("Deleting", sentence),
+                    }
+                }
+            }
+        }
+        // The answer to an apply is newer than what this step began with.
+        let state = cx.views.child(&cr.deployment()).and_then(|live| live.deployment.clone()).unwrap_or(state);
+        observe(&mut next, Some(&state), !running);
+        if running && state.available < wanted(cr.as_ref(), &state) {
+            self.ailing(cx, cr.as_ref(), &state)?;
+        }
+        Ok((next.status() != cr.status()).then_some(next))
+    }
+}
+
+impl Monitor {
+    /// What the children ask for, the Deployment first.
+    fn look<K: Workload>(&self, cx: &Context<K>, cr: &K, state: &DeploymentState) -> Repair {
+        let namespace = cr.meta().namespace.clone().unwrap_or_default();
+        let deployment = cr.deployment();
+        match cx.views.child(&deployment) {
+            None => return Repair::Redeploy,
+            Some(live) if live.deleting => return Repair::Wait(deployment),
+            Some(_) => {}
+        }
+        for record in cr.status().map(|status| status.children.as_slice()).unwrap_or_default() {
+            let Some(kind) = ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == record.kind) else { continue };
+            let child = ChildRef { kind, namespace: namespace.clone(), name: record.name.clone() };
+            match drifted(cx, cr, &child) {
+                Drift::None => {}
+                Drift::Deleting => return Repair::Wait(child),
+                Drift::Changed | Drift::Gone => {
+                    return Repair::After(cx.baselines.truce(cr.uid(), &child, cx.clock.elapsed()), child);
+                }
+            }
+        }
+        let scaled = owned_replicas(cr, Some(state)).is_some_and(|replicas| replicas != state.desired);
+        if scaled { Repair::After(Duration::ZERO, deployment) } else { Repair::None }
+    }
+
+    /// Fewer Pods than wanted: say why, and fail when there has been none for long.
+    fn ailing<K: Workload>(&self, cx: &Context<K>, cr: &K, state: &DeploymentState) -> Result<(), ActionError> {
+        explain(cx, cr);
+        if state.available > 0 {
+            return Ok(());
+        }
+        let conditions = cr.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
+        let gone = conditions.iter().find(|found| found.type_ == "Available" && found.status == "False");
+        let Some(gone) = gone else {
+            cx.notes.look_again(Duration::try_from(UNHEALTHY_AFTER).unwrap_or_default());
+            return Ok(());
+        };
+        let left = UNHEALTHY_AFTER - cx.clock.now().duration_since(gone.last_transition_time.0);
+        match Duration::try_from(left) {
+            Ok(left) if !left.is_zero() => {
+                cx.notes.look_again(left);
+                Ok(())
+            }
+            _ => Err(ActionError::terminal("Unhealthy", "no Pod was available for 5 minutes")),
+        }
+    }
+}
+
+fn is_drifted<K: Workload>(cx: &Context<K>, cr: &K, child: &ChildRef) -> bool {
+    drifted(cx, cr, child) != Drift::None
+}
+
+fn drifted<K: Workload>(cx: &Context<K>, cr: &K, child: &ChildRef) -> Drift {
+    let Some(record) = cx.baselines.record(cr, child) else { return Drift::None };
+    drift(cx.views.child(child).as_deref(), &record)
+}

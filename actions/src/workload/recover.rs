@@ -1,0 +1,98 @@
+//! `recover`: Failed → Resolving. Looks whether the cause is gone while staying in Failed, where nothing is written;
+//! where the cause cannot be looked at, it tries again when the backoff is over.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use crds::WorkloadPhase;
+
+use super::{
+    Workload,
+    children::is_ours,
+    health::{Rollout, rollout, wanted},
+};
+use crate::{
+    machine::{Action, ActionError, Context},
+    ports::Manifest,
+};
+
+/// Nothing tells us that a foreign object is gone, so its name is looked at this often.
+const LOOK_AT_NAMES: Duration = Duration::from_secs(5);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Recover;
+
+#[async_trait]
+impl<K: Workload> Action<K> for Recover {
+    fn name(&self) -> &'static str {
+        "recover"
+    }
+
+    fn phases(&self) -> &'static [WorkloadPhase] {
+        &[WorkloadPhase::Failed]
+    }
+
+    fn recheck(&self, cr: &K) -> Option<Duration> {
+        (reason(cr) == "NameConflict").then_some(LOOK_AT_NAMES)
+    }
+
+    async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+        let Some(why) = cause_gone(cx, cr.as_ref()).await? else { return Ok(None) };
+        cx.notes.because(why);
+        Ok(Some(cr.moved_to(WorkloadPhase::Resolving)))
+    }
+}
+
+/// Why it is worth another attempt.
+async fn cause_gone<K: Workload>(cx: &Context<K>, cr: &K) -> Result<Option<String>, ActionError> {
+    if cr.is_edited() {
+        return Ok(Some("spec.replicas was edited".to_owned()));
+    }
+    if let Some(pinned) = cr.pinned()
+        && let Some(why) = cr.inputs(cx).changed_since(pinned)
+    {
+        return Ok(Some(why));
+    }
+    let failure = cr.machine().and_then(|machine| machine.failure.as_ref());
+    if failure.is_some_and(|failure| failure.during == WorkloadPhase::Pending.to_string()) {
+        return Ok(cr.validate(&cx.settings).is_ok().then(|| "the spec is valid now".to_owned()));
+    }
+    if reason(cr) == "NameConflict" {
+        let rendered = cr.render(cx, Some(cr.replicas()))?;
+        let conflict = still_taken(cx, cr, rendered.config.iter().chain(&rendered.running)).await?;
+        return Ok((!conflict).then(|| "the names are free now".to_owned()));
+    }
+    if let Some(child) = cx.views.child(&cr.deployment()) {
+        let state = child.deployment.clone().unwrap_or_default();
+        let ready = state.available > 0 && rollout(&child, &state, wanted(cr, &state)) == Rollout::Done;
+        if ready {
+            return Ok(Some("the Pods are ready now".to_owned()));
+        }
+    } else if matches!(reason(cr), "SelectorImmutable" | "ProgressDeadlineExceeded" | "Unhealthy") {
+        return Ok(Some("the Deployment is gone".to_owned()));
+    }
+    let due = failure.filter(|failure| failure.retryable).and_then(|failure| failure.next_attempt_at.as_ref());
+    Ok(due.filter(|due| due.0 <= cx.clock.now()).map(|_| "it is time to try again".to_owned()))
+}
+
+async fn still_taken<K: Workload>(
+    cx: &Context<K>,
+    cr: &K,
+    manifests: impl Iterator<Item = &Manifest>,
+) -> Result<bool, ActionError> {
+    for manifest in manifests {
+        let seen = match cx.views.child(&manifest.child) {
+            Some(seen) => Some(seen),
+            None => cx.cluster.look(&manifest.child).await?,
+        };
+        if seen.is_some_and(|seen| !is_ours(cr, &seen)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn reason<K: Workload>(cr: &K) -> &str {
+    cr.machine().and_then(|machine| machine.failure.as_ref()).map_or("", |failure| failure.reason.as_str())
+}

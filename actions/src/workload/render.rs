@@ -1,0 +1,80 @@
+//! `render`: Rendering → Deploying. Writes what the Pods read, and pins the content hash that decides whether they roll.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use crds::WorkloadPhase;
+
+use super::{
+    Workload,
+    children::{Ensured, ensure},
+};
+use crate::{
+    machine::{Action, ActionError, ApiError, Context, set_condition},
+    ports::ChildKind,
+};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Render;
+
+#[async_trait]
+impl<K: Workload> Action<K> for Render {
+    fn name(&self) -> &'static str {
+        "render"
+    }
+
+    fn phases(&self) -> &'static [WorkloadPhase] {
+        &[WorkloadPhase::Rendering]
+    }
+
+    async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+        if let Some(why) = changed_inputs(cx, cr.as_ref()) {
+            cx.notes.because(why);
+            return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
+        }
+        let rendered = cr.render(cx, Some(cr.replicas()))?;
+        if rendered.overlay {
+            for manifest in rendered.running.iter().filter(|found| found.child.kind == ChildKind::Deployment) {
+                cx.cluster.dry_run(manifest).await.map_err(refused)?;
+            }
+        }
+        let mut next = cr.moved_to(WorkloadPhase::Deploying);
+        for manifest in &rendered.config {
+            if let Ensured::Deleting(sentence) = ensure(cx, &mut next, manifest).await? {
+                cx.notes.waiting("Deleting", sentence);
+                return Ok(None);
+            }
+        }
+        let endpoint = cr.endpoint(&cx.settings);
+        let selector = cr.selector();
+        let status = next.status_mut();
+        status.content_hash = Some(rendered.content_hash);
+        status.endpoint = Some(endpoint);
+        status.selector = Some(selector);
+        for condition in rendered.conditions {
+            set_condition(&mut status.machine.conditions, condition);
+        }
+        Ok(Some(next))
+    }
+}
+
+/// Why what was resolved no longer holds; a workload without Pods does not care.
+pub(super) fn changed_inputs<K: Workload>(cx: &Context<K>, cr: &K) -> Option<String> {
+    if cr.replicas() == 0 {
+        return None;
+    }
+    match cr.pinned() {
+        Some(pinned) => cr.inputs(cx).changed_since(pinned),
+        None => Some("nothing was resolved yet".to_owned()),
+    }
+}
+
+fn refused(error: ApiError) -> ActionError {
+    match error {
+        ApiError::Invalid(message) => {
+            ActionError::terminal("InvalidSpec", format!("podTemplate is refused by the API server: {message}"))
+        }
+        other => other.into(),
+    }
+}

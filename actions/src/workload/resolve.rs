@@ -1,0 +1,54 @@
+//! `resolve`: Resolving → Rendering. Waits until everything the spec refers to may be used, naming all that is not, and
+//! pins what it read.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use crds::WorkloadPhase;
+
+use super::Workload;
+use crate::machine::{Action, ActionError, Context, condition, with_condition};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Resolve;
+
+#[async_trait]
+impl<K: Workload> Action<K> for Resolve {
+    fn name(&self) -> &'static str {
+        "resolve"
+    }
+
+    fn phases(&self) -> &'static [WorkloadPhase] {
+        &[WorkloadPhase::Resolving]
+    }
+
+    fn recheck(&self, _cr: &K) -> Option<Duration> {
+        Some(Duration::from_secs(600))
+    }
+
+    async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+        let mut next = cr.moved_to(WorkloadPhase::Rendering);
+        if cr.replicas() == 0 {
+            // No Pod will read the result, so nothing is worth waiting for.
+            next.machine_mut().inputs = Some(BTreeMap::new());
+            return Ok(Some(with_condition(next, condition("ReferencesResolved", true, "Stopped", ""))));
+        }
+        let inputs = cr.inputs(cx);
+        match inputs.waiting_for() {
+            None => {
+                next.machine_mut().inputs = Some(inputs.pin());
+                Ok(Some(with_condition(next, condition("ReferencesResolved", true, "Resolved", ""))))
+            }
+            Some((sentence, true)) => {
+                cx.notes.missing("MissingDependency", sentence.clone());
+                let unresolved = condition("ReferencesResolved", false, "MissingDependency", sentence);
+                Ok(Some(with_condition(cr.as_ref().clone(), unresolved)))
+            }
+            Some((sentence, false)) => {
+                cx.notes.waiting("MissingDependency", sentence);
+                Ok(None)
+            }
+        }
+    }
+}

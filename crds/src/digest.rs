@@ -1,0 +1,102 @@
+//! Digests that say whether two values are the same, whoever wrote them and in whatever order.
+//!
+//! A digest is SHA-256 over canonical JSON: object keys sorted by their bytes, no white space, everything else as
+//! `serde_json` writes it. The sorting is done here and not left to the map type, which a dependency's feature may change.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::{AgentSpec, ToolSpec};
+
+/// The value as canonical JSON.
+pub fn canonical_json(value: &Value) -> String {
+    let mut out = String::new();
+    write_canonical(value, &mut out);
+    out
+}
+
+fn write_canonical(value: &Value, out: &mut String) {
+    match value {
+        Value::Array(items) => {
+            out.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                write_canonical(item, out);
+            }
+            out.push(']');
+        }
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_unstable_by_key(|(key, _)| *key);
+            out.push('{');
+            for (index, (key, field)) in fields.into_iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                write_canonical(&Value::String(key.clone()), out);
+                out.push(':');
+                write_canonical(field, out);
+            }
+            out.push('}');
+        }
+        scalar => out.push_str(&scalar.to_string()),
+    }
+}
+
+/// SHA-256 of the bytes, as 64 lower-case hexadecimal digits.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// SHA-256 (hex) of the value as canonical JSON.
+pub fn digest(value: &Value) -> String {
+    sha256_hex(canonical_json(value).as_bytes())
+}
+
+impl AgentSpec {
+    /// Digest of the spec without `replicas`: it moves when something other than the number of Pods was changed.
+    pub fn digest(&self) -> String {
+        spec_digest(self, &["replicas"])
+    }
+}
+
+impl ToolSpec {
+    /// Digest of the spec.
+    pub fn digest(&self) -> String {
+        spec_digest(self, &[])
+    }
+}
+
+impl crate::Agent {
+    /// Digest of the spec, see [`AgentSpec::digest`].
+    pub fn spec_digest(&self) -> String {
+        self.spec.digest()
+    }
+}
+
+impl crate::Tool {
+    /// Digest of the spec, see [`ToolSpec::digest`].
+    pub fn spec_digest(&self) -> String {
+        self.spec.digest()
+    }
+}
+
+fn spec_digest(spec: &impl Serialize, without: &[&str]) -> String {
+    // Specs are made of strings, numbers, lists and maps with string keys, which JSON always has room for.
+    let mut value = serde_json::to_value(spec).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut() {
+        for name in without {
+            fields.remove(*name);
+        }
+    }
+    digest(&value)
+}

@@ -1,0 +1,160 @@
+//! What the derived schemas need before an API server takes them and `kubectl explain` reads well.
+//!
+//! The types of Kubernetes itself come with pages of description and without merge keys, so that here they are cut to
+//! their first sentence and lists get the key they have in a Pod. Nothing is nullable: a `null` in a manifest then means
+//! "not set", as it does for built-in kinds, and the API server removes it before it fills in defaults.
+
+use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, transform::RecursiveTransform, transform::Transform};
+use serde_json::Value;
+
+/// The longest `metadata.name` of a workload: a Service's name has at most 63 characters, and children add a suffix.
+pub const MAX_NAME: usize = 52;
+
+/// The rules on the name of a workload, after which its Service is called (RFC 1035 label). Objects from before a rule
+/// pass, or they could never be changed or deleted again. The format is a `matches`, since `format.dns1035Label()` is
+/// dearer than the API server allows.
+pub(crate) fn workload_name_rules() -> Vec<ValidationRule> {
+    let rule = |rule: String, message: String| ValidationRule {
+        rule,
+        message: Some(message),
+        field_path: Some(".metadata.name".into()),
+        optional_old_self: Some(true),
+        ..Default::default()
+    };
+    vec![
+        rule(
+            format!("oldSelf.hasValue() || size(self.metadata.name) <= {MAX_NAME}"),
+            format!("too long: choose a name of at most {MAX_NAME} characters"),
+        ),
+        rule(
+            "oldSelf.hasValue() || self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')".into(),
+            "the Service gets this name too: use lower-case letters, digits and '-', start with a letter and end \
+             with a letter or digit"
+                .into(),
+        ),
+    ]
+}
+
+pub(crate) fn env(generator: &mut SchemaGenerator) -> Schema {
+    list_map::<EnvVar>(generator, "name")
+}
+
+pub(crate) fn env_from(generator: &mut SchemaGenerator) -> Schema {
+    brief::<Vec<EnvFromSource>>(generator)
+}
+
+pub(crate) fn resources(generator: &mut SchemaGenerator) -> Schema {
+    brief::<ResourceRequirements>(generator)
+}
+
+pub(crate) fn image_pull_secrets(generator: &mut SchemaGenerator) -> Schema {
+    list_map::<LocalObjectReference>(generator, "name")
+}
+
+pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
+    list_map::<Condition>(generator, "type")
+}
+
+/// An object that is kept as written.
+pub(crate) fn opaque_object(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
+}
+
+/// Any JSON value, kept as written.
+pub(crate) fn any_value(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
+}
+
+/// Names of Tools. A rule and not `x-kubernetes-list-type: set`, because a rule can say what to do, and because the order is
+/// the user's. 128 names of 253 characters stay within what the API server lets one rule cost at run time; 256 do not.
+pub(crate) fn tool_names(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 128,
+        "items": { "type": "string", "minLength": 1, "maxLength": 253 },
+        "x-kubernetes-validations": [{
+            "rule": "self.all(a, self.exists_one(b, a == b))",
+            "message": "the same Tool is listed twice: list each Tool once",
+        }],
+    })
+}
+
+fn list_map<T: JsonSchema>(generator: &mut SchemaGenerator, key: &str) -> Schema {
+    let mut schema = brief::<Vec<T>>(generator);
+    let object = schema.ensure_object();
+    object.insert("x-kubernetes-list-type".into(), "map".into());
+    object.insert("x-kubernetes-list-map-keys".into(), vec![key].into());
+    schema
+}
+
+/// What a quantity looks like: `apimachinery/pkg/api/resource`, and the same pattern as in other projects' definitions.
+const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+
+/// The schema of a type of Kubernetes, each description cut to its first sentence.
+fn brief<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = generator.subschema_for::<T>();
+    RecursiveTransform(|schema: &mut Schema| {
+        if let Some(Value::String(text)) = schema.get_mut("description")
+            && let Some(end) = text.find(". ").or_else(|| text.find(".\n"))
+        {
+            text.truncate(end + 1);
+        }
+        if schema.get("x-kubernetes-int-or-string").is_some() {
+            schema.insert("pattern".into(), QUANTITY.into());
+        }
+    })
+    .transform(&mut schema);
+    schema
+}
+
+/// The definition as it is published: descriptions on one line, nothing nullable, no defaults in the status (only the
+/// operator says what is there), and these rules on the whole object.
+pub(crate) fn publish(mut crd: CustomResourceDefinition, rules: &[ValidationRule]) -> CustomResourceDefinition {
+    for version in &mut crd.spec.versions {
+        if let Some(root) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
+            tidy(root);
+            if let Some(status) = root.properties.as_mut().and_then(|properties| properties.get_mut("status")) {
+                each(status, &|schema| schema.default = None);
+            }
+            if !rules.is_empty() {
+                root.x_kubernetes_validations = Some(rules.to_vec());
+                root.properties.get_or_insert_default().insert("metadata".into(), metadata());
+            }
+        }
+    }
+    crd
+}
+
+/// `metadata` with its name: the path of a rule must lead to a field of the schema. The API server allows nothing else here.
+fn metadata() -> JSONSchemaProps {
+    let of = |type_: &str| JSONSchemaProps { type_: Some(type_.into()), ..Default::default() };
+    JSONSchemaProps { properties: Some([("name".into(), of("string"))].into()), ..of("object") }
+}
+
+fn tidy(schema: &mut JSONSchemaProps) {
+    each(schema, &|schema| {
+        schema.nullable = None;
+        if let Some(description) = &mut schema.description {
+            *description = description.split_whitespace().collect::<Vec<_>>().join(" ");
+        }
+    });
+}
+
+/// Does something to a schema and to every schema in it.
+fn each(schema: &mut JSONSchemaProps, change: &impl Fn(&mut JSONSchemaProps)) {
+    change(schema);
+    for property in schema.properties.iter_mut().flat_map(|properties| properties.values_mut()) {
+        each(property, change);
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        each(items, change);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        each(values, change);
+    }
+}

@@ -1,0 +1,201 @@
+//! `why`: one sentence that says where an object is, what it waits for, and what to do about it.
+//!
+//! Everything is read from the object itself, so that operator, CLI and control plane say the same, also while the operator
+//! is down. What went wrong is a condition's reason and message; what to do is a table by reason.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::{MachineStatus, Phase, ReferencePhase, Standing, WorkloadPhase};
+
+/// The answer to "why is it like this?".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Why {
+    /// The whole answer, as one sentence, with what to do after a dash.
+    pub sentence: String,
+    /// The phase last written, if any.
+    pub phase: Option<String>,
+    /// Since when it is in this phase, as far as its history goes back.
+    pub since: Option<Timestamp>,
+    /// The reason in CamelCase, for machines; `Ready` condition's unless the object is stalled.
+    pub reason: Option<String>,
+    /// What to do, as a clause in the imperative; `None` if nothing is to be done or nothing is known.
+    pub hint: Option<&'static str>,
+}
+
+const OPERATOR: &str = "see whether the operator runs and watches this namespace";
+
+/// What a user can do about a reason, in the imperative.
+const HINTS: &[(&str, &str)] = &[
+    ("MissingDependency", "create what is missing, mend what is in Error, or remove the reference"),
+    ("NameConflict", "rename this object, or delete the one that has its name"),
+    ("InvalidSpec", "correct the spec and apply it again"),
+    ("ImagePull", "check the image's name and imagePullSecrets; an image without '/' must be on the node already"),
+    ("CrashLoop", "read the Pod's log with `kubectl logs --previous`"),
+    ("Unschedulable", "lower the resource requests, loosen the node selection, or add nodes"),
+    ("CreateContainerConfigError", "create the Secret, ConfigMap or key that the container's environment names"),
+    ("NotReady", "read the Pod's log: it must answer GET /healthz on its port"),
+    ("PodsNotReady", "read the Pod's log: it must answer GET /healthz on its port"),
+    ("SelectorImmutable", "delete the Deployment of this name, which somebody else made; it will be made anew"),
+    ("MissingDatabaseUrl", "set spec.databaseUrl, give the operator a DATABASE_URL, or set storage to memory"),
+    ("InvalidDatabaseUrl", "correct spec.databaseUrl: postgresql://user:password@host:5432/database"),
+    (
+        "ProgressDeadlineExceeded",
+        "look at the Pods with `kubectl describe pods`; it goes on by itself once they are ready",
+    ),
+    ("Unhealthy", "read the Pod's log; it goes on by itself once a Pod is ready, or when the spec changes"),
+    ("QuotaExceeded", "raise the namespace's ResourceQuota or lower the requests; it goes on by itself then"),
+    ("Forbidden", "give the operator's ServiceAccount the permission named here, or have the quota or policy changed"),
+    ("NamespaceTerminating", "wait: the namespace is being deleted; apply the object in another one"),
+];
+
+/// What a user can do about a condition's reason: a clause in the imperative. `None` for a reason without advice.
+pub fn hint(reason: &str) -> Option<&'static str> {
+    HINTS.iter().find(|(known, _)| *known == reason).map(|(_, hint)| *hint)
+}
+
+/// Says why an object is as it is.
+///
+/// `kind` is the name of its kind; `status` is `None` for an object that the operator has not yet written to.
+pub fn why(kind: &str, metadata: &ObjectMeta, status: Option<&MachineStatus>) -> Why {
+    let unseen = MachineStatus::default();
+    let status = status.unwrap_or(&unseen);
+    let subject = format!(
+        "{kind} {}/{}",
+        metadata.namespace.as_deref().unwrap_or("default"),
+        metadata.name.as_deref().unwrap_or_default()
+    );
+    let cause = Cause::of(status);
+    let Told { text, hint } = if metadata.deletion_timestamp.is_some() {
+        deleting(metadata, status, &cause)
+    } else if let Some(phase) = &status.phase {
+        match (metadata.generation, status.observed_generation) {
+            (Some(wanted), Some(seen)) if seen < wanted => behind(phase, seen, wanted),
+            _ => in_phase(phase, status, &cause),
+        }
+    } else {
+        Told::new("has not been looked at yet", Some(OPERATOR))
+    };
+    let advice = hint.map(|hint| format!(" — {hint}")).unwrap_or_default();
+    Why {
+        sentence: format!("{subject} {text}{advice}."),
+        phase: status.phase.clone(),
+        since: since(status),
+        reason: cause.reason.map(Into::into),
+        hint,
+    }
+}
+
+/// What is said of the object, and what to do.
+struct Told {
+    text: String,
+    hint: Option<&'static str>,
+}
+
+impl Told {
+    fn new(text: impl Into<String>, hint: Option<&'static str>) -> Self {
+        Self { text: text.into(), hint }
+    }
+}
+
+/// The condition that says why: `Stalled` when it is true, else `Ready`.
+#[derive(Default)]
+struct Cause<'a> {
+    ready: Option<bool>,
+    reason: Option<&'a str>,
+    message: &'a str,
+}
+
+impl<'a> Cause<'a> {
+    fn of(status: &'a MachineStatus) -> Self {
+        let condition = |name: &str| status.conditions.iter().find(|condition| condition.type_ == name);
+        let is_true = |condition: &&Condition| condition.status == "True";
+        let ready = condition("Ready");
+        let cause = condition("Stalled").filter(is_true).or(ready);
+        Self {
+            ready: ready.map(|ready| is_true(&ready)),
+            reason: cause
+                .map(|condition| condition.reason.as_str())
+                .or(status.failure.as_ref().map(|failure| failure.reason.as_str())),
+            message: cause
+                .map(|condition| condition.message.as_str())
+                .or(status.history.last().map(|entry| entry.reason.as_str()))
+                .map(|message| message.trim().trim_end_matches('.'))
+                .unwrap_or_default(),
+        }
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        self.reason.and_then(hint)
+    }
+
+    /// `Tool/weather is missing (MissingDependency)`, or whichever of the two there is.
+    fn text(&self) -> String {
+        match (self.reason, self.message) {
+            (Some(reason), "") => reason.into(),
+            (Some(reason), message) => format!("{message} ({reason})"),
+            (None, message) => message.into(),
+        }
+    }
+}
+
+fn deleting(metadata: &ObjectMeta, status: &MachineStatus, cause: &Cause<'_>) -> Told {
+    let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
+    let text = match finalizers {
+        [] => "is being deleted".into(),
+        [only] if only == crate::FINALIZER && status.phase.as_deref() == Some("Terminating") => {
+            let rest = if cause.message.is_empty() { "its Deployment to go" } else { cause.message };
+            format!("is being deleted and waits for: {rest}")
+        }
+        [only] if only == crate::FINALIZER => {
+            return Told::new("is to be deleted, which the operator has not looked at yet", Some(OPERATOR));
+        }
+        several => format!("is being deleted and waits for its finalizers: {}", several.join(", ")),
+    };
+    Told::new(text, None)
+}
+
+fn behind(phase: &str, seen: i64, wanted: i64) -> Told {
+    Told::new(
+        format!("is {phase} at generation {seen} of its spec; generation {wanted} has not been looked at yet"),
+        Some(OPERATOR),
+    )
+}
+
+fn in_phase(phase: &str, status: &MachineStatus, cause: &Cause<'_>) -> Told {
+    let standing =
+        WorkloadPhase::parse(phase).map(Phase::standing).or_else(|| ReferencePhase::parse(phase).map(Phase::standing));
+    let said = cause.text();
+    let retry = retry(status);
+    let text = match standing {
+        None => format!("is {phase}, a phase this build does not know"),
+        Some(Standing::Settled | Standing::Stopped) if cause.ready != Some(false) => {
+            // What a converged object says of itself repeats the phase.
+            match cause.message {
+                "" => format!("is {phase} and waits for nothing"),
+                message => format!("is {phase}: {message}"),
+            }
+        }
+        Some(_) if said.is_empty() => format!("is {phase}{retry}"),
+        Some(Standing::Progressing) => format!("is {phase} and waits: {said}{retry}"),
+        Some(_) => format!("is {phase}: {said}{retry}"),
+    };
+    Told::new(text, cause.hint().filter(|_| cause.ready != Some(true)))
+}
+
+/// When a failure is tried again.
+fn retry(status: &MachineStatus) -> String {
+    let Some(failure) = &status.failure else { return String::new() };
+    match (&failure.next_attempt_at, failure.retryable) {
+        (Some(at), true) if failure.attempts > 0 => format!(", attempt {} failed, next at {}", failure.attempts, at.0),
+        (Some(at), true) => format!(", tried again at {}", at.0),
+        (_, false) => ", not tried again by itself".into(),
+        (None, true) => String::new(),
+    }
+}
+
+/// When the present phase was entered, if the history still holds it.
+fn since(status: &MachineStatus) -> Option<Timestamp> {
+    let phase = status.phase.as_deref()?;
+    status.history.iter().rev().find(|entry| entry.to == phase && entry.from != phase).map(|entry| entry.at.0)
+}

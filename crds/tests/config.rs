@@ -1,0 +1,100 @@
+//! What lies in `config/` and what the API server is shown in tests agrees with the types.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test may fail in a function beside it, too")]
+
+use std::{fs, path::Path};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn files(directory: &str) -> Vec<String> {
+    let mut files: Vec<String> = fs::read_dir(root().join(directory))
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    files
+}
+
+fn documents(file: &str) -> Vec<Value> {
+    let text = fs::read_to_string(root().join(file)).unwrap();
+    serde_yaml::Deserializer::from_str(&text).map(|document| Value::deserialize(document).unwrap()).collect()
+}
+
+/// Decodes as the operator does, and says what was lost.
+fn decode(object: &Value) -> Result<(), String> {
+    match object["kind"].as_str().unwrap() {
+        "Agent" => serde_json::from_value::<crds::Agent>(object.clone()).map(drop),
+        "Tool" => serde_json::from_value::<crds::Tool>(object.clone()).map(drop),
+        kind => panic!("{kind} is not a kind of ours"),
+    }
+    .map_err(|error| error.to_string())
+}
+
+#[test]
+fn config_crd_is_what_the_types_say() {
+    let manifests = crds::manifests().unwrap();
+    for (file, yaml) in &manifests {
+        let written = fs::read_to_string(root().join("config/crd").join(file)).unwrap_or_default();
+        assert!(
+            written == *yaml,
+            "config/crd/{file} is not what the types say: run `make manifests` and commit the result"
+        );
+    }
+    let mut expected: Vec<&str> = manifests.iter().map(|(file, _)| file.as_str()).collect();
+    let listed = &documents("config/crd/kustomization.yaml")[0]["resources"];
+    assert_eq!(listed, &Value::from(expected.clone()), "config/crd/kustomization.yaml does not list every kind");
+    expected.push("kustomization.yaml");
+    expected.sort_unstable();
+    assert_eq!(files("config/crd"), expected, "config/crd holds a file that is no kind's");
+}
+
+#[test]
+fn the_manifests_are_the_same_each_time() {
+    assert_eq!(crds::manifests().unwrap(), crds::manifests().unwrap());
+}
+
+#[test]
+fn what_the_api_server_accepts_the_operator_can_read() {
+    for file in files("e2e/manifests/accept") {
+        if file == "agent-null-means-default.yaml" {
+            continue; // The API server removes the nulls before anybody reads the object.
+        }
+        for document in documents(&format!("e2e/manifests/accept/{file}")) {
+            decode(&document).unwrap_or_else(|error| panic!("{file}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn every_rejected_manifest_says_which_message_it_expects() {
+    for file in files("e2e/manifests/reject") {
+        let text = fs::read_to_string(root().join("e2e/manifests/reject").join(&file)).unwrap();
+        assert!(text.starts_with("# message: "), "{file} does not start with `# message: `");
+        assert_eq!(documents(&format!("e2e/manifests/reject/{file}")).len(), 1, "{file}");
+    }
+}
+
+#[test]
+fn the_samples_can_be_read_and_name_only_tools_that_are_there() {
+    let objects: Vec<Value> = documents("config/samples/kustomization.yaml")[0]["resources"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|file| documents(&format!("config/samples/{}", file.as_str().unwrap())))
+        .collect();
+    let tools: Vec<&str> = objects
+        .iter()
+        .filter(|object| object["kind"] == "Tool")
+        .map(|tool| tool["metadata"]["name"].as_str().unwrap())
+        .collect();
+    for object in &objects {
+        decode(object).unwrap();
+        for tool in object["spec"]["tools"].as_array().into_iter().flatten() {
+            assert!(tools.contains(&tool.as_str().unwrap()), "no sample Tool {tool}");
+        }
+    }
+}

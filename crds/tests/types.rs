@@ -1,0 +1,242 @@
+//! How objects are read, what they refer to, and when their digest moves.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test may fail in a function beside it, too")]
+
+use crds::{Agent, KINDS, Kind, RefKind, Reference, Role, Tool, digest::canonical_json, references::agent_references};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+fn agent(spec: Value) -> Agent {
+    let mut whole = json!({ "name": "A", "framework": "corail" });
+    whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    serde_json::from_value(json!({
+        "apiVersion": "agents.recif.dev/v1", "kind": "Agent", "metadata": { "name": "a" }, "spec": whole,
+    }))
+    .unwrap()
+}
+
+#[test]
+fn an_object_of_an_older_schema_reads_with_the_defaults() {
+    let agent = agent(json!({}));
+    let spec = &agent.spec;
+    assert_eq!(
+        [&spec.strategy, &spec.channel, &spec.model_type, &spec.model_id, &spec.image],
+        ["simple", "rest", "stub", "stub-echo", "corail:latest"]
+    );
+    assert_eq!((spec.replicas, spec.port), (1, 8000));
+
+    let tool: Tool =
+        serde_json::from_value(json!({ "metadata": {}, "spec": { "name": "t", "type": "http" } })).unwrap();
+    assert_eq!((tool.spec.category.as_str(), tool.spec.timeout, tool.spec.enabled), ("general", 30, true));
+}
+
+#[test]
+fn the_defaults_of_the_schema_are_those_of_the_types() {
+    for (kind, minimal) in [
+        ("Agent", serde_json::to_value(&agent(json!({})).spec).unwrap()),
+        (
+            "Tool",
+            serde_json::to_value(
+                serde_json::from_value::<crds::ToolSpec>(json!({ "name": "t", "type": "http" })).unwrap(),
+            )
+            .unwrap(),
+        ),
+    ] {
+        let definition = serde_json::to_value(Kind::find(kind).unwrap().definition()).unwrap();
+        let fields =
+            &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+        let defaults: Map<String, Value> = fields
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter_map(|(name, field)| Some((name.clone(), field.get("default")?.clone())))
+            .collect();
+        let set: Map<String, Value> = minimal
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter(|(name, _)| !["name", "framework", "type"].contains(&name.as_str()))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        assert_eq!(defaults, set, "{kind}");
+    }
+}
+
+#[test]
+fn fields_of_another_build_do_not_make_an_object_unreadable() {
+    let agent: Agent = serde_json::from_value(json!({
+        "metadata": { "name": "a", "later": 1 },
+        "spec": { "name": "A", "framework": "corail", "later": { "x": 1 }, "env": [{ "name": "E", "later": true }] },
+        "status": {
+            "phase": "Hibernating", "later": [],
+            "failure": { "reason": "ImagePull" },
+            "history": [{ "to": "Running" }],
+            "children": [{ "kind": "Deployment", "name": "a" }],
+            "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+        },
+    }))
+    .unwrap();
+    let status = agent.status.unwrap();
+    assert_eq!(status.machine.phase.as_deref(), Some("Hibernating"));
+    assert_eq!(status.machine.history[0].to, "Running");
+}
+
+#[test]
+fn quantities_may_be_written_as_numbers() {
+    let agent = agent(json!({ "resources": { "limits": { "cpu": 1, "memory": "1Gi" } } }));
+    let limits = agent.spec.resources.unwrap().limits.unwrap();
+    assert_eq!((limits["cpu"].0.as_str(), limits["memory"].0.as_str()), ("1", "1Gi"));
+}
+
+#[test]
+fn the_table_of_kinds_says_what_the_definitions_say() {
+    for kind in KINDS {
+        let definition = kind.definition();
+        let names = &definition.spec.names;
+        assert_eq!((names.kind.as_str(), names.plural.as_str()), (kind.name, kind.plural));
+        assert_eq!(names.short_names.as_deref(), Some(&[kind.short.to_string()][..]));
+        assert_eq!(names.categories.as_deref(), Some(&["recif".to_string()][..]));
+        let subresources = definition.spec.versions[0].subresources.clone().unwrap();
+        assert!(subresources.status.is_some());
+        assert_eq!(subresources.scale.is_some(), kind.role == Role::Workload, "{}", kind.name);
+        for word in
+            [kind.name, kind.plural, kind.short, &kind.name.to_lowercase(), &format!("{}.{}", kind.plural, crds::GROUP)]
+        {
+            assert_eq!(Kind::find(word).map(|found| found.name), Some(kind.name), "{word}");
+        }
+    }
+    assert!(Kind::find("pods").is_none());
+}
+
+#[test]
+fn every_field_has_a_description() {
+    fn check(path: &str, schema: &Value) {
+        let described = |name: &&String| path.contains('.') || *name != "metadata";
+        for (name, field) in schema["properties"].as_object().into_iter().flatten().filter(|(name, _)| described(name))
+        {
+            let path = format!("{path}.{name}");
+            assert!(
+                field["description"].as_str().is_some_and(|text| !text.contains('\n')),
+                "{path} has no description"
+            );
+            assert!(field.get("nullable").is_none(), "{path} is nullable");
+            check(&path, field);
+            check(&path, &field["items"]);
+        }
+    }
+    for kind in KINDS {
+        let definition = serde_json::to_value(kind.definition()).unwrap();
+        check(kind.name, &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
+    }
+}
+
+#[test]
+fn an_agent_refers_to_its_tools_and_to_the_secrets_and_config_maps_of_its_environment() {
+    let agent = agent(json!({
+        "tools": ["weather", "calculator"],
+        "env": [
+            { "name": "PLAIN", "value": "x" },
+            { "name": "NODE", "valueFrom": { "fieldRef": { "fieldPath": "spec.nodeName" } } },
+            { "name": "KEY", "valueFrom": { "secretKeyRef": { "name": "api", "key": "k", "optional": true } } },
+            { "name": "MODE", "valueFrom": { "configMapKeyRef": { "name": "modes", "key": "k" } } },
+        ],
+        "envFrom": [
+            { "secretRef": { "name": "api" } },
+            { "secretRef": { "name": "extra", "optional": true } },
+            { "secretRef": { "name": "extra", "optional": true } },
+            { "configMapRef": { "name": "api" } },
+            { "configMapRef": { "name": "" } },
+        ],
+    }));
+    let reference = |kind, name: &str, optional| Reference { kind, name: name.into(), optional };
+    assert_eq!(
+        agent_references(&agent),
+        [
+            reference(RefKind::Tool, "calculator", false),
+            reference(RefKind::Tool, "weather", false),
+            reference(RefKind::Secret, "api", false),
+            reference(RefKind::Secret, "extra", true),
+            reference(RefKind::ConfigMap, "api", false),
+            reference(RefKind::ConfigMap, "modes", false),
+        ]
+    );
+    assert_eq!(agent_references(&agent)[1].to_string(), "Tool/weather");
+}
+
+#[test]
+fn only_the_replica_count_leaves_an_agents_digest_alone() {
+    let digest = agent(json!({})).spec_digest();
+    assert_eq!(digest.len(), 64);
+    assert_eq!(agent(json!({ "replicas": 5 })).spec_digest(), digest);
+    assert_eq!(agent(json!({ "strategy": "simple" })).spec_digest(), digest, "a default that is written out");
+    for change in [
+        json!({ "name": "B" }),
+        json!({ "port": 8001 }),
+        json!({ "systemPrompt": "x" }),
+        json!({ "tools": ["a"] }),
+        json!({ "env": [{ "name": "A" }] }),
+        json!({ "podTemplate": {} }),
+    ] {
+        assert_ne!(agent(change.clone()).spec_digest(), digest, "{change}");
+    }
+    assert_ne!(
+        agent(json!({ "tools": ["a", "b"] })).spec_digest(),
+        agent(json!({ "tools": ["b", "a"] })).spec_digest(),
+        "the order of tools is what the model sees"
+    );
+}
+
+#[test]
+fn canonical_json_sorts_keys_and_has_no_white_space() {
+    for (value, expected) in [
+        (json!({ "b": 1, "a": { "d": [1, 2.5, null], "c": true } }), r#"{"a":{"c":true,"d":[1,2.5,null]},"b":1}"#),
+        (json!({}), "{}"),
+        (json!([]), "[]"),
+        (json!({ "\"\n": "é\u{1}" }), "{\"\\\"\\n\":\"é\\u0001\"}"),
+        (json!({ "Z": 0, "a": 0, "é": 0 }), r#"{"Z":0,"a":0,"é":0}"#),
+    ] {
+        assert_eq!(canonical_json(&value), expected);
+    }
+    assert_eq!(crds::digest::sha256_hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        ".*".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::btree_map(".*", inner, 0..6).prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+/// The same value as text, its maps written backwards.
+fn backwards(value: &Value) -> String {
+    match value {
+        Value::Array(items) => format!("[ {} ]", items.iter().map(backwards).collect::<Vec<_>>().join(" , ")),
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_by(|a, b| b.0.cmp(a.0));
+            let fields = fields.iter().map(|(key, field)| format!("{} : {}", json!(key), backwards(field)));
+            format!("{{ {} }}", fields.collect::<Vec<_>>().join(" , "))
+        }
+        scalar => scalar.to_string(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn canonical_json_does_not_depend_on_how_the_value_was_written(value in any_json()) {
+        let again: Value = serde_json::from_str(&backwards(&value)).unwrap();
+        prop_assert_eq!(canonical_json(&again), canonical_json(&value));
+    }
+
+    #[test]
+    fn canonical_json_holds_the_whole_value(value in any_json()) {
+        prop_assert_eq!(serde_json::from_str::<Value>(&canonical_json(&value)).unwrap(), value);
+    }
+}

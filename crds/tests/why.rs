@@ -1,0 +1,171 @@
+//! `why` says in one sentence where an object is, what it waits for and what to do.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test may fail in a function beside it, too")]
+
+use crds::{MachineStatus, why, why::hint};
+use serde_json::{Value, json};
+
+fn sentence(metadata: Value, status: Value) -> String {
+    let mut whole = json!({ "name": "my-agent", "namespace": "default", "generation": 1 });
+    whole.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+    let status: Option<MachineStatus> = serde_json::from_value(status).unwrap();
+    why::why("Agent", &serde_json::from_value(whole).unwrap(), status.as_ref()).sentence
+}
+
+fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({
+        "type": kind, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    })
+}
+
+fn ready(status: &str, reason: &str, message: &str) -> Value {
+    condition("Ready", status, reason, message)
+}
+
+fn stalled(reason: &str, message: &str) -> Value {
+    condition("Stalled", "True", reason, message)
+}
+
+#[test]
+fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
+    let deleted = json!({ "deletionTimestamp": "2026-01-02T03:04:05Z", "finalizers": ["recif.dev/cleanup"] });
+    for (metadata, status, expected) in [
+        (
+            json!({}),
+            json!(null),
+            "Agent default/my-agent has not been looked at yet — see whether the operator runs and watches this namespace.",
+        ),
+        (
+            json!({}),
+            json!({ "phase": "Running", "observedGeneration": 1, "conditions": [ready("True", "Running", "")] }),
+            "Agent default/my-agent is Running and waits for nothing.",
+        ),
+        (
+            json!({}),
+            json!({ "phase": "Terminated", "conditions": [ready("True", "Stopped", "replicas is 0.")] }),
+            "Agent default/my-agent is Terminated: replicas is 0.",
+        ),
+        (
+            json!({}),
+            json!({
+                "phase": "Resolving",
+                "conditions": [ready("False", "MissingDependency", "Tool/weather-api is missing")],
+            }),
+            "Agent default/my-agent is Resolving and waits: Tool/weather-api is missing (MissingDependency) — create what is \
+             missing, mend what is in Error, or remove the reference.",
+        ),
+        (
+            json!({}),
+            json!({ "phase": "Deploying", "conditions": [ready("False", "Deploying", "0 of 1 Pods are ready")] }),
+            "Agent default/my-agent is Deploying and waits: 0 of 1 Pods are ready (Deploying).",
+        ),
+        (
+            json!({}),
+            json!({ "phase": "Running", "conditions": [ready("False", "CrashLoop", "a container exits with code 1")] }),
+            "Agent default/my-agent is Running: a container exits with code 1 (CrashLoop) — read the Pod's log with \
+             `kubectl logs --previous`.",
+        ),
+        (
+            json!({}),
+            json!({
+                "phase": "Failed",
+                "conditions": [ready("False", "Failed", "no"), stalled("NameConflict", "Service my-agent is not ours")],
+                "failure": {
+                    "reason": "NameConflict", "during": "Rendering", "retryable": true, "attempts": 3,
+                    "nextAttemptAt": "2026-01-02T03:04:05Z",
+                },
+            }),
+            "Agent default/my-agent is Failed: Service my-agent is not ours (NameConflict), attempt 3 failed, next at \
+             2026-01-02T03:04:05Z — rename this object, or delete the one that has its name.",
+        ),
+        (
+            json!({}),
+            json!({
+                "phase": "Failed",
+                "conditions": [stalled("InvalidSpec", "env PORT is set twice")],
+                "failure": { "reason": "InvalidSpec", "during": "Pending", "retryable": false },
+            }),
+            "Agent default/my-agent is Failed: env PORT is set twice (InvalidSpec), not tried again by itself — correct the \
+             spec and apply it again.",
+        ),
+        (
+            json!({}),
+            json!({ "phase": "Failed", "failure": { "reason": "Unhealthy", "during": "Running", "retryable": false } }),
+            "Agent default/my-agent is Failed: Unhealthy, not tried again by itself — read the Pod's log; it goes on by \
+             itself once a Pod is ready, or when the spec changes.",
+        ),
+        (
+            json!({}),
+            json!({ "phase": "Pending", "history": [{ "from": "", "to": "Pending", "reason": "first seen" }] }),
+            "Agent default/my-agent is Pending and waits: first seen.",
+        ),
+        (
+            json!({ "generation": 4 }),
+            json!({ "phase": "Running", "observedGeneration": 3, "conditions": [ready("True", "Running", "")] }),
+            "Agent default/my-agent is Running at generation 3 of its spec; generation 4 has not been looked at yet — see \
+             whether the operator runs and watches this namespace.",
+        ),
+        (
+            deleted.clone(),
+            json!({ "phase": "Terminating", "conditions": [ready("False", "Terminating", "Deployment my-agent to go")] }),
+            "Agent default/my-agent is being deleted and waits for: Deployment my-agent to go.",
+        ),
+        (
+            deleted.clone(),
+            json!({ "phase": "Running" }),
+            "Agent default/my-agent is to be deleted, which the operator has not looked at yet — see whether the operator \
+             runs and watches this namespace.",
+        ),
+        (
+            json!({ "deletionTimestamp": "2026-01-02T03:04:05Z", "finalizers": ["recif.dev/cleanup", "example.com/hold"] }),
+            json!({ "phase": "Terminating" }),
+            "Agent default/my-agent is being deleted and waits for its finalizers: recif.dev/cleanup, example.com/hold.",
+        ),
+        (
+            json!({}),
+            json!({ "phase": "Hibernating" }),
+            "Agent default/my-agent is Hibernating, a phase this build does not know.",
+        ),
+    ] {
+        assert_eq!(sentence(metadata, status.clone()), expected, "{status}");
+    }
+}
+
+#[test]
+fn every_reason_a_user_can_act_on_has_a_hint() {
+    for reason in [
+        "MissingDependency",
+        "NameConflict",
+        "InvalidSpec",
+        "ImagePull",
+        "CrashLoop",
+        "Unschedulable",
+        "CreateContainerConfigError",
+        "NotReady",
+        "SelectorImmutable",
+        "MissingDatabaseUrl",
+        "InvalidDatabaseUrl",
+        "ProgressDeadlineExceeded",
+        "Unhealthy",
+        "QuotaExceeded",
+        "Forbidden",
+        "NamespaceTerminating",
+    ] {
+        let hint = hint(reason).unwrap_or_else(|| panic!("{reason} has no hint"));
+        assert!(!hint.ends_with('.') && hint.starts_with(char::is_lowercase), "{reason}: a hint is a clause");
+    }
+}
+
+#[test]
+fn since_is_when_the_present_phase_was_entered_not_when_it_was_last_written() {
+    let status: MachineStatus = serde_json::from_value(json!({
+        "phase": "Resolving",
+        "history": [
+            { "from": "Pending", "to": "Resolving", "at": "2026-01-01T00:00:00Z" },
+            { "from": "Resolving", "to": "Resolving", "at": "2026-01-01T00:05:00Z" },
+        ],
+    }))
+    .unwrap();
+    let why = why::why("Agent", &Default::default(), Some(&status));
+    assert_eq!(why.since.unwrap().to_string(), "2026-01-01T00:00:00Z");
+}

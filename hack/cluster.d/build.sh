@@ -1,0 +1,95 @@
+# Debian packages, and the parts that are built from their Go modules.
+#
+# Nothing here downloads a prebuilt binary: Kubernetes, etcd and CoreDNS come through the Go module proxy with checksums
+# pinned in hack/kubernetes, everything else from Debian. A build lands in a folder named by version and pins, moved there
+# whole, so that a broken-off build is never mistaken for a finished one.
+
+PACKAGES=(containerd runc containernetworking-plugins iptables iproute2 conntrack catatonit buildah jq socat openssl
+    busybox-static ca-certificates curl util-linux procps)
+KUBERNETES_PARTS=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
+
+missing_packages() {
+    local package
+    for package in "${PACKAGES[@]}"; do
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || echo "$package"
+    done
+}
+
+install_packages() {
+    local missing log
+    command -v apt-get >/dev/null || die "the local cluster is made of Debian packages, and this machine has no apt-get"
+    missing=$(missing_packages)
+    [ -n "$missing" ] || return 0
+    say "installing $(echo $missing)"
+    log=$(mktemp)
+    {
+        apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
+    } >"$log" 2>&1 </dev/null || { tail -5 "$log" >&2; die "apt-get could not install: $(echo $missing)"; }
+    rm -f "$log"
+}
+
+need_packages() {
+    local missing
+    missing=$(missing_packages)
+    [ -z "$missing" ] || die "missing packages: $(echo $missing): install them with 'hack/cluster packages'"
+}
+
+# The cache folder of a kind of parts: its version and its pins.
+parts_dir() {
+    local pins
+    pins=$(cd "$HACK/kubernetes/$1" && cat go.mod go.sum $(ls ./*.go 2>/dev/null) | sha256sum | cut -c1-8)
+    echo "$CACHE/$1-$2-$pins"
+}
+kubernetes_dir() { parts_dir kubernetes "$KUBERNETES_VERSION"; }
+etcd_dir() { parts_dir etcd "$ETCD_VERSION"; }
+coredns_dir() { parts_dir coredns "$COREDNS_VERSION"; }
+
+# build_module KIND VERSION MODULE OUTPUT ARGUMENTS…: one `go build` whose results become the kind's cache folder.
+build_module() {
+    local kind=$1 version=$2 module=$3 output=$4 out began=$SECONDS
+    shift 4
+    out=$(parts_dir "$kind" "$version")
+    [ ! -d "$out" ] || return 0
+    grep -Eq "$module v$version( //.*)?\$" "$HACK/kubernetes/$kind/go.mod" ||
+        die "hack/kubernetes/$kind/go.mod is not at $version as hack/versions says: run 'hack/cluster pin' and commit"
+    command -v go >/dev/null || die "building the cluster's parts needs Go (see the go line of hack/kubernetes/$kind/go.mod): install it"
+    say "building $kind $version"
+    rm -rf "$out.new"
+    mkdir -p "$out.new"
+    (cd "$HACK/kubernetes/$kind" && CGO_ENABLED=0 go build -trimpath -o "$out.new/$output" "$@" </dev/null) >"$out.log" 2>&1 9>&- ||
+        { tail -20 "$out.log" >&2; die "building $kind failed (log: $out.log)"; }
+    mv "$out.new" "$out"
+    rm -f "$out.log"
+    say "built $kind in $((SECONDS - began))s"
+}
+
+build_parts() {
+    local minor=${KUBERNETES_VERSION#1.} package stamps=
+    lock "$CACHE"
+    # Without these stamps a part takes itself for v0.0.0, in what it decides by version and in its User-Agent.
+    for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+        stamps+=" -X $package.gitVersion=v$KUBERNETES_VERSION -X $package.gitMajor=1 -X $package.gitMinor=${minor%%.*} -X $package.gitCommit=none"
+    done
+    build_module kubernetes "$KUBERNETES_VERSION" k8s.io/kubernetes "" \
+        -ldflags "-s -w$stamps" \
+        "${KUBERNETES_PARTS[@]/#/k8s.io/kubernetes/cmd/}"
+    build_module etcd "$ETCD_VERSION" go.etcd.io/etcd/server/v3 etcd -ldflags "-s -w" go.etcd.io/etcd/server/v3
+    build_module coredns "$COREDNS_VERSION" github.com/coredns/coredns coredns -ldflags "-s -w" .
+    build_pause
+    unlock
+}
+
+# The image that holds a Pod's namespaces open: a reaper that waits for ever.
+build_pause() {
+    local out context
+    need_packages
+    out=$(pause_archive)
+    [ ! -f "$out" ] || return 0
+    context=$(mktemp -d)
+    cp /usr/bin/catatonit "$context/"
+    printf 'FROM scratch\nCOPY catatonit /catatonit\nENTRYPOINT ["/catatonit", "-P"]\n' >"$context/Dockerfile"
+    build_image "$context/Dockerfile" "$context" recif.local/pause:1
+    save_image "$out" recif.local/pause:1
+    rm -rf "$context"
+}
+pause_archive() { echo "$CACHE/pause-$(dpkg-query -W -f '${Version}' catatonit).tar"; }

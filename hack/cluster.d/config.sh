@@ -1,0 +1,116 @@
+# The files that parts read. They are written anew at each start, so that an edit here reaches an existing cluster.
+
+write_config() {
+    local dir=$STATE/config
+    mkdir -p "$dir/cni"
+    write_control_plane_config "$dir"
+    write_containerd_config "$dir"
+    write_kubelet_config "$dir"
+    write_dns_config "$dir"
+}
+
+# The audit log has one line per request and stage, without bodies: tests count requests with it.
+write_control_plane_config() {
+    cat >"$1/audit.yaml" <<EOF
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata}]
+EOF
+}
+
+# restrict_oom_score_adj: a container asks for a lower score than ours only with CAP_SYS_RESOURCE, which sandboxes withhold.
+write_containerd_config() {
+    cat >"$1/containerd.toml" <<EOF
+version = 2
+root = "$STATE/containerd"
+state = "/run/containerd"
+disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs", "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing"]
+[grpc]
+  address = "/run/containerd/containerd.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "recif.local/pause:1"
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "$1/cni"
+EOF
+    cat >"$1/cni/10-recif.conflist" <<EOF
+{"cniVersion": "0.4.0", "name": "recif", "plugins": [
+  {"type": "bridge", "bridge": "pods0", "isGateway": true, "hairpinMode": true,
+   "ipam": {"type": "host-local", "ranges": [[{"subnet": "$POD_RANGE"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+  {"type": "portmap", "capabilities": {"portMappings": true}}
+]}
+EOF
+}
+
+# An image once removed cannot be pulled again, so nothing is ever removed to make room, and a nearly full disk is no reason
+# to evict.
+write_kubelet_config() {
+    echo "nameserver $DNS_IP" >"$1/resolv.conf"
+    cat >"$1/kubelet.yaml" <<EOF
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+failCgroupV1: false
+failSwapOn: false
+cgroupDriver: cgroupfs
+cgroupRoot: /recif-$CLUSTER
+oomScoreAdj: 0
+imageGCHighThresholdPercent: 100
+evictionHard: {memory.available: 50Mi, nodefs.available: 1%, nodefs.inodesFree: 1%, imagefs.available: 1%}
+maxPods: 500
+podLogsDir: $STATE/pods
+resolvConf: $1/resolv.conf
+clusterDNS: [$DNS_IP]
+clusterDomain: cluster.local
+registerWithTaints: []
+shutdownGracePeriod: 0s
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: $STATE/pki/ca.crt}}
+authorization: {mode: Webhook}
+EOF
+}
+
+# DNS runs as a plain process on the node, so it needs no image; its Service has that process as its only endpoint.
+write_dns_config() {
+    cat >"$1/Corefile" <<EOF
+.:53 {
+    errors
+    health 127.0.0.1:8180
+    ready 127.0.0.1:8181
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+        kubeconfig $STATE/pki/dns.kubeconfig recif-$CLUSTER
+        ttl 2
+    }
+    cache 2
+}
+EOF
+    cat >"$1/dns.yaml" <<EOF
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: system:coredns}
+rules:
+- {apiGroups: [""], resources: [endpoints, services, pods, namespaces], verbs: [list, watch]}
+- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: system:coredns}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: system:coredns}
+subjects: [{kind: User, name: system:coredns, apiGroup: rbac.authorization.k8s.io}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: kube-dns, namespace: kube-system}
+spec:
+  clusterIP: $DNS_IP
+  ports: [{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53, protocol: TCP}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: kube-dns, namespace: kube-system, labels: {kubernetes.io/service-name: kube-dns}}
+addressType: IPv4
+endpoints: [{addresses: [$NODE_IP], conditions: {ready: true}}]
+ports: [{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53, protocol: TCP}]
+EOF
+}

@@ -1,0 +1,114 @@
+# Start, stop, and what is there.
+#
+# `start` is "make it so": it opens the namespaces if nobody has, then starts every part that does not run. What a crash
+# left behind (a stale process number, control groups, sockets) is cleaned before the namespaces open again.
+
+start_cluster() {
+    local with_node=yes
+    case ${1:-} in
+    --no-kubelet) with_node=no ;;
+    '') ;;
+    *) die "start knows only --no-kubelet" ;;
+    esac
+    if is_whole "$with_node"; then
+        say "cluster '$CLUSTER' is running"
+        return 0
+    fi
+    need_packages
+    build_parts
+    mkdir -p "$STATE"
+    lock "$STATE"
+    is_running || {
+        mkdir -p "$STATE/logs" "$STATE/run"
+        close_room
+        rm -f "$STATE"/logs/*.log
+        make_certificates
+        write_config
+        open_room
+        say "opened the namespaces of cluster '$CLUSTER'"
+    }
+    start_and_await etcd
+    start_and_await apiserver
+    start_and_await relay controller-manager scheduler
+    say "control plane ready (Kubernetes $KUBERNETES_VERSION)"
+    [ "$with_node" = no ] || start_node
+    wait_for 30 "the default service account" kubectl_here -n default get serviceaccount default ||
+        die "no default service account: see 'hack/cluster logs controller-manager'"
+    link_tools
+    unlock
+    say "cluster '$CLUSTER' is running"
+}
+
+is_whole() {
+    local part parts=("${CONTROL_PLANE[@]}")
+    is_running || return 1
+    [ "$1" = no ] || parts+=("${NODE_PARTS[@]}")
+    for part in "${parts[@]}"; do [ "$(part_state "$part")" = running ] || return 1; done
+    part_serves relay >/dev/null 2>&1
+}
+
+start_and_await() {
+    local part
+    for part in "$@"; do start_part "$part"; done
+    for part in "$@"; do await_part "$part"; done
+}
+
+start_node() {
+    kubectl_here apply --server-side --force-conflicts -f "$STATE/config/dns.yaml" >/dev/null || die "could not create the DNS Service"
+    start_and_await containerd
+    inside ctr -n k8s.io image ls -q | grep -qx recif.local/pause:1 || load_images "$(pause_archive)"
+    start_and_await kubelet proxy dns
+    kubectl_here wait --for condition=Ready --timeout 60s "node/$NODE_NAME" >/dev/null || {
+        tail -n 15 "$STATE/logs/kubelet.log" >&2
+        die "the node does not become Ready; kubelet's whole log: $STATE/logs/kubelet.log"
+    }
+    say "node ready"
+}
+
+kubectl_here() { "$(kubernetes_dir)/kubectl" --kubeconfig "$STATE/kubeconfig" "$@"; }
+
+stop_cluster() {
+    [ -d "$STATE" ] || return 0
+    lock "$STATE"
+    close_room
+    unlock
+    say "cluster '$CLUSTER' is stopped"
+}
+
+clean_cluster() {
+    stop_cluster
+    rm -rf "$STATE"
+}
+
+link_tools() {
+    mkdir -p "$STATE/bin"
+    ln -sfn "$(kubernetes_dir)/kubectl" "$STATE/bin/kubectl"
+    ln -sfn "$(binaries_dir)/recif" "$STATE/bin/recif"
+}
+binaries_dir() { echo "${CARGO_TARGET_DIR:-$ROOT/target}/release"; }
+
+print_env() {
+    if [ "$CLUSTER" = existing ]; then
+        : "${KUBECONFIG:?RECIF_CLUSTER=existing needs KUBECONFIG}"
+        printf 'export PATH=%q:$PATH\n' "$(binaries_dir)"
+        return
+    fi
+    printf 'export PATH=%q:$PATH\nexport KUBECONFIG=%q\nexport RECIF_CLUSTER=%q\nexport RECIF_STATE=%q\n' "$STATE/bin" "$STATE/kubeconfig" "$CLUSTER" "$STATE"
+}
+
+print_status() {
+    local part
+    if [ "$CLUSTER" = existing ]; then
+        echo "cluster existing: ${KUBECONFIG:-no KUBECONFIG set}"
+        return
+    fi
+    if ! is_running; then
+        echo "cluster $CLUSTER: stopped (state: $STATE)"
+        return
+    fi
+    echo "cluster $CLUSTER: Kubernetes $KUBERNETES_VERSION"
+    for part in "${CONTROL_PLANE[@]}" "${NODE_PARTS[@]}"; do printf '  %-20s %s\n' "$part" "$(part_state "$part")"; done
+    echo "  kubeconfig           $STATE/kubeconfig"
+    echo "  audit log            $STATE/audit.log"
+    echo "  logs                 $STATE/logs"
+}

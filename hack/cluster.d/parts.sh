@@ -1,0 +1,140 @@
+# The parts: for each its command line, and how to tell that it serves.
+#
+# A part is one process inside the namespaces whose number, as counted there, is in run/NAME; each can be stopped, killed
+# and paused alone, which is what fault tests do.
+
+CONTROL_PLANE=(etcd apiserver controller-manager scheduler relay)
+NODE_PARTS=(containerd kubelet proxy dns)
+
+# spawn NAME COMMAND…: a process inside, detached from us, its output in logs/NAME.log.
+spawn() { spawn_with "-n -p -m" "$@"; }
+spawn_outside_network() { spawn_with "-p -m" "$@"; }
+spawn_with() {
+    local namespaces=$1 name=$2
+    shift 2
+    # shellcheck disable=SC2086
+    nsenter -t "$(room_pid)" $namespaces -- sh -c '
+        state=$1 name=$2; shift 2
+        cd /
+        setsid "$@" </dev/null >>"$state/logs/$name.log" 2>&1 &
+        echo "$! $(basename "$1" | cut -c1-15)" >"$state/run/$name"
+    ' sh "$STATE" "$name" "$@" 9>&-
+}
+
+# process_state NAME: running, paused or stopped.
+process_state() {
+    local pid comm stat
+    read -r pid comm 2>/dev/null <"$STATE/run/$1" || { echo stopped; return; }
+    stat=$(cat "/proc/$(room_pid)/root/proc/$pid/stat" 2>/dev/null) || { echo stopped; return; }
+    case $stat in
+    *"($comm) Z"* | *"($comm) X"*) echo stopped ;;
+    *"($comm) T"*) echo paused ;;
+    *"($comm)"*) echo running ;;
+    *"(setsid)"* | *"(sh)"*) echo running ;;
+    *) echo stopped ;;
+    esac
+}
+processes_of() { if [ "$1" = relay ]; then echo relay-api relay-api-in; else echo "$1"; fi; }
+part_state() {
+    local process
+    for process in $(processes_of "$1"); do process_state "$process"; done | sort -r | head -1
+}
+known_part() { [[ " ${CONTROL_PLANE[*]} ${NODE_PARTS[*]} " == *" $1 "* ]] || die "no part '$1': there are ${CONTROL_PLANE[*]} ${NODE_PARTS[*]}"; }
+part_log() { known_part "$1"; cat "$STATE/logs/$(processes_of "$1" | cut -d' ' -f1).log"; }
+
+start_part() {
+    local kube pki=$STATE/pki
+    kube=$(kubernetes_dir)
+    known_part "$1"
+    [ "$(part_state "$1")" = stopped ] || return 0
+    case $1 in
+    etcd)
+        spawn etcd "$(etcd_dir)/etcd" --name recif --data-dir "$STATE/etcd" --unsafe-no-fsync --log-level warn \
+            --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
+            --listen-peer-urls http://127.0.0.1:2380 --initial-advertise-peer-urls http://127.0.0.1:2380 \
+            --initial-cluster recif=http://127.0.0.1:2380 ;;
+    apiserver)
+        spawn apiserver "$kube/kube-apiserver" --etcd-servers http://127.0.0.1:2379 \
+            --bind-address "$NODE_IP" --advertise-address "$NODE_IP" --secure-port 6443 --allow-privileged \
+            --tls-cert-file "$pki/apiserver.crt" --tls-private-key-file "$pki/apiserver.key" --cert-dir "$STATE/run" \
+            --client-ca-file "$pki/ca.crt" --token-auth-file "$pki/tokens.csv" --authorization-mode Node,RBAC \
+            --enable-admission-plugins NodeRestriction --service-cluster-ip-range "$SERVICE_RANGE" \
+            --service-account-issuer https://kubernetes.default.svc.cluster.local \
+            --service-account-key-file "$pki/service-accounts.key" --service-account-signing-key-file "$pki/service-accounts.key" \
+            --kubelet-client-certificate "$pki/kubelet-client.crt" --kubelet-client-key "$pki/kubelet-client.key" \
+            --kubelet-preferred-address-types InternalIP \
+            --audit-policy-file "$STATE/config/audit.yaml" --audit-log-path "$STATE/audit.log" --audit-log-maxsize 1000 --audit-log-maxbackup 1 ;;
+    controller-manager)
+        spawn controller-manager "$kube/kube-controller-manager" --kubeconfig "$pki/controller-manager.kubeconfig" \
+            --leader-elect=false --kube-api-qps 300 --kube-api-burst 600 --use-service-account-credentials --root-ca-file "$pki/ca.crt" \
+            --service-account-private-key-file "$pki/service-accounts.key" --cert-dir "$STATE/run" --bind-address 127.0.0.1 ;;
+    scheduler)
+        spawn scheduler "$kube/kube-scheduler" --kubeconfig "$pki/scheduler.kubeconfig" --leader-elect=false \
+            --kube-api-qps 300 --kube-api-burst 600 --cert-dir "$STATE/run" --bind-address 127.0.0.1 ;;
+    relay)
+        signal_part KILL relay
+        relay api "$(relay_port api)" "$NODE_IP:6443"
+        write_kubeconfig "$STATE/kubeconfig" "https://127.0.0.1:$(cat "$STATE/api.port")" "$(admin_token)" ;;
+    containerd)
+        make_cgroups
+        spawn containerd containerd --config "$STATE/config/containerd.toml" ;;
+    kubelet)
+        spawn kubelet "$kube/kubelet" --kubeconfig "$pki/kubelet.kubeconfig" --config "$STATE/config/kubelet.yaml" \
+            --root-dir "$STATE/kubelet" --cert-dir "$STATE/kubelet/pki" --hostname-override "$NODE_NAME" --node-ip "$NODE_IP" ;;
+    proxy)
+        spawn proxy "$kube/kube-proxy" --kubeconfig "$pki/proxy.kubeconfig" --hostname-override "$NODE_NAME" \
+            --cluster-cidr "$POD_RANGE" --proxy-mode iptables --conntrack-max-per-core 0 --oom-score-adj 0 ;;
+    dns)
+        spawn dns "$(coredns_dir)/coredns" -conf "$STATE/config/Corefile" ;;
+    esac
+}
+
+signal_part() {
+    local process pid comm
+    known_part "$2"
+    for process in $(processes_of "$2"); do
+        [ "$(process_state "$process")" != stopped ] || continue
+        read -r pid comm <"$STATE/run/$process"
+        inside sh -c "kill -$1 $pid" || true
+    done
+}
+is_stopped() { [ "$(part_state "$1")" = stopped ]; }
+# An API server asked to end waits for its watches for minutes; nobody here does.
+stop_part() {
+    signal_part TERM "$1"
+    signal_part CONT "$1"
+    wait_for 5 "" is_stopped "$1" || { signal_part KILL "$1"; wait_for 5 "$1 to end" is_stopped "$1"; }
+}
+
+part_verb() {
+    case $1 in
+    start) start_part "$2"; await_part "$2" ;;
+    stop) stop_part "$2" ;;
+    restart) stop_part "$2"; start_part "$2"; await_part "$2" ;;
+    kill) signal_part KILL "$2"; wait_for 5 "$2 to end" is_stopped "$2" ;;
+    pause) signal_part STOP "$2" ;;
+    resume) signal_part CONT "$2" ;;
+    esac
+}
+
+# Each part's own word that it serves; on failure its last lines and the end.
+await_part() {
+    wait_for "${PART_SECONDS:-60}" "$1" part_serves "$1" || {
+        tail -n 15 "$STATE/logs/$(processes_of "$1" | cut -d' ' -f1).log" >&2 || true
+        die "$1 does not come up; its whole log: $STATE/logs"
+    }
+}
+part_serves() {
+    [ "$(part_state "$1")" = running ] || return 1
+    case $1 in
+    etcd) inside curl -fsm 2 http://127.0.0.1:2379/health ;;
+    apiserver) inside curl -fsm 2 --cacert "$STATE/pki/ca.crt" "https://$NODE_IP:6443/readyz" ;;
+    controller-manager) inside curl -fskm 2 https://127.0.0.1:10257/healthz ;;
+    scheduler) inside curl -fskm 2 https://127.0.0.1:10259/healthz ;;
+    relay) curl -fsm 2 --cacert "$STATE/pki/ca.crt" "https://127.0.0.1:$(cat "$STATE/api.port")/readyz" ;;
+    containerd) inside ctr version ;;
+    kubelet) inside curl -fsm 2 http://127.0.0.1:10248/healthz ;;
+    proxy) inside curl -fsm 2 http://127.0.0.1:10256/livez ;;
+    dns) inside curl -fsm 2 http://127.0.0.1:8181/ready ;;
+    esac
+}

@@ -1,0 +1,109 @@
+# The namespaces: one process that only waits (and reaps), in network, PID and mount namespaces of its own.
+#
+# Everything else is put in beside it with nsenter, so its death, even by SIGKILL, is the death of all: the kernel ends
+# every process of a PID namespace with its first one, and mounts and addresses go with the last process that sees them.
+
+# The first process as seen from the machine; a number that now belongs to somebody else does not count.
+room_pid() {
+    local pid started
+    read -r pid started 2>/dev/null <"$STATE/room" || return 1
+    [ "$(process_start "$pid")" = "$started" ] && echo "$pid"
+}
+process_start() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+is_running() { room_pid >/dev/null; }
+
+inside() { nsenter -t "$(room_pid)" -n -p -m -- "$@"; }
+inside_with_env() {
+    nsenter -t "$(room_pid)" -n -p -m -- env -C "$PWD" "KUBECONFIG=$STATE/pki/admin.kubeconfig" "PATH=$(kubernetes_dir):$PATH" "$@"
+}
+
+open_room() {
+    local outer pid deadline=$((SECONDS + 10))
+    # Its own session, so that Ctrl-C at the terminal that started it does not reach it.
+    setsid unshare --net --pid --mount --fork --kill-child --mount-proc catatonit -P </dev/null >/dev/null 2>&1 9>&- &
+    outer=$!
+    disown
+    until pid=$(cat "/proc/$outer/task/$outer/children" 2>/dev/null) && pid=${pid// /} && [ -n "$pid" ] &&
+        [ "$(cat "/proc/$pid/comm")" = catatonit ]; do
+        [ -d "/proc/$outer" ] && [ "$SECONDS" -lt "$deadline" ] || die "the kernel gave no namespaces: this needs root with CAP_SYS_ADMIN"
+        sleep 0.02
+    done
+    echo "$pid $(process_start "$pid")" >"$STATE/room"
+    furnish_room 2>"$STATE/logs/room.log" || { tail -3 "$STATE/logs/room.log" >&2; die "could not set up the namespaces"; }
+}
+
+# Mounts: what programs keep at fixed places is private to this cluster and starts empty with it. Addresses: the node's
+# own on a bridge without ports, with a default route, without which nothing takes the node's address for reachable.
+furnish_room() {
+    mkdir -p /var/lib/cni
+    inside sh -eu -c "
+        mount --make-rshared /
+        for dir in /run /var/lib/cni /var/log; do mount -t tmpfs -o mode=755 tmpfs \$dir; done
+        mkdir -p /run/lock /run/recif
+        ip link set lo up
+        ip link add node0 type bridge
+        ip addr add $NODE_IP/18 dev node0
+        ip link set node0 up
+        ip route add default dev node0
+        sysctl -qw net.ipv4.ip_forward=1
+        sysctl -qw net.bridge.bridge-nf-call-iptables=1
+    "
+}
+
+close_room() {
+    local pid
+    if pid=$(room_pid); then
+        kill -9 "$pid" 2>/dev/null || true
+        wait_for 20 "the namespaces to end" sh -c "! test -d /proc/$pid" || true
+    fi
+    rm -f "$STATE/room" "$STATE"/*.sock "$STATE"/run/*
+    remove_cgroups
+}
+
+# Kubelet keeps its control groups below one that is ours, so that two clusters do not clean up each other's Pods.
+CGROUPS=/sys/fs/cgroup
+cgroup_roots() {
+    local dir
+    if [ -f $CGROUPS/cgroup.controllers ]; then
+        echo "$CGROUPS/recif-$CLUSTER"
+    else
+        for dir in $CGROUPS/*/; do
+            [ -L "${dir%/}" ] || echo "${dir}recif-$CLUSTER"
+        done
+    fi
+}
+make_cgroups() {
+    local dir
+    for dir in $(cgroup_roots); do
+        mkdir -p "$dir"
+        # A cpuset is born empty, and an empty one takes no process.
+        if [ -f "$dir/cpuset.cpus" ] && [ -f "$dir/../cpuset.mems" ]; then
+            cat "$dir/../cpuset.cpus" >"$dir/cpuset.cpus"
+            cat "$dir/../cpuset.mems" >"$dir/cpuset.mems"
+        fi
+    done
+}
+remove_cgroups() {
+    local dir
+    for dir in $(cgroup_roots); do
+        [ ! -d "$dir" ] || find "$dir" -depth -type d -exec rmdir {} + 2>/dev/null || true
+    done
+}
+
+# relay NAME PORT TARGET: makes a port of the machine's loopback lead to an address inside. Two halves meet at a unix
+# socket; the outer half is outside of the network namespace only, so it ends with the others.
+relay() {
+    local name=$1 port=$2 target=$3
+    spawn "relay-$name-in" socat "UNIX-LISTEN:$STATE/$name.sock,fork,unlink-early,mode=600" "TCP:$target"
+    spawn_outside_network "relay-$name" socat "TCP-LISTEN:$port,bind=127.0.0.1,fork,reuseaddr" "UNIX-CONNECT:$STATE/$name.sock"
+}
+
+# relay_port NAME: the loopback port that a relay keeps for this cluster's life, as long as nobody else takes it.
+relay_port() {
+    local file=$STATE/$1.port port
+    port=$(cat "$file" 2>/dev/null) || port=
+    while [ -z "$port" ] || port_is_taken "$port"; do port=$((20000 + RANDOM % 10000)); done
+    echo "$port" >"$file"
+    echo "$port"
+}
+port_is_taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
