@@ -150,7 +150,8 @@ impl Audit {
     }
 
     async fn read(&self, since: Mark) -> Result<String> {
-        let mut file = tokio::fs::File::open(&self.path).await.with_context(|| format!("open {}", self.path.display()))?;
+        let mut file =
+            tokio::fs::File::open(&self.path).await.with_context(|| format!("open {}", self.path.display()))?;
         file.seek(SeekFrom::Start(since.0)).await?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).await?;

@@ -1,13 +1,17 @@
 //! The cluster under test: its API, and the files and programs that belong to it.
 
-use std::{path::PathBuf, process::Stdio, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use kube::{Api, Client, Config};
-use tokio::process::Command;
+use tokio::{io::AsyncWriteExt as _, process::Command};
 
-use crate::{audit::Audit, kinds::Kind, object::Object};
+use crate::{audit::Audit, kinds::Kind, object::Object, operator};
 
 /// Where things are.
 #[derive(Debug, Clone, Args)]
@@ -24,6 +28,9 @@ pub(crate) struct Places {
     /// The cluster's name, for `hack/cluster`.
     #[arg(long, env = "RECIF_CLUSTER")]
     cluster: String,
+    /// Deploys config/default with this image first; unset: the operator is there already.
+    #[arg(long, env = "RECIF_OPERATOR_IMAGE")]
+    operator_image: Option<String>,
 }
 
 /// The cluster under test.
@@ -45,6 +52,26 @@ impl Env {
         Ok(Self { client, audit, places })
     }
 
+    /// Brings the operator into the cluster, if an image of it was given.
+    pub(crate) async fn deploy(&self) -> Result<()> {
+        let Some(image) = &self.places.operator_image else { return Ok(()) };
+        let minute = Duration::from_secs(60);
+        let kubectl = self.file("hack/kubectl");
+        let mut build = self.in_cluster(&kubectl);
+        build.arg("kustomize").arg(self.file("config/default"));
+        let manifests = output(build, None, minute).await?.replace("recif.local/operator:dev", image);
+        let mut apply = self.in_cluster(&kubectl);
+        apply.args(["apply", "--server-side", "--force-conflicts", "--filename", "-"]);
+        output(apply, Some(manifests), minute).await?;
+        operator::ready(self, operator::replicas(self).await?).await
+    }
+
+    fn in_cluster(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env("RECIF_CLUSTER", &self.places.cluster);
+        command
+    }
+
     /// A file of the repository.
     pub(crate) fn file(&self, path: &str) -> PathBuf {
         self.places.root.join(path)
@@ -63,28 +90,34 @@ impl Env {
     /// Runs `hack/cluster <arguments>`: a part of the cluster is stopped, started, restarted, paused.
     pub(crate) async fn cluster(&self, arguments: &[&str]) -> Result<()> {
         ensure!(self.places.cluster != "existing", "{arguments:?} needs a cluster of hack/cluster");
-        let program = self.file("hack/cluster");
-        let mut command = Command::new(&program);
-        command.args(arguments).env("RECIF_CLUSTER", &self.places.cluster);
-        output(command, Duration::from_secs(120)).await.map(drop)
+        let mut command = self.in_cluster(&self.file("hack/cluster"));
+        command.args(arguments);
+        output(command, None, Duration::from_secs(120)).await.map(drop)
     }
 
-    /// Runs `recif <arguments>` and returns what it prints, its error output included.
+    /// Runs `recif <arguments>` and returns what it prints.
     pub(crate) async fn recif(&self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(self.places.bin_dir.join("recif"));
         command.args(arguments);
-        output(command, Duration::from_secs(30)).await
+        output(command, None, Duration::from_secs(30)).await
     }
 }
 
-async fn output(mut command: Command, deadline: Duration) -> Result<String> {
+/// What the command prints; an error holds its error output, too.
+async fn output(mut command: Command, input: Option<String>, deadline: Duration) -> Result<String> {
     let shown = format!("{:?}", command.as_std());
-    let child = command.stdin(Stdio::null()).kill_on_drop(true).output();
-    let output = match tokio::time::timeout(deadline, child).await {
-        Ok(output) => output.with_context(|| format!("start {shown}"))?,
-        Err(_) => bail!("{shown} did not end within {deadline:?}"),
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().with_context(|| format!("start {shown}"))?;
+    let mut stdin = child.stdin.take().context("no standard input")?;
+    let run = async {
+        let write = async move { stdin.write_all(input.unwrap_or_default().as_bytes()).await };
+        tokio::join!(write, child.wait_with_output()).1
     };
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    ensure!(output.status.success(), "{shown}: {}\n{text}", output.status);
-    Ok(text)
+    let Ok(output) = tokio::time::timeout(deadline, run).await else {
+        bail!("{shown} did not end within {deadline:?}")
+    };
+    let output = output.with_context(|| format!("run {shown}"))?;
+    let [said, complained] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    ensure!(output.status.success(), "{shown}: {}\n{said}{complained}", output.status);
+    Ok(said)
 }

@@ -53,6 +53,10 @@ async fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if let Err(error) = env.deploy().await {
+        report::line(&format!("the operator could not be deployed: {error:#}"));
+        return ExitCode::FAILURE;
+    }
     let failed = run::run(&env, &chosen, jobs.max(1)).await;
     report::line(&format!("{} passed, {failed} failed", chosen.len() - failed));
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

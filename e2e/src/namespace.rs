@@ -74,7 +74,10 @@ impl Namespace {
     }
 
     /// The answer to a strict server-side apply of which nothing is stored.
-    pub(crate) async fn would_apply(&self, manifest: &Value) -> Result<Object, Box<dyn std::error::Error + Send + Sync>> {
+    pub(crate) async fn would_apply(
+        &self,
+        manifest: &Value,
+    ) -> Result<Object, Box<dyn std::error::Error + Send + Sync>> {
         let (kind, name) = target(manifest)?;
         let params = PatchParams::apply(MANAGER).force().validation_strict().dry_run();
         Ok(self.api(kind).patch(&name, &params, &Patch::Apply(manifest)).await?)

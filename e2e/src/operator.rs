@@ -50,7 +50,9 @@ pub(crate) async fn ready(env: &Env, replicas: i64) -> Result<()> {
         let deployment = objects.get(NAME)?;
         let status = |field: &str| deployment.number(&format!("/status/{field}"));
         (status("observedGeneration") == deployment.generation()
-            && ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"].iter().all(|it| status(it) == replicas))
+            && ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"]
+                .iter()
+                .all(|it| status(it) == replicas))
         .then_some(())
     };
     let what = format!("{replicas} ready Pods of the operator");

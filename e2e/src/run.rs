@@ -43,11 +43,7 @@ async fn run_one(env: &Arc<Env>, scenario: &'static Scenario) -> bool {
 
 /// Runs a body in a namespace that is deleted afterwards, whatever the body does; a panic is its failure. The error is what
 /// failed, and the state of the namespace at that moment.
-pub(crate) async fn with_temp_ns<F>(
-    env: &Arc<Env>,
-    name: &str,
-    body: impl FnOnce(Namespace) -> F,
-) -> Result<(), String>
+pub(crate) async fn with_temp_ns<F>(env: &Arc<Env>, name: &str, body: impl FnOnce(Namespace) -> F) -> Result<(), String>
 where
     F: Future<Output = Result<()>> + Send + 'static,
 {
@@ -61,7 +57,9 @@ where
     };
     let failure = match result {
         Ok(()) => None,
-        Err(error) => Some(format!("  {error:#}\n  namespace {}:\n{}", namespace.name, report::state_of(&namespace).await)),
+        Err(error) => {
+            Some(format!("  {error:#}\n  namespace {}:\n{}", namespace.name, report::state_of(&namespace).await))
+        }
     };
     let deleted = namespace.delete_itself().await;
     match (failure, deleted) {

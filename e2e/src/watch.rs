@@ -38,7 +38,10 @@ pub(crate) async fn await_condition<T>(
         return Ok(found);
     }
     let seen: Vec<String> = objects.values().map(super::object::Read::describe).collect();
-    bail!("after {deadline:?} not seen: {what}; last seen: {}", if seen.is_empty() { "nothing".into() } else { seen.join("; ") })
+    bail!(
+        "after {deadline:?} not seen: {what}; last seen: {}",
+        if seen.is_empty() { "nothing".into() } else { seen.join("; ") }
+    )
 }
 
 /// The state after each event of a watch, the first one after the list. A broken watch is opened again.
@@ -142,9 +145,10 @@ impl Drop for Recorder {
 /// Looks at a rule that something does *not* happen, which can only be watched for a while: the objects are to stay as
 /// they are during `window`.
 pub(crate) async fn stays_the_same(apis: Vec<Api<Object>>, window: Duration) -> Result<()> {
-    let streams = apis.into_iter().enumerate().map(|(index, api)| {
-        Box::pin(changes(api, watcher::Config::default()).map(move |objects| (index, objects)))
-    });
+    let streams = apis
+        .into_iter()
+        .enumerate()
+        .map(|(index, api)| Box::pin(changes(api, watcher::Config::default()).map(move |objects| (index, objects))));
     let mut changes = futures::stream::select_all(streams);
     let mut known: BTreeMap<usize, BTreeMap<String, u64>> = BTreeMap::new();
     let changed = async {

@@ -51,12 +51,7 @@ fn cases() -> Vec<(&'static str, Value, &'static str, &'static [&'static str])> 
             "Failed",
             &["InvalidSpec", "CORAIL_CHANNEL"],
         ),
-        (
-            "long-value",
-            json!({"env": [{"name": "LONG", "value": "x".repeat(200 << 10)}]}),
-            "Failed",
-            &["InvalidSpec"],
-        ),
+        ("long-value", json!({"env": [{"name": "LONG", "value": "x".repeat(200 << 10)}]}), "Failed", &["InvalidSpec"]),
     ]
 }
 

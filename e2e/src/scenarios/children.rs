@@ -38,10 +38,22 @@ async fn start(ns: &Namespace) -> Result<Object> {
 async fn a_drifted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {
     start(&ns).await?;
     let drifts: [(Kind, Value, &str); 5] = [
-        (SERVICE_ACCOUNT, json!([{"op": "replace", "path": "/metadata/labels/app.kubernetes.io~1part-of", "value": "drift"}]), ""),
-        (CONFIG_MAP, json!([{"op": "replace", "path": "/data/CORAIL_STRATEGY", "value": "drift"}]), "/data/CORAIL_STRATEGY"),
+        (
+            SERVICE_ACCOUNT,
+            json!([{"op": "replace", "path": "/metadata/labels/app.kubernetes.io~1part-of", "value": "drift"}]),
+            "",
+        ),
+        (
+            CONFIG_MAP,
+            json!([{"op": "replace", "path": "/data/CORAIL_STRATEGY", "value": "drift"}]),
+            "/data/CORAIL_STRATEGY",
+        ),
         (SECRET, json!([{"op": "replace", "path": "/data/CORAIL_TOOLS", "value": "ZHJpZnQ="}]), "/data/CORAIL_TOOLS"),
-        (SERVICE, json!([{"op": "replace", "path": "/spec/ports/0/targetPort", "value": 9999}]), "/spec/ports/0/targetPort"),
+        (
+            SERVICE,
+            json!([{"op": "replace", "path": "/spec/ports/0/targetPort", "value": 9999}]),
+            "/spec/ports/0/targetPort",
+        ),
         (
             DEPLOYMENT,
             json!([{"op": "replace", "path": "/spec/strategy/rollingUpdate/maxSurge", "value": 2}]),

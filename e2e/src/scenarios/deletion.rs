@@ -52,7 +52,11 @@ async fn takes_the_children(ns: &Namespace, policy: PropagationPolicy) -> Result
     makes_no_child(&requests)?;
     let deletes: Vec<&Request> = requests.iter().filter(|request| request.verb == "delete").collect();
     ensure!(deletes.len() == 1 && deletes[0].resource() == "deployments", "deletes: {}", listed(deletes));
-    ensure!(requests.iter().filter(|request| request.is_write()).count() <= 6, "for one deletion: {}", listed(&requests));
+    ensure!(
+        requests.iter().filter(|request| request.is_write()).count() <= 6,
+        "for one deletion: {}",
+        listed(&requests)
+    );
     Ok(())
 }
 

@@ -33,7 +33,7 @@ const KILLS: usize = 5;
 
 /// Every third agent runs a Pod, the others are stopped: it is the operator that is to have much to do, not the node.
 fn churned(index: usize, round: usize) -> Value {
-    let replicas = usize::from(index % 3 == 0);
+    let replicas = usize::from(index.is_multiple_of(3));
     agent(&format!("a{index}"), json!({"replicas": replicas, "systemPrompt": format!("round {round}")}))
 }
 
@@ -191,7 +191,9 @@ fn without(rules: &Value, resource: &str, verb: &str) -> Value {
         others["resources"] = json!(but(&resources, resource));
         reduced["resources"] = json!([resource]);
         reduced["verbs"] = json!(but(&verbs, verb));
-        left.extend([others, reduced].into_iter().filter(|it| it["resources"] != json!([]) && it["verbs"] != json!([])));
+        left.extend(
+            [others, reduced].into_iter().filter(|it| it["resources"] != json!([]) && it["verbs"] != json!([])),
+        );
     }
     Value::Array(left)
 }

@@ -27,7 +27,8 @@ async fn a_foreign_object_under_a_childs_name_is_left_untouched(ns: Namespace) -
         let name = kind.child_of(&agent);
         ns.create_object(&stranger(kind, &name)).await?;
         let settled = |it: &Object| {
-            kind != DEPLOYMENT || (it.is_current() && it.at("/status/conditions").as_array().is_some_and(|all| all.len() >= 2))
+            kind != DEPLOYMENT
+                || (it.is_current() && it.at("/status/conditions").as_array().is_some_and(|all| all.len() >= 2))
         };
         strangers.push((kind, agent, ns.until(kind, &name, SAID, "has settled", settled).await?));
     }
@@ -60,7 +61,10 @@ async fn an_agent_called_kubernetes_leaves_the_api_servers_service_alone(ns: Nam
     default.until_gone(AGENT, "kubernetes", Duration::from_secs(30)).await?;
     failed?;
     ensure!(now?.revision() == before.revision(), "Service/kubernetes was written");
-    ensure!(default.get(SERVICE, "kubernetes").await?.revision() == before.revision(), "Service/kubernetes was written");
+    ensure!(
+        default.get(SERVICE, "kubernetes").await?.revision() == before.revision(),
+        "Service/kubernetes was written"
+    );
     default.until_gone(DEPLOYMENT, "kubernetes", START).await
 }
 

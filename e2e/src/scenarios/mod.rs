@@ -81,6 +81,7 @@ const THEMES: &[&[Scenario]] = &[
 
 /// The scenarios whose title contains one of the filters; without filters all.
 pub(crate) fn matching(filters: &[String]) -> Vec<&'static Scenario> {
-    let wanted = |scenario: &&Scenario| filters.is_empty() || filters.iter().any(|it| scenario.title().contains(it.as_str()));
+    let wanted =
+        |scenario: &&Scenario| filters.is_empty() || filters.iter().any(|it| scenario.title().contains(it.as_str()));
     THEMES.iter().copied().flatten().filter(wanted).collect()
 }

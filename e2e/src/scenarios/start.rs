@@ -145,8 +145,11 @@ async fn the_columns_are_the_documented_ones(ns: Namespace) -> Result<()> {
         let columns = table["columnDefinitions"].as_array().context("no columns")?.iter();
         let narrow: Vec<&str> =
             columns.filter(|column| column["priority"] == 0).filter_map(|column| column["name"].as_str()).collect();
-        ensure!(narrow.iter().map(|name| name.to_lowercase()).eq(expected.iter().map(|it| it.to_lowercase())),
-            "columns of {}: {narrow:?}", kind.plural);
+        ensure!(
+            narrow.iter().map(|name| name.to_lowercase()).eq(expected.iter().map(|it| it.to_lowercase())),
+            "columns of {}: {narrow:?}",
+            kind.plural
+        );
     }
     Ok(())
 }

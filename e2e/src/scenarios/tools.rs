@@ -54,8 +54,7 @@ async fn a_tool_created_later_is_picked_up_at_once(ns: Namespace) -> Result<()> 
 async fn a_missing_builtin_needs_no_object(ns: Namespace) -> Result<()> {
     ns.start(&agent("builtin", json!({"tools": ["calculator", "web-search"]}))).await?;
     let tools = rendered_tools(&ns, "builtin").await?;
-    let expected =
-        json!([{"name": "calculator", "type": "builtin"}, {"name": "web-search", "type": "builtin"}]);
+    let expected = json!([{"name": "calculator", "type": "builtin"}, {"name": "web-search", "type": "builtin"}]);
     ensure!(tools == expected, "CORAIL_TOOLS is {tools}");
     let reply = ns.chat("builtin", r#"/tool calculator {"expression": "6*7"}"#).await?;
     ensure!(reply.contains("42"), "the calculator replied {reply:?}");
@@ -68,7 +67,8 @@ async fn a_disabled_tool_is_left_out(ns: Namespace) -> Result<()> {
     let before = ns.start(&agent("picky", json!({"tools": ["kept", "dropped"]}))).await?;
     ns.edit(TOOL, "dropped", json!({"spec": {"enabled": false}})).await?;
     after(&ns, "picky", &before, "runs with the new configuration", |it| differs(it, &before)).await?;
-    let names = tool_names(&rendered_tools(&ns, "picky").await?);
+    let tools = rendered_tools(&ns, "picky").await?;
+    let names = tool_names(&tools);
     ensure!(names == ["kept"], "CORAIL_TOOLS names {names:?}");
     Ok(())
 }
