@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crds::{Agent, Phase, ReferencePhase, Tool, digest, references::{RefKind, agent_references}};
+use crds::{
+    Agent, Phase, ReferencePhase, Tool, digest,
+    references::{RefKind, agent_references},
+};
 use serde_json::json;
 
 use super::settings_digest;

@@ -54,6 +54,8 @@ impl Machine for Agent {
 }
 
 impl Workload for Agent {
+    const LABEL: &'static str = render::AGENT_LABEL;
+
     fn replicas(&self) -> i32 {
         self.spec.replicas
     }
@@ -78,8 +80,7 @@ impl Workload for Agent {
 
     fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {
         let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
-        let tools: Vec<_> =
-            self.spec.tools.iter().map(|name| (name, world.views.tool(namespace, name))).collect();
+        let tools: Vec<_> = self.spec.tools.iter().map(|name| (name, world.views.tool(namespace, name))).collect();
         let slots: Vec<_> = tools
             .iter()
             .filter_map(|(name, tool)| match tool {
@@ -111,10 +112,6 @@ impl Workload for Agent {
     fn endpoint(&self, settings: &Settings) -> String {
         render::endpoint(self, settings)
     }
-
-    fn selector(&self) -> String {
-        render::selector_text("recif.dev/agent", self.metadata.name.as_deref().unwrap_or_default())
-    }
 }
 
 /// The actions of an Agent.
@@ -138,4 +135,3 @@ fn settings_digest(settings: &Settings) -> String {
 fn terminal(error: RenderError) -> ActionError {
     ActionError::terminal(error.reason(), error.to_string())
 }
-

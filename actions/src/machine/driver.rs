@@ -162,7 +162,15 @@ impl<K: Machine> Driver<K> {
             (said, usual) => said.or(usual),
         };
         let facts = said.facts.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ");
-        Picked { by: By::Action(action.name()), passed_over, recheck: action.recheck(cr), result, wait, because, facts }
+        Picked {
+            by: By::Action(action.name()),
+            passed_over,
+            recheck,
+            result,
+            wait: said.wait,
+            because: said.because,
+            facts,
+        }
     }
 
     /// Checks what was decided, writes it, tells the sinks and says when to look again.

@@ -25,7 +25,8 @@ impl<K: Reference> Action<K> for Monitor {
 
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let machine = cr.machine();
-        let changed = machine.and_then(|machine| machine.inputs.as_ref()).and_then(|pinned| cr.inputs(cx).changed_since(pinned));
+        let changed =
+            machine.and_then(|machine| machine.inputs.as_ref()).and_then(|pinned| cr.inputs(cx).changed_since(pinned));
         let failure = machine.and_then(|machine| machine.failure.as_ref()).filter(|failure| failure.retryable);
         let due = cr.phase() == Some(ReferencePhase::Error)
             && failure.and_then(|failure| failure.next_attempt_at.as_ref()).is_some_and(|due| due.0 <= cx.clock.now());

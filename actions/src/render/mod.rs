@@ -1,4 +1,30 @@
 //! Pure builders: from a spec and what it refers to, to the objects we apply. No I/O, no clock, no client.
+//!
+//! It goes in two steps, because the phases do: [`agent_config`] makes the environment of the containers and its digest
+//! ([`agent_config_children`] its objects), [`agent_workload_children`] what runs with it. The same arguments always give
+//! the same bytes. What can be told wrong from the values alone is a [`RenderError`] that says what to do.
+
+pub mod dsn;
+mod env;
+mod error;
+mod hash;
+mod labels;
+mod overlay;
+mod pod;
+mod service;
+mod tools;
+mod workload;
+
+#[cfg(test)]
+mod tests;
+
+pub use env::{Config, agent_config};
+pub use error::RenderError;
+pub use labels::{AGENT_LABEL, MANAGED_BY_LABEL, child_labels, controller_reference, selector_labels, selector_text};
+pub use pod::CONFIG_HASH;
+pub use service::endpoint;
+pub use tools::{ToolSlot, is_builtin_tool, tool_error};
+pub use workload::{agent_config_children, agent_workload_children};
 
 /// The operator's settings that rendering uses.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::Workload;
 use crate::{
     machine::{ActionError, ApiError, Context},
     ports::{Child, ChildRef, Manifest},
-    render::{KIND_LABELS, MANAGED_BY_LABEL},
+    render::MANAGED_BY_LABEL,
 };
 
 /// By owner uid: baselines of applies whose record no status holds yet. The record goes out with the next status write; should the
@@ -185,8 +185,7 @@ pub(super) fn is_ours<K: Workload>(cr: &K, seen: &Child) -> bool {
         Some(controller) => controller.group == GROUP && controller.kind == K::KIND && controller.name == name,
         None => {
             let label = |key: &str| seen.labels.get(key).map(String::as_str);
-            label(MANAGED_BY_LABEL) == Some(MANAGED_BY)
-                && KIND_LABELS.iter().any(|(kind, key)| *kind == K::KIND && label(key) == Some(name))
+            label(MANAGED_BY_LABEL) == Some(MANAGED_BY) && label(K::LABEL) == Some(name)
         }
     }
 }
@@ -199,9 +198,8 @@ pub(super) async fn remove_unwanted<K: Workload>(
 ) -> Result<(), ActionError> {
     let namespace = next.meta().namespace.clone().unwrap_or_default();
     let records = std::mem::take(&mut next.status_mut().children);
-    let (kept, surplus): (Vec<_>, Vec<_>) = records
-        .into_iter()
-        .partition(|record| wanted.iter().any(|manifest| is_record_of(record, &manifest.child)));
+    let (kept, surplus): (Vec<_>, Vec<_>) =
+        records.into_iter().partition(|record| wanted.iter().any(|manifest| is_record_of(record, &manifest.child)));
     next.status_mut().children = kept;
     for record in surplus {
         let Some(kind) = crate::ports::ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == record.kind) else {
@@ -245,11 +243,12 @@ fn refuse_foreign<K: Workload>(cr: &K, seen: &Child) -> Result<(), ActionError> 
     if is_ours(cr, seen) {
         return Ok(());
     }
-    let owner = seen.controller.as_ref().map_or_else(
-        || "somebody else".to_owned(),
-        |controller| format!("{}/{}", controller.kind, controller.name),
-    );
+    let owner = seen
+        .controller
+        .as_ref()
+        .map_or_else(|| "somebody else".to_owned(), |controller| format!("{}/{}", controller.kind, controller.name));
     let child = &seen.child;
-    let message = format!("{child} exists and belongs to {owner}: it is left untouched; rename this object or delete that one");
+    let message =
+        format!("{child} exists and belongs to {owner}: it is left untouched; rename this object or delete that one");
     Err(ActionError::terminal("NameConflict", message))
 }

@@ -71,7 +71,9 @@ pub(super) fn observe<K: Workload>(next: &mut K, deployment: Option<&DeploymentS
             "Available",
             true,
             "DeploymentReady",
-            format!("{kind} deployment is ready; {manager} sets the replicas of the Deployment, spec.replicas is not used until it is edited"),
+            format!(
+                "{kind} deployment is ready; {manager} sets the replicas of the Deployment, spec.replicas is not used until it is edited"
+            ),
         ),
         (_, false, _) => condition("Available", false, "DeploymentNotReady", "no Pod is available"),
     };

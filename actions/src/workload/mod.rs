@@ -35,11 +35,14 @@ pub use resolve::Resolve;
 use crate::{
     machine::{Action, ActionError, Machine},
     ports::{ChildKind, ChildRef, Manifest, World},
-    render::Settings,
+    render::{Settings, selector_text},
 };
 
 /// What a kind that runs Pods brings of its own.
 pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
+    /// The label that names it on its children, such as `recif.dev/agent`.
+    const LABEL: &'static str;
+
     /// The Pods it asks for.
     fn replicas(&self) -> i32;
     /// Its status.
@@ -60,9 +63,11 @@ pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
     fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError>;
     /// Where it is reached inside the cluster.
     fn endpoint(&self, settings: &Settings) -> String;
-    /// Label selector of its Pods, as text.
-    fn selector(&self) -> String;
 
+    /// Label selector of its Pods, as text.
+    fn selector(&self) -> String {
+        selector_text(Self::LABEL, self.meta().name.as_deref().unwrap_or_default())
+    }
     /// The Deployment that runs its Pods.
     fn deployment(&self) -> ChildRef {
         let key = self.key();

@@ -70,7 +70,8 @@ impl<K: Workload> Action<K> for Monitor {
                 return Ok(None);
             }
             Repair::After(wait, child) if !wait.is_zero() => {
-                cx.notes.missing("Contested", format!("somebody keeps changing {child}; it is put back ever more rarely"));
+                cx.notes
+                    .missing("Contested", format!("somebody keeps changing {child}; it is put back ever more rarely"));
                 cx.notes.look_again(wait);
                 return Ok(None);
             }

@@ -1,0 +1,218 @@
+//! The environment of an agent's containers: one variable per field of the spec, split by who may read it.
+//!
+//! A variable that may carry a credential goes to the Secret, all others to the ConfigMap. The container has both by
+//! `envFrom` and sees no difference. A DSN counts as a credential always, not only with a password in it: it may come in
+//! a parameter or as the user name, and a key that moves between two objects would be missing for a moment.
+
+use std::collections::BTreeMap;
+
+use crds::{Agent, agent::Storage};
+use kube::ResourceExt;
+use serde::Serialize;
+
+use super::{
+    RenderError, Settings, ToolSlot,
+    dsn::{self, BadDsn},
+    hash::content_hash,
+    tools,
+};
+
+/// The most that Linux hands to a process as one variable, in bytes: `NAME=value` and a NUL (`MAX_ARG_STRLEN`).
+const MAX_VARIABLE: usize = 128 * 1024;
+/// The most that the API server stores in one ConfigMap or Secret, in bytes of all values.
+const MAX_OBJECT: usize = 1024 * 1024;
+
+/// Everything the containers of an agent read, and its digest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Variable to value, for the ConfigMap; never a credential.
+    pub plain: BTreeMap<String, String>,
+    /// Variable to value, for the Secret; empty: there is none.
+    pub secret: BTreeMap<String, String>,
+    /// SHA-256 (hex) of all of it, and of what else the containers read.
+    pub content_hash: String,
+    /// Whether knowledge bases were asked for and left out, because the operator has no database.
+    pub knowledge_bases_missing_dsn: bool,
+}
+
+/// Makes the environment of `agent`. `tools` are its resolved tools in the order of the spec; `data` holds, for each
+/// Secret and ConfigMap the spec refers to and that exists (`Secret/keys`), the digest of its data.
+///
+/// # Errors
+/// [`RenderError`]: a variable or object that is too large, an `env` name that is ours, a database that is missing or
+/// cannot be read.
+pub fn agent_config(
+    agent: &Agent,
+    tools: &[ToolSlot<'_>],
+    data: &BTreeMap<String, String>,
+    settings: &Settings,
+) -> Result<Config, RenderError> {
+    let spec = &agent.spec;
+    let mut plain = Variables::default();
+    let mut secret = Variables::default();
+
+    plain.set("CORAIL_AGENT_NAME", agent.name_any());
+    plain.set("CORAIL_CHANNEL", &spec.channel);
+    plain.set("CORAIL_STRATEGY", &spec.strategy);
+    plain.set("CORAIL_MODEL_TYPE", &spec.model_type);
+    plain.set("CORAIL_MODEL_ID", &spec.model_id);
+    plain.set_some("CORAIL_SYSTEM_PROMPT", given(&spec.system_prompt));
+    plain.set_some("CORAIL_BACKGROUND_MODEL", given(&spec.background_model));
+
+    let (storage, database) = storage(agent, settings)?;
+    plain.set("CORAIL_STORAGE", storage);
+    secret.set_some("CORAIL_DATABASE_URL", database);
+
+    let tools = tools::render(tools);
+    if tools.has_headers { &mut secret } else { &mut plain }.set_some("CORAIL_TOOLS", tools.json);
+
+    let knowledge_bases = knowledge_bases(agent, settings)?;
+    let knowledge_bases_missing_dsn = knowledge_bases.is_none() && !spec.knowledge_bases.is_empty();
+    secret.set_some("CORAIL_KNOWLEDGE_BASES", knowledge_bases);
+
+    let ollama = given(&settings.ollama_base_url)
+        .map(|url| dsn::expand_http(url, &settings.operator_namespace, &settings.cluster_domain));
+    let has_user = ollama.as_ref().is_some_and(|url| url.contains('@'));
+    if has_user { &mut secret } else { &mut plain }.set_some("OLLAMA_BASE_URL", ollama);
+
+    let (plain, secret) = (plain.0, secret.0);
+    check_sizes(agent, &plain, &secret)?;
+    check_user_env(agent, &plain, &secret)?;
+    let content_hash = content_hash(&plain, &secret, data);
+    Ok(Config { plain, secret, content_hash, knowledge_bases_missing_dsn })
+}
+
+/// Name of the ConfigMap and of the Secret of `agent`.
+pub(super) fn config_name(agent: &Agent) -> String {
+    format!("{}-config", agent.name_any())
+}
+
+/// The port the runtime listens on, when it has to be told.
+pub(super) fn told_port(agent: &Agent) -> Option<i32> {
+    (agent.spec.port != 8000).then_some(agent.spec.port)
+}
+
+#[derive(Default)]
+struct Variables(BTreeMap<String, String>);
+
+impl Variables {
+    fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.0.insert(name.to_owned(), value.into());
+    }
+
+    fn set_some(&mut self, name: &str, value: Option<impl Into<String>>) {
+        if let Some(value) = value {
+            self.set(name, value);
+        }
+    }
+}
+
+/// Where conversations are kept, and the database, if there is one.
+fn storage(agent: &Agent, settings: &Settings) -> Result<(&'static str, Option<String>), RenderError> {
+    let own = given(&agent.spec.database_url)
+        .map(|dsn| dsn::expand(dsn, &agent.namespace().unwrap_or_default(), &settings.cluster_domain))
+        .transpose()
+        .map_err(|bad| RenderError::InvalidDatabaseUrl { field: "spec.databaseUrl", bad })?;
+    let database = match (own, agent.spec.storage) {
+        (None, Some(Storage::Memory)) => None,
+        (None, _) => given(&settings.database_url)
+            .map(|dsn| dsn::expand(dsn, &settings.operator_namespace, &settings.cluster_domain))
+            .transpose()
+            .map_err(operators)?,
+        (own, _) => own,
+    };
+    match (agent.spec.storage, &database) {
+        (Some(Storage::Postgresql), None) => Err(RenderError::MissingDatabaseUrl),
+        (Some(Storage::Memory), _) | (_, None) => Ok(("memory", database)),
+        (_, Some(_)) => Ok(("postgresql", database)),
+    }
+}
+
+/// One element of `CORAIL_KNOWLEDGE_BASES`.
+#[derive(Serialize)]
+struct KnowledgeBase<'a> {
+    name: &'a str,
+    #[serde(rename = "type")]
+    type_: &'static str,
+    connection_url: &'a str,
+    kb_id: &'a str,
+    description: String,
+    embedding_provider: &'static str,
+    embedding_model: &'static str,
+}
+
+/// The JSON array; `None` when the agent has no knowledge bases, or the operator no database that could hold them.
+fn knowledge_bases(agent: &Agent, settings: &Settings) -> Result<Option<String>, RenderError> {
+    let ids = &agent.spec.knowledge_bases;
+    let Some(dsn) = given(&settings.database_url).filter(|_| !ids.is_empty()) else { return Ok(None) };
+    let connection_url =
+        dsn::knowledge_base(dsn, &settings.operator_namespace, &settings.cluster_domain).map_err(operators)?;
+    let elements: Vec<_> = ids
+        .iter()
+        .map(|id| KnowledgeBase {
+            name: id,
+            type_: "pgvector",
+            connection_url: &connection_url,
+            kb_id: id,
+            description: format!("Search for information in the {id} knowledge base."),
+            embedding_provider: "ollama",
+            embedding_model: "nomic-embed-text",
+        })
+        .collect();
+    // Strings under string keys: this cannot fail.
+    Ok(serde_json::to_string(&elements).ok())
+}
+
+fn operators(bad: BadDsn) -> RenderError {
+    RenderError::InvalidDatabaseUrl { field: "DATABASE_URL of the operator", bad }
+}
+
+/// An empty text means the same as none: it would override the runtime's own default.
+fn given(field: &Option<String>) -> Option<&str> {
+    field.as_deref().filter(|text| !text.is_empty())
+}
+
+fn check_sizes(
+    agent: &Agent,
+    plain: &BTreeMap<String, String>,
+    secret: &BTreeMap<String, String>,
+) -> Result<(), RenderError> {
+    for (kind, values) in [("ConfigMap", plain), ("Secret", secret)] {
+        values.iter().try_for_each(|(name, value)| check_variable(name, value))?;
+        let size = values.values().map(String::len).sum();
+        if size > MAX_OBJECT {
+            let object = format!("{kind}/{}", config_name(agent));
+            return Err(RenderError::ObjectTooLarge { object, size, max: MAX_OBJECT });
+        }
+    }
+    Ok(())
+}
+
+fn check_user_env(
+    agent: &Agent,
+    plain: &BTreeMap<String, String>,
+    secret: &BTreeMap<String, String>,
+) -> Result<(), RenderError> {
+    let mut seen = Vec::new();
+    for variable in &agent.spec.env {
+        let name = &variable.name;
+        let is_port = name == "CORAIL_PORT" && told_port(agent).is_some();
+        if is_port || plain.contains_key(name) || secret.contains_key(name) {
+            return Err(RenderError::EnvTaken { field: "spec.env", name: name.clone() });
+        }
+        if seen.contains(&name) {
+            return Err(RenderError::EnvTwice(name.clone()));
+        }
+        seen.push(name);
+        check_variable(name, variable.value.as_deref().unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+fn check_variable(name: &str, value: &str) -> Result<(), RenderError> {
+    let size = name.len() + value.len() + 2;
+    if size > MAX_VARIABLE {
+        return Err(RenderError::EnvTooLarge { name: name.to_owned(), size, max: MAX_VARIABLE });
+    }
+    Ok(())
+}

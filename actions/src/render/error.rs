@@ -1,0 +1,70 @@
+//! Why a spec cannot be rendered, in words for whoever wrote it.
+//!
+//! All of these are known from the values alone, so trying again is of no use until the spec or the operator changes.
+
+use super::dsn::BadDsn;
+
+/// A spec that cannot be rendered. No text holds a credential.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RenderError {
+    /// One environment variable is more than the kernel hands to a process.
+    #[error("environment variable {name} has {size} bytes with its name, Linux takes {max}: make it shorter")]
+    EnvTooLarge {
+        /// Name of the variable.
+        name: String,
+        /// Bytes of `NAME=value` and the NUL that ends it.
+        size: usize,
+        /// The most that is possible, in bytes.
+        max: usize,
+    },
+    /// The ConfigMap or Secret is more than the API server stores.
+    #[error("{object} would hold {size} bytes, Kubernetes takes {max}: shorten the prompt or use fewer tools")]
+    ObjectTooLarge {
+        /// The object, such as `ConfigMap/a-config`.
+        object: String,
+        /// Bytes of all its values.
+        size: usize,
+        /// The most that is possible, in bytes.
+        max: usize,
+    },
+    /// The user sets a variable that comes from another field of the spec.
+    #[error("{field} sets {name}, which the operator renders for this agent: remove it and use the field of the spec")]
+    EnvTaken {
+        /// Where it is set.
+        field: &'static str,
+        /// Name of the variable.
+        name: String,
+    },
+    /// The API server takes a variable only once.
+    #[error("spec.env has {0} twice: keep one")]
+    EnvTwice(String),
+    /// An overlay that cannot be merged, or that would cut the Pods off from their agent.
+    #[error("podTemplate: {0}")]
+    PodTemplate(String),
+    /// Conversations are to be kept in a database, and none is known.
+    #[error("storage postgresql needs a database: set spec.databaseUrl, or DATABASE_URL of the operator")]
+    MissingDatabaseUrl,
+    /// A DSN that cannot be read.
+    #[error("{field}: {bad}")]
+    InvalidDatabaseUrl {
+        /// Where it is set.
+        field: &'static str,
+        /// What is wrong with it, its password masked.
+        bad: BadDsn,
+    },
+}
+
+impl RenderError {
+    /// The CamelCase word for the condition.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::EnvTooLarge { .. }
+            | Self::ObjectTooLarge { .. }
+            | Self::EnvTaken { .. }
+            | Self::EnvTwice(_)
+            | Self::PodTemplate(_) => "InvalidSpec",
+            Self::MissingDatabaseUrl => "MissingDatabaseUrl",
+            Self::InvalidDatabaseUrl { .. } => "InvalidDatabaseUrl",
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! How children are named as ours: labels, selector, controller reference, and the frame of an apply body.
+
+use std::collections::BTreeMap;
+
+use crds::{GROUP, MANAGED_BY, VERSION};
+use kube::{Resource, ResourceExt};
+use serde_json::{Map, Value, json};
+
+use crate::ports::{ChildKind, ChildRef, Manifest};
+
+/// The label that names the Agent a child belongs to.
+pub const AGENT_LABEL: &str = "recif.dev/agent";
+
+pub(super) const NAME: &str = "app.kubernetes.io/name";
+pub(super) const PART_OF: &str = "app.kubernetes.io/part-of";
+/// The label that says who made a child.
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+
+/// Labels of every child of `name`, whose kind is named by the label `kind`, such as [`AGENT_LABEL`].
+pub fn child_labels(kind: &str, name: &str) -> BTreeMap<String, String> {
+    let mut labels = selector_labels(kind, name);
+    labels.insert(PART_OF.to_owned(), "recif".to_owned());
+    labels.insert(MANAGED_BY_LABEL.to_owned(), MANAGED_BY.to_owned());
+    labels
+}
+
+/// The labels by which a workload's Pods are selected: only those that never change.
+pub fn selector_labels(kind: &str, name: &str) -> BTreeMap<String, String> {
+    [NAME, kind].into_iter().map(|label| (label.to_owned(), name.to_owned())).collect()
+}
+
+/// [`selector_labels`] as the text of a label selector.
+pub fn selector_text(kind: &str, name: &str) -> String {
+    let terms: Vec<_> =
+        selector_labels(kind, name).into_iter().map(|(label, value)| format!("{label}={value}")).collect();
+    terms.join(",")
+}
+
+/// The reference that makes `owner` the controller of a child. An owner from the API server always has a uid.
+pub fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> Value {
+    json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "kind": K::kind(&()),
+        "name": owner.name_any(),
+        "uid": owner.uid().unwrap_or_default(),
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}
+
+/// The apply body of a child of `owner`: the frame that all kinds share, and `fields`.
+pub(super) fn child<K: Resource<DynamicType = ()>>(
+    owner: &K,
+    label: &str,
+    kind: ChildKind,
+    name: String,
+    fields: Value,
+) -> Manifest {
+    let namespace = owner.namespace().unwrap_or_default();
+    let mut body = Map::new();
+    body.insert("apiVersion".to_owned(), json!(kind.api_version()));
+    body.insert("kind".to_owned(), json!(kind.as_str()));
+    body.insert(
+        "metadata".to_owned(),
+        json!({
+            "name": &name,
+            "namespace": &namespace,
+            "labels": child_labels(label, &owner.name_any()),
+            "ownerReferences": [controller_reference(owner)],
+        }),
+    );
+    if let Value::Object(fields) = fields {
+        body.extend(fields);
+    }
+    Manifest { child: ChildRef { kind, namespace, name }, body: Value::Object(body) }
+}

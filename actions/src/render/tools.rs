@@ -1,0 +1,148 @@
+//! `CORAIL_TOOLS`: the tools of an agent as its runtime reads them, and what makes a Tool usable.
+
+use std::collections::BTreeMap;
+
+use crds::{
+    Tool, ToolSpec,
+    tool::{ParameterType, ToolParameter, ToolType},
+};
+use serde::Serialize;
+use serde_json::Value;
+
+/// What a name in `spec.tools` turned out to be.
+#[derive(Debug, Clone, Copy)]
+pub enum ToolSlot<'a> {
+    /// A Tool; one that is not enabled is left out.
+    Object(&'a Tool),
+    /// No Tool, but the name of a builtin.
+    Builtin(&'a str),
+}
+
+/// Whether the runtime knows a tool of this name without a Tool object.
+pub fn is_builtin_tool(name: &str) -> bool {
+    matches!(name, "datetime" | "calculator" | "web_search" | "web-search" | "fetch_url" | "fetch-url")
+}
+
+/// Why a Tool cannot be used, in the documented words; `None`: it can.
+pub fn tool_error(spec: &ToolSpec) -> Option<String> {
+    if !is_tool_name(&spec.name) {
+        return Some(format!("tool name {:?} must match ^[a-zA-Z0-9_-]{{1,64}}$", spec.name));
+    }
+    let missing = match spec.type_ {
+        ToolType::Http => is_unset(&spec.endpoint).then_some("HTTP tool requires an endpoint"),
+        ToolType::Cli => is_unset(&spec.binary).then_some("CLI tool requires a binary"),
+        ToolType::Mcp => is_unset(&spec.mcp_endpoint).then_some("MCP tool requires an mcpEndpoint or an mcpServerRef"),
+        ToolType::Builtin => None,
+    };
+    missing.map(str::to_owned)
+}
+
+/// The tools an agent gets, in the order of its spec.
+pub(super) struct Tools {
+    /// The JSON array; `None` when no tool is left.
+    pub(super) json: Option<String>,
+    /// Whether a tool has headers, which may hold credentials.
+    pub(super) has_headers: bool,
+}
+
+/// Renders the tools in the order of the spec.
+pub(super) fn render(slots: &[ToolSlot<'_>]) -> Tools {
+    let tools: Vec<_> = slots.iter().filter_map(rendered).collect();
+    Tools {
+        has_headers: tools.iter().any(|tool| !tool.headers.is_empty()),
+        // Strings, numbers and JSON values under string keys: this cannot fail.
+        json: if tools.is_empty() { None } else { serde_json::to_string(&tools).ok() },
+    }
+}
+
+/// One element; the order of the fields is that of the documentation. An empty field is left out, never null.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Rendered<'a> {
+    name: &'a str,
+    #[serde(rename = "type")]
+    type_: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    description: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    endpoint: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    method: &'a str,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    headers: BTreeMap<&'a str, &'a str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    binary: &'a str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    allowed_commands: &'a [String],
+    #[serde(skip_serializing_if = "str::is_empty")]
+    mcp_endpoint: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parameters: Vec<Parameter<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout: Option<i32>,
+}
+
+#[derive(Serialize)]
+struct Parameter<'a> {
+    name: &'a str,
+    #[serde(rename = "type")]
+    type_: ParameterType,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    description: &'a str,
+    required: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default: Option<&'a Value>,
+}
+
+fn rendered<'a>(slot: &ToolSlot<'a>) -> Option<Rendered<'a>> {
+    match *slot {
+        ToolSlot::Builtin(name) => Some(Rendered {
+            name,
+            type_: ToolType::Builtin.as_str(),
+            description: "",
+            endpoint: "",
+            method: "",
+            headers: BTreeMap::new(),
+            binary: "",
+            allowed_commands: &[],
+            mcp_endpoint: "",
+            parameters: Vec::new(),
+            timeout: None,
+        }),
+        ToolSlot::Object(Tool { spec, .. }) => spec.enabled.then(|| Rendered {
+            name: &spec.name,
+            type_: spec.type_.as_str(),
+            description: or_empty(&spec.description),
+            endpoint: or_empty(&spec.endpoint),
+            method: or_empty(&spec.method),
+            headers: spec.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+            binary: or_empty(&spec.binary),
+            allowed_commands: &spec.allowed_commands,
+            mcp_endpoint: or_empty(&spec.mcp_endpoint),
+            parameters: spec.parameters.iter().map(parameter).collect(),
+            timeout: Some(spec.timeout),
+        }),
+    }
+}
+
+fn parameter(parameter: &ToolParameter) -> Parameter<'_> {
+    Parameter {
+        name: &parameter.name,
+        type_: parameter.type_,
+        description: or_empty(&parameter.description),
+        required: parameter.required,
+        default: parameter.default.as_ref(),
+    }
+}
+
+fn is_tool_name(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+}
+
+fn is_unset(field: &Option<String>) -> bool {
+    or_empty(field).is_empty()
+}
+
+fn or_empty(field: &Option<String>) -> &str {
+    field.as_deref().unwrap_or_default()
+}
