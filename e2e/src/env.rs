@@ -95,29 +95,44 @@ impl Env {
         output(command, None, Duration::from_secs(120)).await.map(drop)
     }
 
-    /// Runs `recif <arguments>` and returns what it prints.
-    pub(crate) async fn recif(&self, arguments: &[&str]) -> Result<String> {
+    /// Runs `recif <arguments>`; returns its exit code and what it prints, complaints included.
+    pub(crate) async fn recif(&self, arguments: &[&str]) -> Result<(i32, String)> {
         let mut command = Command::new(self.places.bin_dir.join("recif"));
         command.args(arguments);
-        output(command, None, Duration::from_secs(30)).await
+        let Ended { code, said, complained } = run(command, None, Duration::from_secs(30)).await?;
+        Ok((code, said + &complained))
     }
 }
 
-/// What the command prints; an error holds its error output, too.
-async fn output(mut command: Command, input: Option<String>, deadline: Duration) -> Result<String> {
+/// What became of a command.
+struct Ended {
+    /// Its exit code; -1 after a signal.
+    code: i32,
+    said: String,
+    complained: String,
+}
+
+/// What a command prints that has to succeed.
+async fn output(command: Command, input: Option<String>, deadline: Duration) -> Result<String> {
+    let shown = format!("{:?}", command.as_std());
+    let Ended { code, said, complained } = run(command, input, deadline).await?;
+    ensure!(code == 0, "{shown}: exit code {code}\n{said}{complained}");
+    Ok(said)
+}
+
+async fn run(mut command: Command, input: Option<String>, deadline: Duration) -> Result<Ended> {
     let shown = format!("{:?}", command.as_std());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().with_context(|| format!("start {shown}"))?;
     let mut stdin = child.stdin.take().context("no standard input")?;
-    let run = async {
+    let ended = async {
         let write = async move { stdin.write_all(input.unwrap_or_default().as_bytes()).await };
         tokio::join!(write, child.wait_with_output()).1
     };
-    let Ok(output) = tokio::time::timeout(deadline, run).await else {
+    let Ok(output) = tokio::time::timeout(deadline, ended).await else {
         bail!("{shown} did not end within {deadline:?}")
     };
     let output = output.with_context(|| format!("run {shown}"))?;
     let [said, complained] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    ensure!(output.status.success(), "{shown}: {}\n{said}{complained}", output.status);
-    Ok(said)
+    Ok(Ended { code: output.status.code().unwrap_or(-1), said, complained })
 }

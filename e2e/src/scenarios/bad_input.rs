@@ -23,9 +23,9 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
 /// What is asked for, where it ends, and what is said. Secrets in it contain `hunter2`.
 fn cases() -> Vec<(&'static str, Value, &'static str, &'static [&'static str])> {
     vec![
-        ("absent-tool", json!({"tools": ["nowhere"]}), "Resolving", &["Tool/nowhere"]),
-        ("broken-tool", json!({"tools": ["broken"]}), "Resolving", &["Tool/broken"]),
-        ("two-bad-tools", json!({"tools": ["nowhere", "broken"]}), "Resolving", &["Tool/nowhere", "Tool/broken"]),
+        ("absent-tool", json!({"tools": ["nowhere"]}), "Resolving", &["nowhere"]),
+        ("broken-tool", json!({"tools": ["broken"]}), "Resolving", &["broken"]),
+        ("two-bad-tools", json!({"tools": ["nowhere", "broken"]}), "Resolving", &["nowhere", "broken"]),
         (
             "bad-dsn",
             json!({"databaseUrl": "postgresql://agent:hunter2@db:port:5432/agent"}),

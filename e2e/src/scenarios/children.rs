@@ -37,6 +37,7 @@ async fn start(ns: &Namespace) -> Result<Object> {
 
 async fn a_drifted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {
     start(&ns).await?;
+    let first = ns.mark().await?;
     let drifts: [(Kind, Value, &str); 5] = [
         (
             SERVICE_ACCOUNT,
@@ -71,11 +72,12 @@ async fn a_drifted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {
         ns.until(kind, &name, PATIENCE, "is as it was", |it| value(it) == before).await?;
         back_with_one_write(&ns, kind, since, mark).await?;
     }
-    Ok(())
+    no_other_write(&ns, first, CHILDREN.len()).await
 }
 
 async fn a_deleted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {
     start(&ns).await?;
+    let first = ns.mark().await?;
     for kind in [SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE] {
         let name = kind.child_of("owner");
         let before = ns.get(kind, &name).await?;
@@ -85,6 +87,7 @@ async fn a_deleted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {
         ns.until(kind, &name, PATIENCE, "is there again", |it| it.id() != before.id()).await?;
         back_with_one_write(&ns, kind, since, mark).await?;
     }
+    no_other_write(&ns, first, 4).await?;
     ensure!(ns.get(AGENT, "owner").await?.is_running(), "the agent left Running");
     Ok(())
 }
@@ -195,13 +198,17 @@ async fn back_with_one_write(ns: &Namespace, kind: Kind, since: Instant, mark: M
     let took = since.elapsed();
     ensure!(took <= BACK, "{} was back after {took:?}", kind.kind);
     let requests = ns.operator_requests(mark).await?;
-    let writes: Vec<&Request> = requests.iter().filter(|request| request.is_write()).collect();
-    ensure!(
-        writes.len() == 1 && writes[0].resource() == kind.plural,
-        "writes for a changed {}: {}",
-        kind.kind,
-        listed(writes)
-    );
+    let writes = of(&requests, kind.plural);
+    ensure!(writes.len() == 1, "writes of the {}: {}", kind.kind, listed(writes));
+    Ok(())
+}
+
+/// Once nothing moves any more, the operator has made this many writes and no other.
+async fn no_other_write(ns: &Namespace, since: Mark, writes: usize) -> Result<()> {
+    ns.stays_the_same(BACK).await?;
+    let requests = ns.operator_requests(since).await?;
+    let made = requests.iter().filter(|request| request.is_write()).count();
+    ensure!(made == writes, "{made} writes for {writes} children: {}", listed(&requests));
     Ok(())
 }
 

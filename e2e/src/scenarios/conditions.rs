@@ -20,7 +20,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
 async fn conditions_follow_the_phase_at_every_moment(ns: Namespace) -> Result<()> {
     let recorder = ns.record(AGENT, "model").await?;
     ns.apply(&agent("model", json!({"tools": ["late"]}))).await?;
-    ns.says("model", SAID, "Resolving", &["Tool/late"]).await?;
+    ns.says("model", SAID, "Resolving", &["late"]).await?;
     ns.start_tool(&tool("late", json!({}))).await?;
     ns.running("model").await?;
     ns.edit(AGENT, "model", json!({"spec": {"storage": "postgresql"}})).await?;

@@ -81,7 +81,7 @@ async fn orphan_deletion_leaves_the_children_and_a_successor_takes_them(ns: Name
 
 async fn an_agent_deleted_while_it_waits_is_gone(ns: Namespace) -> Result<()> {
     ns.apply(&agent("waiter", json!({"tools": ["never"]}))).await?;
-    ns.says("waiter", SAID, "Resolving", &["Tool/never"]).await?;
+    ns.says("waiter", SAID, "Resolving", &["never"]).await?;
     ns.delete(AGENT, "waiter").await?;
     ns.until_gone(AGENT, "waiter", SAID).await
 }
@@ -101,7 +101,7 @@ async fn a_deleted_namespace_takes_its_agents_along(ns: Namespace) -> Result<()>
     let doomed = Namespace::create(ns.env.clone(), &format!("{}-x", ns.name)).await?;
     doomed.start(&agent("runs", json!({}))).await?;
     doomed.apply(&agent("waits", json!({"tools": ["never"]}))).await?;
-    doomed.says("waits", SAID, "Resolving", &["Tool/never"]).await?;
+    doomed.says("waits", SAID, "Resolving", &["never"]).await?;
     doomed.delete_itself().await?;
     let named = kube::runtime::watcher::Config::default().fields(&format!("metadata.name={}", doomed.name));
     let gone = |found: &crate::object::Objects| found.is_empty().then_some(());

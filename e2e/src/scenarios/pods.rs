@@ -1,7 +1,7 @@
 //! Pods that do not come up: the condition says why, in a word and with what the user wrote.
 
 use anyhow::{Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};
 use crate::{
@@ -15,6 +15,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     a_crashing_image_is_never_called_running,
     an_image_that_does_not_exist_is_said_and_a_better_one_runs,
     a_secret_that_does_not_exist_is_said_and_picked_up,
+    a_rotated_secret_rolls_its_users,
     a_pod_that_no_node_takes_is_said,
     an_edit_to_a_bad_image_keeps_the_old_pods,
 );
@@ -44,16 +45,35 @@ async fn an_image_that_does_not_exist_is_said_and_a_better_one_runs(ns: Namespac
 }
 
 async fn a_secret_that_does_not_exist_is_said_and_picked_up(ns: Namespace) -> Result<()> {
-    let key = json!({"secretKeyRef": {"name": "api-keys", "key": "key"}});
-    ns.apply(&agent("locked", json!({"env": [{"name": "KEY", "valueFrom": key}]}))).await?;
+    ns.apply(&with_key("locked")).await?;
     says_why(&ns, "locked", &["api-keys"]).await?;
-    let secret = json!({
-        "apiVersion": "v1", "kind": SECRET.kind, "metadata": {"name": "api-keys"}, "stringData": {"key": "hunter2"},
-    });
-    ns.create_object(&secret).await?;
+    ns.apply(&keys("hunter2")).await?;
     let running = ns.running("locked").await?;
     ensure!(!running.data.to_string().contains("hunter2"), "the Secret's value is in the object");
     Ok(())
+}
+
+async fn a_rotated_secret_rolls_its_users(ns: Namespace) -> Result<()> {
+    ns.apply(&keys("before")).await?;
+    let before = ns.start(&with_key("fresh")).await?;
+    ns.apply(&keys("after")).await?;
+    let rolled = |it: &Object| it.is_running() && it.text("/status/contentHash") != before.text("/status/contentHash");
+    ns.until(AGENT, "fresh", START, "runs with the new Secret", rolled).await?;
+    Ok(())
+}
+
+/// An agent with a variable from a Secret.
+fn with_key(name: &str) -> Value {
+    let key = json!({"secretKeyRef": {"name": "api-keys", "key": "key"}});
+    agent(name, json!({"env": [{"name": "KEY", "valueFrom": key}]}))
+}
+
+/// That Secret.
+fn keys(value: &str) -> Value {
+    json!({
+        "apiVersion": SECRET.api_version(), "kind": SECRET.kind, "metadata": {"name": "api-keys"},
+        "stringData": {"key": value},
+    })
 }
 
 async fn a_pod_that_no_node_takes_is_said(ns: Namespace) -> Result<()> {

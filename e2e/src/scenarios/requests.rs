@@ -8,9 +8,8 @@ use serde_json::json;
 
 use super::{Scenario, scenarios};
 use crate::{
-    audit::{Request, listed},
-    kinds::{AGENT, CHILDREN, TOOL},
-    manifests::{agent, http_tool, tool},
+    kinds::{AGENT, TOOL},
+    manifests::{agent, tool},
     namespace::Namespace,
     object::Read as _,
 };
@@ -18,33 +17,7 @@ use crate::{
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     an_annotation_on_a_shared_tool_writes_nothing,
     strangers_who_patch_all_the_time_hold_up_nobody,
-    a_start_costs_its_writes_once,
 );
-
-async fn a_start_costs_its_writes_once(ns: Namespace) -> Result<()> {
-    ns.start_tool(&http_tool("weather")).await?;
-    let mark = ns.mark().await?;
-    ns.start(&agent("counted", json!({"tools": ["weather"]}))).await?;
-    let requests = ns.operator_requests(mark).await?;
-    let count = |resource: &str, write: bool| {
-        requests.iter().filter(|it| it.is_write() == write && it.resource() == resource).count()
-    };
-    ensure!(count("agents", true) == 1, "the finalizer costs one write: {}", listed(&requests));
-    ensure!(count("agents/status", true) == 5, "five phases cost five writes: {}", listed(&requests));
-    for kind in CHILDREN {
-        ensure!(count(kind.plural, true) == 1, "{} costs one write: {}", kind.kind, listed(&requests));
-        ensure!(count(kind.plural, false) == 1, "{} costs one look: {}", kind.kind, listed(&requests));
-    }
-    ensure!(count("events", true) <= 3, "Events: {}", listed(&requests));
-    let known = |it: &&Request| {
-        let resource = it.resource();
-        let child = CHILDREN.iter().any(|kind| kind.plural == resource);
-        child || (it.is_write() && matches!(resource.as_str(), "agents" | "agents/status" | "events"))
-    };
-    let other: Vec<&Request> = requests.iter().filter(|it| !known(it)).collect();
-    ensure!(other.is_empty(), "also asked: {}", listed(other));
-    Ok(())
-}
 
 async fn an_annotation_on_a_shared_tool_writes_nothing(ns: Namespace) -> Result<()> {
     ns.start_tool(&tool("shared", json!({}))).await?;

@@ -45,7 +45,7 @@ async fn an_agent_made_with_no_replicas_waits_for_no_reference(ns: Namespace) ->
     ns.apply(&agent("draft", json!({"replicas": 0, "tools": ["not-yet-there"]}))).await?;
     ns.until(AGENT, "draft", START, "is Terminated, Ready and Available say Stopped", is_terminated).await?;
     ns.edit(AGENT, "draft", json!({"spec": {"replicas": 1}})).await?;
-    ns.says("draft", START, "Resolving", &["Tool/not-yet-there"]).await?;
+    ns.says("draft", START, "Resolving", &["not-yet-there"]).await?;
     Ok(())
 }
 

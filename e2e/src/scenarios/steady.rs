@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Scenario, scenarios};
 use crate::{
     audit::{Mark, Request, listed},
-    kinds::{AGENT, TOOL},
+    kinds::{AGENT, CHILDREN, TOOL},
     manifests::{agent, http_tool, tool},
     namespace::{Namespace, SAID, START},
     object::{Object, Objects, Read as _},
@@ -19,8 +19,34 @@ use crate::{
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Alone:
+    a_start_costs_its_writes_once,
     a_restarted_operator_writes_nothing_and_then_asks_nothing,
 );
+
+async fn a_start_costs_its_writes_once(ns: Namespace) -> Result<()> {
+    ns.start_tool(&http_tool("weather")).await?;
+    let mark = ns.mark().await?;
+    ns.start(&agent("counted", json!({"tools": ["weather"]}))).await?;
+    let requests = ns.operator_requests(mark).await?;
+    let count = |resource: &str, write: bool| {
+        requests.iter().filter(|it| it.is_write() == write && it.resource() == resource).count()
+    };
+    ensure!(count("agents", true) == 1, "the finalizer costs one write: {}", listed(&requests));
+    ensure!(count("agents/status", true) == 5, "five phases cost five writes: {}", listed(&requests));
+    for kind in CHILDREN {
+        ensure!(count(kind.plural, true) == 1, "{} costs one write: {}", kind.kind, listed(&requests));
+        ensure!(count(kind.plural, false) == 1, "{} costs one look: {}", kind.kind, listed(&requests));
+    }
+    ensure!(count("events", true) <= 3, "Events: {}", listed(&requests));
+    let known = |it: &&Request| {
+        let resource = it.resource();
+        let child = CHILDREN.iter().any(|kind| kind.plural == resource);
+        child || (it.is_write() && matches!(resource.as_str(), "agents" | "agents/status" | "events"))
+    };
+    let other: Vec<&Request> = requests.iter().filter(|it| !known(it)).collect();
+    ensure!(other.is_empty(), "also asked: {}", listed(other));
+    Ok(())
+}
 
 async fn a_restarted_operator_writes_nothing_and_then_asks_nothing(ns: Namespace) -> Result<()> {
     await_ended_namespaces(&ns.env, &ns.name).await?;
@@ -35,7 +61,7 @@ async fn a_restarted_operator_writes_nothing_and_then_asks_nothing(ns: Namespace
         ns.apply(&agent(name, fields)).await?;
     }
     ns.running("runs").await?;
-    ns.says("waits", SAID, "Resolving", &["Tool/nowhere"]).await?;
+    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
     ns.says("fails", SAID, "Failed", &["MissingDatabaseUrl"]).await?;
     let stopped = |it: &Object| it.phase() == "Terminated";
     ns.until(AGENT, "stopped", START, "is Terminated", stopped).await?;

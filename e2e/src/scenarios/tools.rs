@@ -35,10 +35,10 @@ async fn a_tool_created_later_is_picked_up_at_once(ns: Namespace) -> Result<()> 
                 && (not.is_empty() || !resolved.says(not))
         }
     };
-    let both = waits(&["Tool/first", "Tool/second"], "");
+    let both = waits(&["first", "second"], "");
     ns.until(AGENT, "patient", SAID, "names both missing tools", both).await?;
     ns.start_tool(&tool("first", json!({}))).await?;
-    let one = waits(&["Tool/second"], "Tool/first");
+    let one = waits(&["second"], "first");
     ns.until(AGENT, "patient", SAID, "names only the tool still missing", one).await?;
 
     ns.start_tool(&tool("second", json!({}))).await?;
@@ -99,9 +99,12 @@ async fn an_edit_that_renders_the_same_restarts_nothing(ns: Namespace) -> Result
     let deployment = ns.get(DEPLOYMENT, "calm").await?;
     let pods = ns.pod_uids("calm").await?;
 
-    ns.edit(TOOL, "shared", json!({"spec": {"category": "after"}})).await?;
-    let looked = |it: &Object| it.at("/status/inputs") != before.at("/status/inputs");
-    let now = after(&ns, "calm", &before, "has looked at the tool again", looked).await?;
+    let edited = ns.edit(TOOL, "shared", json!({"spec": {"category": "after"}})).await?;
+    let looked =
+        |it: &Object| it.phase() == "Available" && it.number("/status/observedGeneration") == edited.generation();
+    ns.until(TOOL, "shared", SAID, "is Available again", looked).await?;
+    crate::watch::stays_the_same(vec![ns.api(DEPLOYMENT)], Duration::from_secs(3)).await?;
+    let now = ns.running("calm").await?;
     ensure!(now.text("/status/contentHash") == before.text("/status/contentHash"), "the content hash changed");
     let generation = ns.get(DEPLOYMENT, "calm").await?.generation();
     ensure!(generation == deployment.generation(), "the Deployment was changed: generation {generation}");
@@ -115,7 +118,7 @@ async fn a_tool_that_breaks_is_named_and_the_old_pods_stay(ns: Namespace) -> Res
     let pods = ns.pod_uids("steadfast").await?;
     ns.edit(TOOL, "weather", json!({"spec": {"endpoint": null}})).await?;
     in_error(&ns, "weather", "HTTP tool requires an endpoint").await?;
-    let waiting = ns.says("steadfast", SAID, "Resolving", &["Tool/weather"]).await?;
+    let waiting = ns.says("steadfast", SAID, "Resolving", &["weather"]).await?;
     ensure!(waiting.condition("Available").is_true(), "its Pods no longer count: {}", waiting.describe());
     ensure!(ns.chat("steadfast", "hi").await? == "echo: hi", "the old Pods do not answer");
     ensure!(ns.pod_uids("steadfast").await? == pods, "its Pods were replaced");
@@ -130,7 +133,7 @@ async fn a_deleted_tool_is_named_and_the_old_pods_stay(ns: Namespace) -> Result<
     let before = ns.start(&agent("loyal", json!({"tools": ["lost"]}))).await?;
     let pods = ns.pod_uids("loyal").await?;
     ns.delete(TOOL, "lost").await?;
-    ns.says("loyal", SAID, "Resolving", &["Tool/lost"]).await?;
+    ns.says("loyal", SAID, "Resolving", &["lost"]).await?;
     ensure!(ns.chat("loyal", "hi").await? == "echo: hi", "the old Pods do not answer");
 
     ns.start_tool(&tool("lost", json!({}))).await?;
