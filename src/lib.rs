@@ -3,3 +3,5 @@
 //!
 //! A folder is a room. The first file of a room names on its `//! Uses:` line the rooms it may use; `tests/rooms.rs`
 //! refuses any other edge.
+
+pub mod cli;
