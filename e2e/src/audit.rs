@@ -164,3 +164,41 @@ pub(crate) fn listed<'a>(requests: impl IntoIterator<Item = &'a Request>) -> Str
     let lines: Vec<String> = requests.into_iter().map(ToString::to_string).collect();
     if lines.is_empty() { "no request".into() } else { lines.join(", ") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(verb: &str, target: &str, uri: &str) -> Request {
+        let line = format!(
+            r#"{{"stage":"ResponseComplete","verb":"{verb}","requestURI":"{uri}","objectRef":{{{target}}},
+                "user":{{"username":"{}","uid":"1"}},"responseStatus":{{"metadata":{{}},"code":200}}}}"#,
+            operator::ACCOUNT
+        );
+        serde_json::from_str(&line).unwrap()
+    }
+
+    #[test]
+    fn a_dry_run_is_no_write() {
+        let target = r#""resource":"deployments","namespace":"a","name":"b""#;
+        assert!(request("patch", target, "/b?fieldManager=m").is_write());
+        assert!(!request("patch", target, "/b?dryRun=All&fieldManager=m").is_write());
+        assert!(!request("get", target, "/b").is_write());
+    }
+
+    #[test]
+    fn watches_and_the_lease_are_upkeep() {
+        assert!(request("watch", r#""resource":"agents""#, "/agents?watch=true").is_upkeep());
+        assert!(request("update", r#""resource":"leases","name":"l""#, "/l").is_upkeep());
+        assert!(request("get", "", "/version").is_upkeep());
+        assert!(!request("list", r#""resource":"agents""#, "/agents").is_upkeep());
+    }
+
+    #[test]
+    fn a_subresource_is_part_of_the_resource() {
+        let target = r#""resource":"agents","subresource":"status","namespace":"a","name":"b""#;
+        let request = request("patch", target, "/status");
+        assert_eq!(request.resource(), "agents/status");
+        assert_eq!(request.to_string(), "patch agents/status a/b 200");
+    }
+}

@@ -204,3 +204,22 @@ async fn set_rules(ns: &Namespace, role: &Object, rules: Value) -> Result<()> {
     let changed = roles.patch(&role.name_any(), &PatchParams::default(), &patch).await;
     changed.map(drop).context("change the operator's rights")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_verb_on_one_resource_is_taken_away_and_nothing_else() {
+        let rules = json!([
+            {"apiGroups": [""], "resources": ["services", "secrets"], "verbs": ["get", "create"]},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]},
+        ]);
+        let expected = json!([
+            {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create"]},
+            {"apiGroups": [""], "resources": ["services"], "verbs": ["get"]},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]},
+        ]);
+        assert_eq!(without(&rules, "services", "create"), expected);
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};
@@ -11,12 +11,14 @@ use crate::{
     manifests::{agent, http_tool},
     namespace::{Namespace, SAID, START},
     object::{Object, Read as _},
+    operator,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     a_foreign_object_under_a_childs_name_is_left_untouched,
     an_agent_called_kubernetes_leaves_the_api_servers_service_alone,
     a_foreign_object_that_another_controller_owns_is_left_untouched,
+    the_operators_account_may_change_only_what_is_ours,
 );
 
 async fn a_foreign_object_under_a_childs_name_is_left_untouched(ns: Namespace) -> Result<()> {
@@ -84,6 +86,33 @@ async fn a_foreign_object_that_another_controller_owns_is_left_untouched(ns: Nam
     ns.says("second", SAID, "Failed", &["NameConflict", "ConfigMap/second-config"]).await?;
     ensure!(ns.get(CONFIG_MAP, "second-config").await?.revision() == before.revision(), "it was written");
     Ok(())
+}
+
+async fn the_operators_account_may_change_only_what_is_ours(ns: Namespace) -> Result<()> {
+    ns.create_object(&stranger(CONFIG_MAP, "theirs")).await?;
+    let mut ours = stranger(CONFIG_MAP, "ours");
+    ours["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": crds::MANAGED_BY});
+    ns.create_object(&ours).await?;
+    as_operator(&ns, "ours", "PATCH").await?;
+    for verb in ["PATCH", "DELETE"] {
+        let Err(error) = as_operator(&ns, "theirs", verb).await else {
+            bail!("{verb} of a foreign ConfigMap is allowed")
+        };
+        ensure!(error.to_string().contains("only what it made"), "{verb} is refused with {error}");
+    }
+    Ok(())
+}
+
+/// A request as the operator's account would send it.
+async fn as_operator(ns: &Namespace, config_map: &str, verb: &str) -> Result<Value> {
+    let path = format!("/api/v1/namespaces/{}/configmaps/{config_map}", ns.name);
+    let request = http::Request::builder()
+        .method(verb)
+        .uri(path)
+        .header("impersonate-user", operator::ACCOUNT)
+        .header("content-type", "application/merge-patch+json");
+    let body = if verb == "PATCH" { json!({"data": {"key": "changed"}}).to_string() } else { String::new() };
+    Ok(ns.env.client.request(request.body(body.into_bytes())?).await?)
 }
 
 /// An object that somebody else made.
