@@ -123,15 +123,16 @@ impl Audit {
     /// Whether the operator asks for nothing in a namespace from the mark until `window` from now is over. That something does
     /// not happen can only be watched for a while.
     pub(crate) async fn quiet(&self, since: Mark, namespace: &str, window: Duration) -> Result<()> {
-        let asked = watch::poll(window, "a request", || async {
+        let asked = || async {
             let mut requests = self.by_operator(since, Some(namespace)).await?;
             requests.retain(|request| !request.is_upkeep());
             Ok((!requests.is_empty()).then_some(requests))
-        });
-        match asked.await {
-            Ok(requests) => bail!("the operator asked for {}", listed(&requests)),
-            Err(_) => Ok(()),
-        }
+        };
+        let found = match watch::poll(window, "a request", asked).await {
+            Ok(requests) => Some(requests),
+            Err(_) => asked().await?,
+        };
+        found.map_or(Ok(()), |requests| bail!("the operator asked for {}", listed(&requests)))
     }
 
     /// Reads from the mark to the line of a request that is made now; also gives the place after that line.

@@ -51,7 +51,9 @@ async fn takes_the_children(ns: &Namespace, policy: PropagationPolicy) -> Result
     let requests = ns.operator_requests(mark).await?;
     makes_no_child(&requests)?;
     let deletes: Vec<&Request> = requests.iter().filter(|request| request.verb == "delete").collect();
-    ensure!(deletes.len() == 1 && deletes[0].resource() == "deployments", "deletes: {}", listed(deletes));
+    // The garbage collector may have been faster.
+    let one = deletes.len() <= 1 && deletes.iter().all(|request| request.resource() == "deployments");
+    ensure!(one, "deletes: {}", listed(deletes));
     ensure!(
         requests.iter().filter(|request| request.is_write()).count() <= 6,
         "for one deletion: {}",

@@ -1,7 +1,10 @@
 //! Parts of the cluster, and the operator itself, are killed, restarted or lose a right; what is declared comes true all the
 //! same. These run alone.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use anyhow::{Context as _, Result, ensure};
 use kube::{
@@ -32,7 +35,7 @@ const AGENTS: usize = 50;
 const KILLS: usize = 5;
 
 /// Every third agent runs a Pod, the others are stopped: it is the operator that is to have much to do, not the node.
-fn churned(index: usize, round: usize) -> Value {
+fn churned(index: usize, round: u32) -> Value {
     let replicas = usize::from(index.is_multiple_of(3));
     agent(&format!("a{index}"), json!({"replicas": replicas, "systemPrompt": format!("round {round}")}))
 }
@@ -40,32 +43,45 @@ fn churned(index: usize, round: usize) -> Value {
 async fn an_operator_killed_in_the_middle_of_churn_loses_nothing(ns: Namespace) -> Result<()> {
     await_ended_namespaces(&ns.env, &ns.name).await?;
     let replicas = operator::replicas(&ns.env).await?;
+    let over = AtomicBool::new(false);
     let churn = async {
-        for round in 0..3 {
+        for round in 0.. {
+            let last = over.load(Ordering::Relaxed);
+            if last {
+                // What is applied to an object that is being deleted goes with it.
+                let none = |agents: &Objects| agents.values().all(|it| it.metadata.deletion_timestamp.is_none());
+                ns.until_all(AGENT, START, "the deleted agents gone", none).await?;
+            }
             for index in 0..AGENTS {
                 ns.apply(&churned(index, round)).await?;
-                if round == 1 && index % 10 == 9 {
+                if !last && index % 10 == 9 {
                     ns.delete(AGENT, &format!("a{index}")).await?;
                 }
             }
-            let admitted = |agents: &Objects| agents.values().filter(|it| it.is_current()).count() * 2 > AGENTS;
-            ns.until_all(AGENT, START, "half of the agents looked at", admitted).await?;
+            if last {
+                break;
+            }
+            let half = |agents: &Objects| agents.values().filter(|it| it.is_current()).count() * 2 > AGENTS;
+            ns.until_all(AGENT, START, "half of the agents looked at", half).await?;
         }
         Ok::<_, anyhow::Error>(())
     };
     let kills = async {
-        let mut clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.subsec_nanos());
+        let mut dice = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.subsec_nanos());
         for _ in 0..KILLS {
-            // At a moment that no step of ours picks.
-            clock = clock.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let moment = Duration::from_millis(u64::from(clock >> 22));
-            let _ = poll::<(), _>(moment, "the moment", || async { Ok(None) }).await;
+            let leader = operator::leader(&ns.env).await?;
             for pod in operator::pods(&ns.env).await? {
                 operator::kill(&ns.env, &pod.name_any()).await?;
             }
-            operator::ready(&ns.env, replicas).await?;
+            let other = |holder: &str| !holder.is_empty() && holder != leader;
+            operator::await_leader(&ns.env, START, "a new holder of the lease", other).await?;
+            // At a moment of its work that no step of ours picks.
+            dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let moment = Duration::from_millis(u64::from(dice >> 22));
+            let _ = poll::<(), _>(moment, "the moment", || async { Ok(None) }).await;
         }
-        Ok::<_, anyhow::Error>(())
+        over.store(true, Ordering::Relaxed);
+        operator::ready(&ns.env, replicas).await
     };
     tokio::try_join!(churn, kills)?;
 
