@@ -9,3 +9,4 @@ pub mod cli;
 pub mod cluster;
 pub mod controllers;
 pub mod telemetry;
+pub mod runner;
