@@ -8,5 +8,5 @@ pub mod cache;
 pub mod cli;
 pub mod cluster;
 pub mod controllers;
-pub mod telemetry;
 pub mod runner;
+pub mod telemetry;

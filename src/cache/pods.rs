@@ -78,7 +78,8 @@ mod tests {
     #[test]
     fn pods_are_found_by_their_workload_until_they_are_gone() {
         let index = PodIndex::default();
-        let names = |agent: &str| index.of("Agent", Key::new("ns", agent)).iter().map(|p| p.name.clone()).collect::<Vec<_>>();
+        let names =
+            |agent: &str| index.of("Agent", Key::new("ns", agent)).iter().map(|p| p.name.clone()).collect::<Vec<_>>();
         index.follow(&change("b", None, Some(pod("b", "x"))));
         index.follow(&change("a", None, Some(pod("a", "x"))));
         assert_eq!(names("x"), ["a", "b"]);

@@ -148,7 +148,8 @@ mod tests {
     }
 
     fn service(version: u64) -> String {
-        json!({"metadata": {"name": "a", "namespace": "ns", "uid": "u1", "resourceVersion": version.to_string()}}).to_string()
+        json!({"metadata": {"name": "a", "namespace": "ns", "uid": "u1", "resourceVersion": version.to_string()}})
+            .to_string()
     }
 
     fn maps() -> (ChildMaps, Arc<ObjectMap<Child>>) {

@@ -22,7 +22,11 @@ pub enum ConnectError {
 ///
 /// # Errors
 /// When no cluster is configured, or its configuration cannot be used.
-pub async fn connect(authority: Authority, crash: CrashPoint, metrics: Metrics) -> Result<Arc<Transport>, ConnectError> {
+pub async fn connect(
+    authority: Authority,
+    crash: CrashPoint,
+    metrics: Metrics,
+) -> Result<Arc<Transport>, ConnectError> {
     let mut config = Config::infer().await?;
     config.connect_timeout = Some(Duration::from_secs(5));
     config.default_retry = false;

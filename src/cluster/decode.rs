@@ -303,7 +303,8 @@ mod tests {
     fn equal_values_have_equal_digests_in_secrets_and_config_maps() {
         let metadata = r#""metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7"}"#;
         let secret = read(ChildKind::Secret, &format!(r#"{{{metadata},"data":{{"k":"aGk="}}}}"#));
-        let plain = read(ChildKind::ConfigMap, &format!(r#"{{{metadata},"data":{{"k":"hi"}},"binaryData":{{"b":"aGk="}}}}"#));
+        let plain =
+            read(ChildKind::ConfigMap, &format!(r#"{{{metadata},"data":{{"k":"hi"}},"binaryData":{{"b":"aGk="}}}}"#));
         assert_eq!(secret.data["k"], sha256(b"hi"));
         assert_eq!(plain.data["k"], sha256(b"hi"));
         assert_eq!(plain.data["b"], sha256(b"hi"));
@@ -311,7 +312,8 @@ mod tests {
 
     #[test]
     fn a_secret_leaves_no_trace_of_its_bytes() {
-        let json = r#"{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7"},"data":{"k":"c2VzYW1l"}}"#;
+        let json =
+            r#"{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7"},"data":{"k":"c2VzYW1l"}}"#;
         let shown = format!("{:?}", read(ChildKind::Secret, json));
         assert!(!shown.contains("sesame") && !shown.contains("c2VzYW1l"), "{shown}");
     }

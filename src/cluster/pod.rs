@@ -189,7 +189,8 @@ mod tests {
         for reason in ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull"] {
             assert_eq!(trouble(&format!(r#""state":{{"waiting":{{"reason":"{reason}"}}}}"#)), image);
         }
-        let missing = r#""state":{"waiting":{"reason":"CreateContainerConfigError","message":"secret \"keys\" not found"}}"#;
+        let missing =
+            r#""state":{"waiting":{"reason":"CreateContainerConfigError","message":"secret \"keys\" not found"}}"#;
         let object = r#"secret "keys""#.into();
         assert_eq!(trouble(missing), Some(PodTrouble::CreateContainerConfigError { object }));
         let key = missing.replace(r#"secret \"keys\" not found"#, "couldn't find key a in Secret ns/keys");

@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn selectors_are_encoded() {
-        let target = Target::new(Resource::POD.collection(Some("a"))).with("labelSelector", "x/y=z").with("watch", "true");
+        let target =
+            Target::new(Resource::POD.collection(Some("a"))).with("labelSelector", "x/y=z").with("watch", "true");
         assert_eq!(target.into_string(), "/api/v1/namespaces/a/pods?labelSelector=x%2Fy%3Dz&watch=true");
     }
 }

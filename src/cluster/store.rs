@@ -181,9 +181,10 @@ impl<T> ObjectMap<T> {
         }
         let inner = self.lock();
         let in_scope = |key: &Key| namespace.is_none_or(|only| only == key.namespace);
-        let gone = inner.live.iter().filter(|(key, held)| {
-            in_scope(key) && held.head.version <= version && !listed.contains(*key)
-        });
+        let gone = inner
+            .live
+            .iter()
+            .filter(|(key, held)| in_scope(key) && held.head.version <= version && !listed.contains(*key));
         let gone: Vec<Key> = gone.map(|(key, _)| key.clone()).collect();
         drop(inner);
         for key in gone {

@@ -100,7 +100,8 @@ impl Transport {
             Ok(Err(error)) => Err(RequestError::Transport { what: call.describe(), cause: chain(&error) }),
             Ok(Ok((parts, body))) if parts.status.is_success() => Ok(body),
             Ok(Ok((parts, body))) => {
-                let seconds = parts.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+                let seconds =
+                    parts.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
                 Err(refused(call, code, &body, seconds.map(Duration::from_secs)))
             }
         }

@@ -14,7 +14,9 @@ fn decode(_head: &Head, json: &str) -> Result<u64, serde_json::Error> {
 }
 
 fn object(name: &str, version: u64, data: &str) -> String {
-    format!(r#"{{"metadata":{{"name":"{name}","namespace":"ns","uid":"{name}","resourceVersion":"{version}"}},"data":{data}}}"#)
+    format!(
+        r#"{{"metadata":{{"name":"{name}","namespace":"ns","uid":"{name}","resourceVersion":"{version}"}},"data":{data}}}"#
+    )
 }
 
 fn list(version: u64, items: &[String]) -> Answer {
@@ -158,7 +160,8 @@ async fn a_missing_right_is_named_until_it_is_given() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_list_comes_in_pages() {
-    let page = format!(r#"{{"metadata":{{"resourceVersion":"10","continue":"x/y"}},"items":[{}]}}"#, object("a", 5, "1"));
+    let page =
+        format!(r#"{{"metadata":{{"resourceVersion":"10","continue":"x/y"}},"items":[{}]}}"#, object("a", 5, "1"));
     let mut run = Running::start(vec![answer(200, page), list(10, &[object("b", 6, "2")]), silent(&[])]);
     assert_eq!(run.next().await, "limit=250");
     assert_eq!(run.next().await, "limit=250&continue=x%2Fy");

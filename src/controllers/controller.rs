@@ -82,8 +82,7 @@ pub fn controller<K: Controlled>(shared: &Shared, map: &Arc<ObjectMap<K>>) -> Re
     let queue = Arc::new(Queue::default());
     wire(shared, map, &queue);
     let objects = Arc::new(CustomObjects::new(shared.transport.clone(), map.clone()));
-    let driver =
-        Driver::new(K::registry()?, shared.world.clone(), objects, shared.clock.clone(), shared.sinks.clone());
+    let driver = Driver::new(K::registry()?, shared.world.clone(), objects, shared.clock.clone(), shared.sinks.clone());
     Ok(Arc::new(Running { queue, driver: Arc::new(driver), map: map.clone() }))
 }
 

@@ -34,8 +34,8 @@ use super::{
 use crate::{
     cache::Caches,
     cluster::{
-        Authority, Board, ChildWriter, Elector, client, crash::CrashPoint, events::event_queue,
-        lease::LeaseObject, metrics::Metrics,
+        Authority, Board, ChildWriter, Elector, client, crash::CrashPoint, events::event_queue, lease::LeaseObject,
+        metrics::Metrics,
     },
     telemetry::{
         http::{self, Probes},
