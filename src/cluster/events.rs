@@ -107,7 +107,7 @@ fn body(note: &EventNote, instance: &str, now: Timestamp) -> serde_json::Value {
     json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": { "generateName": format!("{}.", note.name), "namespace": note.namespace },
+        "metadata": { "generateName": format!("{}-", note.name), "namespace": note.namespace },
         "eventTime": format!("{now:.6}"),
         "reportingController": crds::FIELD_MANAGER,
         "reportingInstance": instance,
