@@ -29,7 +29,12 @@ impl<K: Machine> Driver<K> {
         };
         let mut record = self.describe(step, outcome);
         match self.send(step, &done).await {
-            Ok(Sent::Nothing) => self.tell(&record, next),
+            Ok(Sent::Nothing) => {
+                if record.outcome == StepOutcome::Acted {
+                    record.outcome = StepOutcome::Idle;
+                }
+                self.tell(&record, next)
+            }
             Ok(Sent::Gone) => {
                 record.to = "gone".to_owned();
                 self.tell(&record, Next::Idle)
