@@ -33,7 +33,7 @@ const WATCH: Duration = Duration::from_secs(25);
 /// A watch still open after this time is dead: its server should have ended it.
 const SILENCE: Duration = Duration::from_secs(28);
 /// Objects in one page of a list, so that a list is never held whole.
-const PAGE: &str = "250";
+const PAGE: &str = "100";
 
 /// What to watch and how to read it.
 pub struct Source<T> {
