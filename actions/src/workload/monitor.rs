@@ -128,8 +128,9 @@ impl Monitor {
                 }
             }
         }
-        let scaled = owned_replicas(cr, Some(state)).is_some_and(|replicas| replicas != state.desired);
-        if scaled { Repair::After(Duration::ZERO, deployment) } else { Repair::None }
+        // An edit is applied even when the number is there already: it may be somebody else's, and its record is old.
+        let replicas = owned_replicas(cr, Some(state));
+        if replicas.is_some_and(|replicas| replicas != state.desired || cr.is_edited()) { Repair::After(Duration::ZERO, deployment) } else { Repair::None }
     }
 
     /// Fewer Pods than wanted: say why, and fail when there has been none for long.
