@@ -1,1 +1,39 @@
-fn main() {}
+//! `recif`: the processes of Récif, and the commands that ask about its objects, in one program.
+//!
+//! Installed under the name `kubectl-recif` it is a kubectl plugin: `kubectl recif why agent/my-agent`.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use recif::controllers::operator::{self, OperatorArgs};
+
+/// Runs AI agents on Kubernetes.
+#[derive(Debug, Parser)]
+#[command(
+    name = "recif",
+    version,
+    propagate_version = true,
+    after_help = "As kubectl plugin: ln -s recif kubectl-recif"
+)]
+struct Recif {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the operator: watch the objects and take them through their lives
+    Operator(Box<OperatorArgs>),
+    #[command(flatten)]
+    Cli(recif::cli::Command),
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> ExitCode {
+    // Fails only if a provider is installed already, and then there is one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match Recif::parse().command {
+        Command::Operator(args) => operator::run(*args).await,
+        Command::Cli(command) => command.run().await,
+    }
+}

@@ -92,14 +92,14 @@ pub(super) fn derive<K: Machine>(cr: &mut K, phase: K::Phase, findings: Findings
 
 /// Fills in times and generations: a condition keeps its time while its status stays, and somebody else's condition is
 /// left alone.
-pub(super) fn stamp<K: Machine>(cr: &mut K, before: &[Condition], generation: i64, now: Timestamp) {
+pub(super) fn stamp<K: Machine>(cr: &mut K, before: &[Condition], generation: Option<i64>, now: Timestamp) {
     for condition in &mut cr.machine_mut().conditions {
         let ours = DERIVED.contains(&condition.type_.as_str()) || K::CONDITIONS.contains(&condition.type_.as_str());
         if !ours {
             continue;
         }
         let old = before.iter().find(|old| old.type_ == condition.type_);
-        condition.observed_generation = Some(generation);
+        condition.observed_generation = generation;
         condition.last_transition_time = match old {
             Some(old) if old.status == condition.status => old.last_transition_time.clone(),
             _ => Time(to_seconds(now)),

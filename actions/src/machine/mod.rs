@@ -6,15 +6,18 @@
 
 mod action;
 mod clock;
+mod conclude;
 mod conditions;
 mod driver;
 mod edge;
 mod error;
+mod memory;
 mod notes;
 mod patch;
 mod registry;
 mod sinks;
 mod step;
+mod write;
 
 pub use action::{Action, Context, Key, Machine, Objects};
 pub use clock::{Clock, SystemClock};

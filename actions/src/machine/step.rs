@@ -32,6 +32,8 @@ pub(super) struct Decision<K> {
     pub(super) wait: Option<Wait>,
     /// A failure or counted retry of this step.
     pub(super) failure: Option<Failed>,
+    /// Whether the step came to the end of what it does about this generation; one that was refused has not.
+    pub(super) observed: bool,
 }
 
 /// A failure or counted retry.
@@ -47,7 +49,7 @@ pub(super) struct Failed {
 
 /// The decision with the machine's part of the status filled in, ready to be compared with `before`.
 pub(super) fn complete<K: Machine>(before: &K, decision: Decision<K>, now: Timestamp, took: Duration) -> K {
-    let Decision { mut next, by, reason, wait, failure } = decision;
+    let Decision { mut next, by, reason, wait, failure, observed } = decision;
     let from = before.phase();
     let Some(phase) = next.phase() else { return next };
     let now = conditions::to_seconds(now);
@@ -68,12 +70,12 @@ pub(super) fn complete<K: Machine>(before: &K, decision: Decision<K>, now: Times
         failure: failure.as_ref().map(|failed| (failed.reason, failed.message.as_str())),
     };
     conditions::derive(&mut next, phase, findings);
-    conditions::stamp(&mut next, &old.conditions, before.generation(), now);
-    let generation = before.generation();
+    let generation = if observed { Some(before.generation()) } else { old.observed_generation };
+    conditions::stamp(&mut next, &old.conditions, generation, now);
     let says_new = from != Some(phase) || failure.is_some() || ready_words(&next) != words(&old.conditions);
     let machine = next.machine_mut();
     machine.failure = record;
-    machine.observed_generation = Some(generation);
+    machine.observed_generation = generation;
     if says_new {
         let seq = old.history.last().map_or(0, |entry| entry.seq) + 1;
         machine.history.push(HistoryEntry {

@@ -4,7 +4,7 @@
 //! `envFrom` and sees no difference. A DSN counts as a credential always, not only with a password in it: it may come in
 //! a parameter or as the user name, and a key that moves between two objects would be missing for a moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{Agent, agent::Storage};
 use kube::ResourceExt;
@@ -33,6 +33,15 @@ pub struct Config {
     pub content_hash: String,
     /// Whether knowledge bases were asked for and left out, because the operator has no database.
     pub knowledge_bases_missing_dsn: bool,
+}
+
+impl Config {
+    /// Whether the container of `agent` has this variable from us.
+    pub(super) fn sets(&self, agent: &Agent, name: &str) -> bool {
+        self.plain.contains_key(name)
+            || self.secret.contains_key(name)
+            || name == "CORAIL_PORT" && told_port(agent).is_some()
+    }
 }
 
 /// Makes the environment of `agent`. `tools` are its resolved tools in the order of the spec; `data` holds, for each
@@ -77,9 +86,10 @@ pub fn agent_config(
 
     let (plain, secret) = (plain.0, secret.0);
     check_sizes(agent, &plain, &secret)?;
-    check_user_env(agent, &plain, &secret)?;
     let content_hash = content_hash(&plain, &secret, data);
-    Ok(Config { plain, secret, content_hash, knowledge_bases_missing_dsn })
+    let config = Config { plain, secret, content_hash, knowledge_bases_missing_dsn };
+    check_user_env(agent, &config)?;
+    Ok(config)
 }
 
 /// Name of the ConfigMap and of the Secret of `agent`.
@@ -172,7 +182,8 @@ fn given(field: &Option<String>) -> Option<&str> {
     field.as_deref().filter(|text| !text.is_empty())
 }
 
-fn check_sizes(
+/// What neither the kernel nor the API server would take.
+pub(super) fn check_sizes(
     agent: &Agent,
     plain: &BTreeMap<String, String>,
     secret: &BTreeMap<String, String>,
@@ -188,22 +199,16 @@ fn check_sizes(
     Ok(())
 }
 
-fn check_user_env(
-    agent: &Agent,
-    plain: &BTreeMap<String, String>,
-    secret: &BTreeMap<String, String>,
-) -> Result<(), RenderError> {
-    let mut seen = Vec::new();
+fn check_user_env(agent: &Agent, config: &Config) -> Result<(), RenderError> {
+    let mut seen = BTreeSet::new();
     for variable in &agent.spec.env {
         let name = &variable.name;
-        let is_port = name == "CORAIL_PORT" && told_port(agent).is_some();
-        if is_port || plain.contains_key(name) || secret.contains_key(name) {
+        if config.sets(agent, name) {
             return Err(RenderError::EnvTaken { field: "spec.env", name: name.clone() });
         }
-        if seen.contains(&name) {
+        if !seen.insert(name) {
             return Err(RenderError::EnvTwice(name.clone()));
         }
-        seen.push(name);
         check_variable(name, variable.value.as_deref().unwrap_or_default())?;
     }
     Ok(())

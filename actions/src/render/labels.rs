@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crds::{GROUP, MANAGED_BY, VERSION};
+use crds::MANAGED_BY;
 use kube::{Resource, ResourceExt};
 use serde_json::{Map, Value, json};
 
@@ -39,7 +39,7 @@ pub fn selector_text(kind: &str, name: &str) -> String {
 /// The reference that makes `owner` the controller of a child. An owner from the API server always has a uid.
 pub fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> Value {
     json!({
-        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "apiVersion": K::api_version(&()),
         "kind": K::kind(&()),
         "name": owner.name_any(),
         "uid": owner.uid().unwrap_or_default(),

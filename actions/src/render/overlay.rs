@@ -12,7 +12,6 @@ use serde_json::{Map, Value};
 
 use super::{
     Config, RenderError,
-    env::told_port,
     labels::{AGENT_LABEL, MANAGED_BY_LABEL, NAME, child_labels},
     pod::{CONFIG_HASH, CONTAINER},
 };
@@ -77,8 +76,7 @@ fn check_env(overlay: &Value, agent: &Agent, config: &Config) -> Result<(), Rend
     let ours = containers.into_iter().flatten().filter(|container| container["name"] == CONTAINER);
     for variable in ours.filter_map(|container| container["env"].as_array()).flatten() {
         let name = variable["name"].as_str().unwrap_or_default();
-        let is_port = name == "CORAIL_PORT" && told_port(agent).is_some();
-        if is_port || config.plain.contains_key(name) || config.secret.contains_key(name) {
+        if config.sets(agent, name) {
             return Err(RenderError::EnvTaken { field: "podTemplate", name: name.to_owned() });
         }
     }

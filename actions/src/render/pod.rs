@@ -44,7 +44,7 @@ pub(super) fn template(agent: &Agent, config: &Config) -> Result<Value, RenderEr
         "volumes": [{ "name": "tmp", "emptyDir": {} }],
     });
     if !spec.image_pull_secrets.is_empty() {
-        pod["imagePullSecrets"] = json!(spec.image_pull_secrets);
+        pod["imagePullSecrets"] = image_pull_secrets(agent);
     }
     let template = json!({
         "metadata": {
@@ -62,6 +62,17 @@ pub(super) fn template(agent: &Agent, config: &Config) -> Result<Value, RenderEr
 /// Name of the ServiceAccount that we make, when the spec names none.
 pub(super) fn own_service_account(agent: &Agent) -> Option<String> {
     agent.spec.service_account_name.as_deref().unwrap_or_default().is_empty().then(|| agent.name_any())
+}
+
+/// Each once: the API server takes the list as a map by name and refuses a second one.
+fn image_pull_secrets(agent: &Agent) -> Value {
+    let mut names: Vec<&str> = Vec::new();
+    for secret in &agent.spec.image_pull_secrets {
+        if !names.contains(&secret.name.as_str()) {
+            names.push(&secret.name);
+        }
+    }
+    names.into_iter().map(|name| json!({ "name": name })).collect()
 }
 
 fn container(agent: &Agent, config: &Config) -> Value {
@@ -87,8 +98,8 @@ fn container(agent: &Agent, config: &Config) -> Value {
     if !env.is_empty() {
         container["env"] = Value::Array(env);
     }
-    if let Some(resources) = spec.resources.as_ref().map(|resources| json!(resources)) {
-        container["resources"] = resources;
+    if let Some(resources) = &spec.resources {
+        container["resources"] = json!(resources);
     }
     container
 }

@@ -1,1 +1,82 @@
-//! What a user would notice of the rendering.
+//! What a user would notice of the rendering, and the agents it is tried with.
+
+mod children;
+mod config;
+mod dsn;
+mod hash;
+mod overlay;
+mod tools;
+
+use std::collections::BTreeMap;
+
+use crds::{Agent, Tool};
+use serde_json::{Value, json};
+
+use super::{Config, RenderError, Settings, ToolSlot, agent_config, agent_workload_children};
+
+const OPERATORS: &str = "postgres://recif:recif_dev@recif-postgresql:5432/recif?sslmode=disable";
+
+/// An operator without database and Ollama.
+fn bare() -> Settings {
+    Settings {
+        operator_namespace: "recif-system".to_owned(),
+        cluster_domain: "cluster.local".to_owned(),
+        database_url: None,
+        ollama_base_url: None,
+    }
+}
+
+/// An operator with both.
+fn settings() -> Settings {
+    Settings {
+        database_url: Some(OPERATORS.to_owned()),
+        ollama_base_url: Some("http://ollama:11434".to_owned()),
+        ..bare()
+    }
+}
+
+/// The agent `my-agent` in `default`, with what `spec` adds to the required fields.
+fn agent(spec: Value) -> Agent {
+    let mut agent = json!({
+        "apiVersion": "agents.recif.dev/v1",
+        "kind": "Agent",
+        "metadata": { "name": "my-agent", "namespace": "default", "uid": "6f1c", "generation": 1 },
+        "spec": { "name": "My Agent", "framework": "corail" },
+    });
+    merge(&mut agent["spec"], spec);
+    serde_json::from_value(agent).unwrap()
+}
+
+/// A Tool with what `spec` adds to the required fields.
+fn tool(name: &str, spec: Value) -> Tool {
+    let mut tool = json!({
+        "apiVersion": "agents.recif.dev/v1",
+        "kind": "Tool",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": { "name": name, "type": "http" },
+    });
+    merge(&mut tool["spec"], spec);
+    serde_json::from_value(tool).unwrap()
+}
+
+fn merge(base: &mut Value, more: Value) {
+    let Value::Object(more) = more else { panic!("not an object: {more}") };
+    base.as_object_mut().unwrap().extend(more);
+}
+
+fn config(spec: Value, settings: &Settings) -> Result<Config, RenderError> {
+    agent_config(&agent(spec), &[], &BTreeMap::new(), settings)
+}
+
+fn config_with(tools: &[Tool]) -> Config {
+    let slots: Vec<_> = tools.iter().map(ToolSlot::Object).collect();
+    agent_config(&agent(json!({})), &slots, &BTreeMap::new(), &bare()).unwrap()
+}
+
+/// The Pod template of an agent with this spec.
+fn template(spec: Value) -> Result<Value, RenderError> {
+    let agent = agent(spec);
+    let config = agent_config(&agent, &[], &BTreeMap::new(), &bare())?;
+    let [_, deployment] = agent_workload_children(&agent, &config, Some(1))?;
+    Ok(deployment.body["spec"]["template"].clone())
+}

@@ -1,0 +1,211 @@
+//! What follows from the result of a step: stay, move, wait, try again or fail.
+
+use std::time::Duration;
+
+use crds::Phase;
+
+use super::{
+    ActionError, ApiError, By, Driver, Machine, Next, Rule, StepOutcome, Wait,
+    driver::Step,
+    step::{self, Decision, Failed},
+};
+
+/// The longest time between two attempts at something that the API server refuses without our fault.
+const UNREACHABLE: Duration = Duration::from_secs(5);
+const FORBIDDEN: Duration = Duration::from_secs(10);
+const NAMESPACE_GOES: Duration = Duration::from_secs(60);
+
+/// The result of a step, sorted by what the driver does about it.
+enum Verdict<K> {
+    /// Store it.
+    Change(K),
+    /// Stay; whether there is a wait is in the notes.
+    Stay,
+    /// Stay and try again; never counted. The last is the longest delay.
+    Refused { wait: Wait, after: Option<Duration>, most: Duration },
+    /// Based on something that is no longer so: take the newer object.
+    Stale,
+    /// Try again; counted.
+    Attempt(Failed),
+    /// Failed for good.
+    Fail(Failed),
+}
+
+impl<K: Machine> Driver<K> {
+    /// Checks what was decided, writes it, tells the sinks and says when to look again.
+    pub(super) async fn conclude(&self, mut step: Step<'_, K>) -> Next {
+        let (key, cr) = (step.key, step.cr.clone());
+        let result = std::mem::replace(&mut step.result, Ok(None));
+        match self.judge(&step, result) {
+            Verdict::Change(next) => {
+                self.memory.not_refused(key);
+                self.memory.done_waiting(key);
+                let outcome = match step.wait {
+                    _ if next.phase() != cr.phase() => StepOutcome::Moved,
+                    Some(_) => StepOutcome::Waiting,
+                    None => StepOutcome::Acted,
+                };
+                self.stay_or_move(step, next, outcome, true).await
+            }
+            Verdict::Stay => {
+                self.memory.not_refused(key);
+                let next = cr.as_ref().clone();
+                match &step.wait {
+                    None => {
+                        self.memory.done_waiting(key);
+                        self.stay_or_move(step, next, StepOutcome::Idle, true).await
+                    }
+                    Some(wait) => match self.patience_left(&step, wait) {
+                        Some(left) => self.told(&step, StepOutcome::Waiting, soonest(left, step.recheck)),
+                        None => self.stay_or_move(step, next, StepOutcome::Waiting, true).await,
+                    },
+                }
+            }
+            Verdict::Refused { wait, after, most } => {
+                let refusals = self.memory.refused(key, cr.uid());
+                step.recheck = Some(after.unwrap_or_else(|| step::backoff(refusals, cr.uid(), most) / 2));
+                let quiet = self.patience_left(&step, &wait);
+                step.wait = Some(wait);
+                match quiet {
+                    Some(left) => self.told(&step, StepOutcome::Retry, soonest(left, step.recheck)),
+                    None => self.stay_or_move(step, cr.as_ref().clone(), StepOutcome::Retry, false).await,
+                }
+            }
+            Verdict::Stale => {
+                let next = self.stale(&step);
+                self.told(&step, StepOutcome::Stale, next)
+            }
+            Verdict::Attempt(failed) => {
+                let failure = cr.machine().and_then(|machine| machine.failure.as_ref());
+                let attempts = failure.map_or(0, |failure| failure.attempts) + 1;
+                let last = attempts >= step::ATTEMPTS && cr.phase() != Some(K::Phase::FAILED);
+                self.failed(step, failed, last).await
+            }
+            Verdict::Fail(failed) => self.failed(step, failed, true).await,
+        }
+    }
+
+    fn judge(&self, step: &Step<'_, K>, result: Result<Option<K>, ActionError>) -> Verdict<K> {
+        let fail = |reason, message| {
+            let retryable = !K::NOT_BY_TIME.contains(&reason);
+            Verdict::Fail(Failed { reason, message, retryable, after: None })
+        };
+        match result {
+            Ok(None) => Verdict::Stay,
+            Ok(Some(next)) => match self.illegal(&step.cr, &next, step.by) {
+                None => Verdict::Change(next),
+                Some(defect) => Verdict::Attempt(defect),
+            },
+            Err(ActionError::Retry { reason, message, after }) => {
+                Verdict::Attempt(Failed { reason, message, retryable: true, after })
+            }
+            Err(ActionError::Terminal { reason, message }) => fail(reason, message),
+            Err(ActionError::Api(error)) => match error {
+                ApiError::Transient { message, after } => {
+                    let patience = Duration::from_secs(2);
+                    let wait = Wait { reason: "ApiServerUnavailable", message, missing: false, patience };
+                    Verdict::Refused { wait, after, most: UNREACHABLE }
+                }
+                ApiError::NamespaceTerminating => {
+                    let message = "the namespace is being deleted".to_owned();
+                    let patience = Duration::from_secs(2);
+                    let wait = Wait { reason: "NamespaceTerminating", message, missing: false, patience };
+                    Verdict::Refused { wait, after: None, most: NAMESPACE_GOES }
+                }
+                ApiError::Forbidden(message) => {
+                    let wait = Wait { reason: "Forbidden", message, missing: true, patience: Duration::ZERO };
+                    Verdict::Refused { wait, after: None, most: FORBIDDEN }
+                }
+                ApiError::WrongUid(_) | ApiError::Stale | ApiError::NotFound => Verdict::Stale,
+                ApiError::SelectorImmutable(message) => fail("SelectorImmutable", message),
+                ApiError::Invalid(message) => fail("InvalidSpec", message),
+            },
+        }
+    }
+
+    /// What is wrong with what an action returned, if anything.
+    fn illegal(&self, cr: &K, next: &K, by: By) -> Option<Failed> {
+        let defect = |reason, message: String| Some(Failed { reason, message, retryable: true, after: None });
+        if !cr.same_spec(next) {
+            return defect(
+                "SpecChangedByAction",
+                format!("{by} changed the spec, which is the user's; please report it"),
+            );
+        }
+        let Some(to) = next.phase() else {
+            return defect("IllegalEdge", format!("{by} returned an object without a phase; please report it"));
+        };
+        let same = cr.phase() == Some(to);
+        if same || K::EDGES.iter().any(|edge| edge.allows(cr.phase(), to, by)) {
+            return None;
+        }
+        let from = cr.raw_phase().unwrap_or("nothing");
+        defect("IllegalEdge", format!("{by} may not move from {from} to {to}; please report it"))
+    }
+
+    /// Writes a step that did not fail. `observed`: it came to the end of what it does about this generation.
+    async fn stay_or_move(&self, step: Step<'_, K>, next: K, outcome: StepOutcome, observed: bool) -> Next {
+        let decision = Decision {
+            reason: self.reason(&step, &next),
+            next,
+            by: step.by.as_str(),
+            wait: step.wait.clone(),
+            failure: None,
+            observed,
+        };
+        let done = step::complete(step.cr.as_ref(), decision, self.clock.now(), step.took);
+        match (self.write(&step, done, outcome).await, step.recheck) {
+            (Next::Idle, Some(recheck)) => Next::After(recheck),
+            (Next::After(due), recheck) => soonest(due, recheck),
+            (next, _) => next,
+        }
+    }
+
+    /// Writes a failure: to the failed phase if it is `last` and an edge leads there, else where it stands.
+    async fn failed(&self, step: Step<'_, K>, failed: Failed, last: bool) -> Next {
+        let cr = &step.cr;
+        let leads = |by| K::EDGES.iter().any(|edge| edge.allows(cr.phase(), K::Phase::FAILED, by));
+        let moves = last && (leads(By::Rule(Rule::Fail)) || leads(step.by));
+        let decision = Decision {
+            next: if moves { cr.moved_to(K::Phase::FAILED) } else { cr.as_ref().clone() },
+            by: step.by.as_str(),
+            reason: failed.message.clone(),
+            wait: None,
+            failure: Some(failed),
+            observed: moves,
+        };
+        let done = step::complete(cr.as_ref(), decision, self.clock.now(), step.took);
+        self.write(&step, done, if moves { StepOutcome::Failed } else { StepOutcome::Retry }).await
+    }
+
+    /// Why it moves or waits: the action's words, else the edge's.
+    fn reason(&self, step: &Step<'_, K>, next: &K) -> String {
+        if let Some(because) = &step.because {
+            return because.clone();
+        }
+        let from = step.cr.phase();
+        let edge = next
+            .phase()
+            .filter(|to| Some(*to) != from)
+            .and_then(|to| K::EDGES.iter().find(|edge| edge.allows(from, to, step.by)));
+        match (edge, &step.wait) {
+            (Some(edge), _) => edge.why.to_owned(),
+            (None, Some(wait)) => wait.message.clone(),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// How long the wait is still to be kept quiet; `None`: it is worth a write. A status that speaks of an older
+    /// generation is never kept.
+    fn patience_left(&self, step: &Step<'_, K>, wait: &Wait) -> Option<Duration> {
+        let cr = &step.cr;
+        let phase = cr.raw_phase().unwrap_or_default();
+        let left = self.memory.patience_left(step.key, cr.uid(), phase, wait, self.clock.elapsed());
+        let current = cr.machine().and_then(|machine| machine.observed_generation) == Some(cr.generation());
+        (current && !left.is_zero()).then_some(left)
+    }
+}
+
+fn soonest(after: Duration, recheck: Option<Duration>) -> Next {
+    Next::After(recheck.map_or(after, |recheck| recheck.min(after)))
+}

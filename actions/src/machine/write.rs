@@ -1,0 +1,166 @@
+//! The writing half of a step: at most one patch of metadata and one of the status, then the sinks.
+
+use std::{sync::Arc, time::Duration};
+
+use crds::{Phase, Standing};
+
+use super::{
+    Announcement, ApiError, By, Driver, Machine, Next, StepOutcome, StepRecord, Wait,
+    driver::Step,
+    patch::{metadata_patch, status_patch},
+    step,
+};
+
+/// What became of a write.
+enum Sent<K> {
+    Nothing,
+    Written(Arc<K>),
+    Gone,
+}
+
+impl<K: Machine> Driver<K> {
+    /// Sends what differs, tells the sinks, and says when to look again.
+    pub(super) async fn write(&self, step: &Step<'_, K>, done: K, outcome: StepOutcome) -> Next {
+        let stays = done.phase() == step.cr.phase() && matches!(step.by, By::Action(_));
+        let next = match self.due(&done) {
+            _ if !stays => Next::Again,
+            Some(due) => Next::After(due),
+            None => Next::Idle,
+        };
+        let mut record = self.describe(step, outcome);
+        match self.send(step, &done).await {
+            Ok(Sent::Nothing) => self.tell(&record, next),
+            Ok(Sent::Gone) => {
+                record.to = "gone".to_owned();
+                self.tell(&record, Next::Idle)
+            }
+            Ok(Sent::Written(answer)) => {
+                record.rv_after = answer.meta().resource_version.clone().unwrap_or_default();
+                record.to = done.raw_phase().unwrap_or_default().to_owned();
+                if let Some(entry) = done.machine().and_then(|machine| machine.history.last()) {
+                    record.seq = entry.seq;
+                    record.reason = entry.reason.clone();
+                    record.trace_id = entry.trace_id.clone();
+                }
+                record.announce = announcement(step.cr.as_ref(), &done, step.wait.as_ref());
+                self.tell(&record, next)
+            }
+            Err(ApiError::Stale | ApiError::WrongUid(_)) => {
+                record.outcome = StepOutcome::Stale;
+                self.tell(&record, self.stale(step))
+            }
+            Err(ApiError::NotFound) => Next::Idle,
+            Err(error) => {
+                let defect = matches!(error, ApiError::Invalid(_) | ApiError::SelectorImmutable(_));
+                record.outcome = if defect { StepOutcome::Defect } else { StepOutcome::Retry };
+                record.reason = format!("the status could not be written: {error}");
+                let most = if defect { step::LONGEST_BACKOFF } else { Duration::from_secs(5) };
+                let after = if let ApiError::Transient { after, .. } = error { after } else { None };
+                let refusals = self.memory.refused(step.key, step.cr.uid());
+                let after = after.unwrap_or_else(|| step::backoff(refusals, step.cr.uid(), most) / 2);
+                self.tell(&record, Next::After(after))
+            }
+        }
+    }
+
+    async fn send(&self, step: &Step<'_, K>, done: &K) -> Result<Sent<K>, ApiError> {
+        let cr = &step.cr;
+        let mut answer = None;
+        if let Some(patch) = metadata_patch(cr.meta(), done.meta()) {
+            match self.objects.patch_metadata(step.key, patch).await? {
+                Some(stored) if !stored.is_deleting() || stored.has_finalizer() => answer = Some(stored),
+                // After the last finalizer is gone no status is written.
+                _ => return Ok(Sent::Gone),
+            }
+        }
+        if let Some(patch) = status_patch(cr.meta(), &cr.status_json(), &done.status_json()) {
+            answer = Some(self.objects.patch_status(step.key, patch).await?);
+        }
+        Ok(answer.map_or(Sent::Nothing, Sent::Written))
+    }
+
+    /// Tells the sinks of a step that wrote nothing.
+    pub(super) fn told(&self, step: &Step<'_, K>, outcome: StepOutcome, next: Next) -> Next {
+        self.tell(&self.describe(step, outcome), next)
+    }
+
+    /// How long to give the watch to bring the newer object.
+    pub(super) fn stale(&self, step: &Step<'_, K>) -> Next {
+        let refusals = self.memory.refused(step.key, step.cr.uid());
+        Next::After(Duration::from_millis(20) * u32::try_from(refusals.clamp(1, 50)).unwrap_or(1))
+    }
+
+    /// Until the next attempt of a failure, or until old attempts are forgotten.
+    fn due(&self, cr: &K) -> Option<Duration> {
+        let phase = cr.phase()?;
+        let failure = cr.machine()?.failure.as_ref()?;
+        let at = match step::settled_since(cr, phase) {
+            Some(since) => since.checked_add(step::FORGIVEN_AFTER).ok()?,
+            None if phase.standing() == Standing::Settled => return None,
+            None => failure.next_attempt_at.as_ref()?.0,
+        };
+        let left = at.duration_since(self.clock.now());
+        Some(Duration::try_from(left).unwrap_or_default().max(Duration::from_millis(100)))
+    }
+
+    fn describe(&self, step: &Step<'_, K>, outcome: StepOutcome) -> StepRecord {
+        let cr = &step.cr;
+        let meta = cr.meta();
+        let machine = cr.machine();
+        let phase = cr.raw_phase().unwrap_or_default().to_owned();
+        StepRecord {
+            kind: K::KIND,
+            namespace: step.key.namespace.clone(),
+            name: step.key.name.clone(),
+            uid: cr.uid().to_owned(),
+            generation: cr.generation(),
+            seq: machine.and_then(|machine| machine.history.last()).map_or(0, |entry| entry.seq),
+            action: step.by.as_str(),
+            from: phase.clone(),
+            to: phase,
+            outcome,
+            reason: step.because.clone().unwrap_or_default(),
+            waiting_for: step.wait.as_ref().map(|wait| wait.message.clone()).unwrap_or_default(),
+            passed_over: step.passed_over.clone(),
+            notes: step.facts.clone(),
+            took: step.took,
+            rv_before: meta.resource_version.clone().unwrap_or_default(),
+            rv_after: String::new(),
+            digest: machine.and_then(|machine| machine.spec_digest.clone()).unwrap_or_default(),
+            content_hash: K::content_hash(cr).unwrap_or_default().to_owned(),
+            trace_id: String::new(),
+            announce: None,
+        }
+    }
+
+    fn tell(&self, record: &StepRecord, next: Next) -> Next {
+        for sink in &self.sinks {
+            sink.record(record);
+        }
+        next
+    }
+}
+
+/// What a person wants to be told about a write.
+fn announcement<K: Machine>(before: &K, after: &K, wait: Option<&Wait>) -> Option<Announcement> {
+    let to = after.phase()?;
+    let moved = before.phase() != Some(to);
+    let failure = |cr: &K| cr.machine().is_some_and(|machine| machine.failure.is_some());
+    let ready = after.machine()?.conditions.iter().find(|found| found.type_ == "Ready")?;
+    let say = |warning, reason: &str, message: &str| {
+        Some(Announcement { warning, reason: reason.to_owned(), message: message.to_owned() })
+    };
+    match to.standing() {
+        Standing::Failed if moved => say(true, &ready.reason, &ready.message),
+        Standing::Settled if moved && failure(after) => say(false, "Recovered", "works again"),
+        Standing::Settled if moved && K::FINALIZER.is_some() => say(false, to.as_str(), "ready"),
+        Standing::Stopped if moved => say(false, to.as_str(), &ready.message),
+        Standing::Progressing => {
+            let wait = wait.filter(|wait| wait.missing)?;
+            let known =
+                before.machine()?.conditions.iter().any(|old| old.type_ == "Ready" && old.reason == wait.reason);
+            if known { None } else { say(true, wait.reason, &wait.message) }
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,76 @@
+//! `CORAIL_TOOLS`, and when a Tool cannot be used.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::{agent, bare, config_with, tool};
+use crate::render::{ToolSlot, agent_config, is_builtin_tool, tool_error};
+
+#[test]
+fn a_tool_is_rendered_without_what_it_does_not_have() {
+    let weather = tool(
+        "weather",
+        json!({
+            "name": "get_weather",
+            "description": "Weather of a city",
+            "endpoint": "https://weather.example/{city}",
+            "method": "GET",
+            "parameters": [
+                { "name": "city", "type": "string", "description": "Name of the city", "required": true },
+                { "name": "days", "type": "integer", "default": 3 },
+            ],
+            "timeout": 10,
+        }),
+    );
+    let kubectl = tool("kubectl", json!({ "type": "cli", "binary": "kubectl", "allowedCommands": ["get"] }));
+    let mcp = tool("search", json!({ "type": "mcp", "mcpEndpoint": "http://mcp/mcp" }));
+    let expected = concat!(
+        r#"[{"name":"get_weather","type":"http","description":"Weather of a city","#,
+        r#""endpoint":"https://weather.example/{city}","method":"GET","parameters":["#,
+        r#"{"name":"city","type":"string","description":"Name of the city","required":true},"#,
+        r#"{"name":"days","type":"integer","required":false,"default":3}],"timeout":10},"#,
+        r#"{"name":"kubectl","type":"cli","binary":"kubectl","allowedCommands":["get"],"timeout":30},"#,
+        r#"{"name":"search","type":"mcp","mcpEndpoint":"http://mcp/mcp","timeout":30}]"#,
+    );
+    assert_eq!(config_with(&[weather, kubectl, mcp]).plain["CORAIL_TOOLS"], expected);
+}
+
+#[test]
+fn a_builtin_without_a_tool_is_its_name_and_type() {
+    let off = tool("off", json!({ "endpoint": "http://off", "enabled": false }));
+    let slots = [ToolSlot::Builtin("web-search"), ToolSlot::Object(&off), ToolSlot::Builtin("datetime")];
+    let config = agent_config(&agent(json!({})), &slots, &BTreeMap::new(), &bare()).unwrap();
+    let expected = r#"[{"name":"web-search","type":"builtin"},{"name":"datetime","type":"builtin"}]"#;
+    assert_eq!(config.plain["CORAIL_TOOLS"], expected);
+}
+
+#[test]
+fn the_builtins_are_known_under_both_spellings() {
+    for name in ["datetime", "calculator", "web_search", "web-search", "fetch_url", "fetch-url"] {
+        assert!(is_builtin_tool(name), "{name}");
+    }
+    for name in ["", "weather", "Datetime", "web search"] {
+        assert!(!is_builtin_tool(name), "{name}");
+    }
+}
+
+#[test]
+fn a_tool_without_what_its_type_needs_is_an_error_in_the_documented_words() {
+    for (spec, message) in [
+        (json!({ "type": "http" }), Some("HTTP tool requires an endpoint")),
+        (json!({ "type": "http", "endpoint": "" }), Some("HTTP tool requires an endpoint")),
+        (json!({ "type": "http", "endpoint": "http://a" }), None),
+        (json!({ "type": "cli" }), Some("CLI tool requires a binary")),
+        (json!({ "type": "cli", "binary": "ls" }), None),
+        (json!({ "type": "mcp" }), Some("MCP tool requires an mcpEndpoint or an mcpServerRef")),
+        (json!({ "type": "mcp", "mcpEndpoint": "http://a" }), None),
+        (json!({ "type": "builtin" }), None),
+        (json!({ "type": "builtin", "name": "a b" }), Some("tool name \"a b\" must match ^[a-zA-Z0-9_-]{1,64}$")),
+        (json!({ "type": "builtin", "name": "" }), Some("tool name \"\" must match ^[a-zA-Z0-9_-]{1,64}$")),
+        (json!({ "type": "builtin", "name": "x".repeat(64) }), None),
+    ] {
+        assert_eq!(tool_error(&tool("t", spec.clone()).spec).as_deref(), message, "{spec}");
+    }
+    assert!(tool_error(&tool("t", json!({ "type": "builtin", "name": "x".repeat(65) })).spec).is_some());
+}

@@ -1,0 +1,136 @@
+//! `recif machine`: the state machine of a kind, drawn from the very table that the operator checks every move against.
+
+use std::{fmt::Write, process::ExitCode};
+
+use actions::machine::{At, By, Edge, Machine};
+use crds::{Agent, Kind, Phase, Standing, Tool};
+
+use super::{CliError, print, target::find_kind};
+
+/// Flags of `recif machine`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "The text is Mermaid: put it into a ```mermaid block, or into https://mermaid.live.")]
+pub struct MachineArgs {
+    /// The kind, its plural or its short name
+    kind: String,
+}
+
+/// Prints the diagram.
+pub(super) fn run(args: &MachineArgs) -> Result<ExitCode, CliError> {
+    let kind = find_kind(&args.kind)?;
+    let text = diagram(kind).ok_or(CliError::NoMachine(kind.name))?;
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The diagram of a kind; `None` for one that this build does not run.
+pub fn diagram(kind: &Kind) -> Option<String> {
+    let text = match kind.name {
+        Agent::KIND => mermaid(Agent::EDGES),
+        Tool::KIND => mermaid(Tool::EDGES),
+        _ => return None,
+    };
+    Some(text)
+}
+
+/// A table of edges as a Mermaid `stateDiagram-v2`, in the order of the table.
+///
+/// What may happen in many phases alike is drawn once, from a box that names them: as an arrow from each it would hide
+/// the rest.
+pub fn mermaid<P: Phase>(edges: &[Edge<P>]) -> String {
+    let mut boxes = String::new();
+    let mut arrows = String::new();
+    let mut drawn: Vec<(P, By, &str)> = Vec::new();
+    for edge in edges {
+        let alike: Vec<_> = edges.iter().filter(|other| same_move(edge, other)).collect();
+        let from = match edge.from {
+            At::Nothing => "[*]".to_owned(),
+            At::In(phase) if alike.len() < MANY => phase.to_string(),
+            At::In(_) if drawn.contains(&(edge.to, edge.by, edge.why)) => continue,
+            At::In(_) => {
+                drawn.push((edge.to, edge.by, edge.why));
+                let phases: Vec<_> = alike.iter().filter_map(|edge| phase(edge.from)).collect();
+                add_box(&mut boxes, &edge.by.as_str().to_lowercase(), &phases.join(", "))
+            }
+            At::Any => {
+                let but = P::TERMINATING.map(|phase| format!(" but {phase}")).unwrap_or_default();
+                add_box(&mut boxes, "any", &format!("any phase{but}"))
+            }
+        };
+        let _ = writeln!(arrows, "    {from} --> {}: {}", edge.to, label(edge.by.as_str(), edge.why));
+    }
+    for phase in P::ALL.iter().filter(|phase| phase.standing() == Standing::Terminating) {
+        let _ = writeln!(arrows, "    {phase} --> [*]");
+    }
+    format!("stateDiagram-v2\n{boxes}{arrows}")
+}
+
+/// From this many phases on, equal moves are drawn as one.
+const MANY: usize = 3;
+
+/// Whether two edges differ only in where they begin, among the phases.
+fn same_move<P: Phase>(one: &Edge<P>, other: &Edge<P>) -> bool {
+    phase(other.from).is_some() && (one.to, one.by, one.why) == (other.to, other.by, other.why)
+}
+
+fn phase<P: Phase>(at: At<P>) -> Option<&'static str> {
+    match at {
+        At::In(phase) => Some(phase.as_str()),
+        At::Nothing | At::Any => None,
+    }
+}
+
+/// Adds a box unless it is there; returns its id.
+fn add_box(boxes: &mut String, id: &str, title: &str) -> String {
+    let line = format!("    state \"{title}\" as {id}\n");
+    if !boxes.contains(&line) {
+        boxes.push_str(&line);
+    }
+    id.to_owned()
+}
+
+/// Who, and when. A colon or semicolon would end the label.
+fn label(by: &str, why: &str) -> String {
+    let why = why.replace([':', ';'], ",");
+    if why.is_empty() { by.to_owned() } else { format!("{by} – {why}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use actions::machine::Rule;
+    use crds::WorkloadPhase::{self, Failed, Pending, Rendering, Resolving, Terminating};
+
+    use super::*;
+
+    const TABLE: &[Edge<WorkloadPhase>] = &[
+        Edge::rule(At::Nothing, Pending, Rule::Admit, "first sight"),
+        Edge::new(Pending, Resolving, "accept", "valid; or so: it seems"),
+        Edge::rule(At::In(Pending), Failed, Rule::Fail, ""),
+        Edge::rule(At::In(Resolving), Failed, Rule::Fail, ""),
+        Edge::rule(At::In(Rendering), Failed, Rule::Fail, ""),
+        Edge::rule(At::Any, Pending, Rule::SpecChanged, "the spec changed"),
+        Edge::rule(At::Any, Terminating, Rule::Delete, "deletionTimestamp set"),
+    ];
+
+    #[test]
+    fn a_table_reads_as_a_diagram() {
+        let expected = "stateDiagram-v2
+    state \"Pending, Resolving, Rendering\" as fail
+    state \"any phase but Terminating\" as any
+    [*] --> Pending: Admit – first sight
+    Pending --> Resolving: accept – valid, or so, it seems
+    fail --> Failed: Fail
+    any --> Pending: SpecChanged – the spec changed
+    any --> Terminating: Delete – deletionTimestamp set
+    Terminating --> [*]
+";
+        assert_eq!(mermaid(TABLE), expected);
+    }
+
+    #[test]
+    fn every_kind_has_a_diagram() {
+        for kind in crds::KINDS {
+            assert!(diagram(kind).is_some(), "{}", kind.name);
+        }
+    }
+}

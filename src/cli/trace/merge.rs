@@ -1,0 +1,110 @@
+//! One timeline out of the object's history and the operator's logs.
+//!
+//! A step is the same in both when its trace id is; the log then brings the exact time and what a status does not hold.
+//! Steps that only the logs know stand between those that were written, by `seq` and then by time. Neither source has to
+//! be complete: a history holds 20 entries, and logs go with their Pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::HistoryEntry;
+use jiff::Timestamp;
+
+use super::{Entry, Span};
+
+/// All steps of both, oldest first; waits that say the same one after the other are one entry.
+pub fn merge<'a>(history: impl IntoIterator<Item = &'a HistoryEntry>, lines: &[Entry]) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = history.into_iter().map(Entry::from).collect();
+    let mut lines = lines.to_vec();
+    lines.sort_by_key(|line| line.at);
+    // A write that says nothing new carries the trace id of the entry before it: only the first line is that entry.
+    let mut told = BTreeSet::new();
+    for mut line in lines {
+        let first = told.insert((line.trace_id.clone(), line.from.clone(), line.to.clone()));
+        match entries.iter_mut().find(|entry| entry.written && first && same_step(entry, &line)) {
+            Some(entry) => complete(entry, line),
+            None => {
+                line.written = first && line.is_move() && !line.trace_id.is_empty();
+                entries.push(line);
+            }
+        }
+    }
+    ordered(entries)
+}
+
+/// How long the object was in each phase, in the order of first sight. `now`: `None` when it is gone.
+pub fn spans(entries: &[Entry], now: Option<Timestamp>) -> Vec<Span> {
+    let mut order = Vec::new();
+    let mut total: BTreeMap<&str, i64> = BTreeMap::new();
+    let mut add = |phase, ms: i64| {
+        if !order.contains(&phase) {
+            order.push(phase);
+        }
+        *total.entry(phase).or_default() += ms.max(0);
+    };
+    let mut current: Option<&Entry> = None;
+    for entry in entries.iter().filter(|entry| entry.is_move()) {
+        if let Some(begin) = current {
+            add(begin.to.as_str(), between(begin.at, entry.at));
+        }
+        current = Some(entry);
+    }
+    if let (Some(begin), Some(now)) = (current, now) {
+        add(begin.to.as_str(), between(begin.at, now));
+    }
+    let last = current.filter(|_| now.is_some()).map(|entry| entry.to.as_str());
+    let span = |phase: &str| Span {
+        phase: phase.to_owned(),
+        ms: total.get(phase).copied().unwrap_or_default(),
+        ongoing: last == Some(phase),
+    };
+    order.iter().map(|phase| span(phase)).collect()
+}
+
+/// A line without a trace id is a step that was not written.
+fn same_step(written: &Entry, line: &Entry) -> bool {
+    let step = |entry: &Entry| (entry.trace_id.clone(), entry.from.clone(), entry.to.clone());
+    !line.trace_id.is_empty() && step(written) == step(line)
+}
+
+/// Adds to an entry of the history what the log knows of the same step.
+fn complete(entry: &mut Entry, line: Entry) {
+    if entry.reason.is_empty() {
+        entry.reason = line.reason;
+    }
+    entry.at = line.at;
+    entry.outcome = line.outcome;
+    entry.waiting_for = line.waiting_for;
+    entry.passed_over = line.passed_over;
+    entry.notes = line.notes;
+}
+
+fn ordered(mut entries: Vec<Entry>) -> Vec<Entry> {
+    place_unnumbered(&mut entries);
+    entries.sort_by_key(|entry| (entry.seq, entry.at));
+    let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
+    for entry in entries {
+        match kept.last_mut() {
+            Some(last) if !entry.written && entry.repeats(last) => last.times += entry.times,
+            _ => kept.push(entry),
+        }
+    }
+    let mut since: Option<Timestamp> = None;
+    for entry in kept.iter_mut().filter(|entry| entry.is_move()) {
+        entry.after_ms = since.map(|begin| between(begin, entry.at).max(0));
+        since = Some(entry.at);
+    }
+    kept
+}
+
+/// A step that was not written and knows no number stands after the last written one before it.
+fn place_unnumbered(entries: &mut [Entry]) {
+    let written: Vec<_> = entries.iter().filter(|entry| entry.written).map(|entry| (entry.at, entry.seq)).collect();
+    for entry in entries.iter_mut().filter(|entry| entry.seq == 0) {
+        let before = written.iter().filter(|(at, _)| *at <= entry.at).map(|(_, seq)| *seq);
+        entry.seq = before.max().unwrap_or_default();
+    }
+}
+
+fn between(begin: Timestamp, end: Timestamp) -> i64 {
+    end.as_millisecond() - begin.as_millisecond()
+}

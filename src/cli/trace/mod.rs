@@ -1,0 +1,218 @@
+//! `recif trace`: what an object did, step by step, and why.
+//!
+//! The object's own `status.history` is enough for a timeline. Where the caller may read the operator's logs, the
+//! phase-trace lines add what a status does not hold: waits too short to be written, which actions were passed over, and
+//! times finer than a second.
+
+mod entry;
+mod line;
+mod merge;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::ExitCode,
+};
+
+use clap::ValueEnum;
+use crds::{HistoryEntry, Kind, MachineStatus};
+use futures::StreamExt;
+use jiff::Timestamp;
+use kube::api::{DynamicObject, LogParams};
+
+pub use entry::{Entry, Span};
+pub use line::parse_line;
+pub use merge::{merge, spans};
+pub use text::{Plain, json, status_of};
+
+use super::{
+    CliError, ConnectArgs, Target, hint,
+    live::{Live, ReadError, Sight},
+    print,
+};
+
+/// Labels of the operator's Pods.
+const OPERATOR: &str = "app.kubernetes.io/name=recif-operator";
+/// The operator's container.
+const CONTAINER: &str = "operator";
+
+/// Flags of `recif trace`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  recif trace agent/my-agent\n  recif trace ag my-agent -n team-a -f\n  \
+                        kubectl recif trace tool/weather -o json | jq .reason")]
+pub struct TraceArgs {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    connection: ConnectArgs,
+    /// Go on with every new step until the object is gone
+    #[arg(short, long)]
+    follow: bool,
+    /// How to print it: a timeline, or one JSON object per step and line
+    #[arg(short, long, value_enum, default_value_t = Output::Plain)]
+    output: Output,
+    /// Namespace of the operator, whose logs add the waits that were too short for the history
+    #[arg(long, default_value = "recif-system", value_name = "NAMESPACE")]
+    operator_namespace: String,
+}
+
+/// How a timeline is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people
+    Plain,
+    /// For programs
+    Json,
+}
+
+/// Prints the timeline, and with `-f` what follows.
+pub(super) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
+    let (kind, name) = args.target.parse()?;
+    let live = args.connection.connect().await?;
+    let object = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
+    let uid = object.metadata.uid.clone().unwrap_or_default();
+    let mut logs = Logs::new(&live, &args.operator_namespace, &uid);
+    let mut printer = Printer { kind, output: args.output, plain: Plain::default(), printed: BTreeSet::new() };
+
+    let mut known = Known::default();
+    let mut entries = known.merge(&object, logs.read(None).await);
+    printer.head(&object, &live.namespace)?;
+    printer.entries(&entries)?;
+    if !args.follow {
+        printer.summary(&entries, Some(Timestamp::now()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut seen = std::pin::pin!(live.watch(kind, name));
+    while let Some(Sight::There(object)) = seen.next().await {
+        if object.metadata.uid.as_deref() != Some(&uid) {
+            break;
+        }
+        entries = known.merge(&object, logs.read(Some(RECENT)).await);
+        printer.entries(&entries)?;
+    }
+    printer.gone(&entries)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How far back, in seconds, the logs are read again when the object changed.
+const RECENT: i64 = 30;
+
+/// What was read so far: a history forgets its oldest entries, and logs are read in overlapping pieces.
+#[derive(Default)]
+struct Known {
+    history: BTreeMap<i64, HistoryEntry>,
+    lines: BTreeMap<(Timestamp, String), Entry>,
+}
+
+impl Known {
+    fn merge(&mut self, object: &DynamicObject, lines: Vec<Entry>) -> Vec<Entry> {
+        self.history.extend(status_of(object).history.into_iter().map(|entry| (entry.seq, entry)));
+        self.lines.extend(lines.into_iter().map(|line| ((line.at, line.action.clone()), line)));
+        merge(self.history.values(), &self.lines.values().cloned().collect::<Vec<_>>())
+    }
+}
+
+/// The phase-trace lines of one object, as far as the caller may read them.
+struct Logs<'a> {
+    live: &'a Live,
+    namespace: &'a str,
+    uid: &'a str,
+    readable: bool,
+}
+
+impl<'a> Logs<'a> {
+    fn new(live: &'a Live, namespace: &'a str, uid: &'a str) -> Self {
+        Self { live, namespace, uid, readable: true }
+    }
+
+    /// The steps in the logs of all the operator's Pods. Without the right to read them it says so once, and the timeline
+    /// goes on from the history alone.
+    async fn read(&mut self, since_seconds: Option<i64>) -> Vec<Entry> {
+        if !self.readable {
+            return Vec::new();
+        }
+        self.try_read(since_seconds).await.unwrap_or_else(|error| {
+            self.readable = false;
+            let namespace = self.namespace;
+            hint(&if error.is_forbidden() {
+                format!(
+                    "note: you may not read the operator's logs in {namespace} (bind the Role recif-trace-reader to \
+                     yourself there): showing the last steps from the object's history only"
+                )
+            } else {
+                format!("note: showing the object's history only: {error}")
+            });
+            Vec::new()
+        })
+    }
+
+    async fn try_read(&self, since_seconds: Option<i64>) -> Result<Vec<Entry>, ReadError> {
+        let mut found = Vec::new();
+        for pod in self.live.pods(self.namespace, OPERATOR).await? {
+            let Some(name) = pod.metadata.name.as_deref() else { continue };
+            let containers = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref());
+            let restarted = containers.unwrap_or_default().iter().any(|container| container.restart_count > 0);
+            for previous in [true, false] {
+                if previous && (!restarted || since_seconds.is_some()) {
+                    continue;
+                }
+                let params =
+                    LogParams { container: Some(CONTAINER.into()), previous, since_seconds, ..LogParams::default() };
+                match self.live.log(self.namespace, name, &params, |line| line.contains(self.uid)).await {
+                    Ok(lines) => found.extend(lines.iter().filter_map(|line| parse_line(line, self.uid))),
+                    Err(error) if error.is_forbidden() => return Err(error),
+                    // A Pod that is starting or going has no log to give; the others' are still worth reading.
+                    Err(_) => {}
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Prints each entry once.
+struct Printer {
+    kind: &'static Kind,
+    output: Output,
+    plain: Plain,
+    printed: BTreeSet<String>,
+}
+
+impl Printer {
+    fn head(&self, object: &DynamicObject, namespace: &str) -> Result<(), CliError> {
+        if self.output == Output::Json {
+            return Ok(());
+        }
+        let MachineStatus { phase, .. } = status_of(object);
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let phase = phase.as_deref().unwrap_or("not yet seen by an operator");
+        print(&format!("{} {name} in namespace {namespace}: {phase}\n", self.kind.name))
+    }
+
+    fn entries(&mut self, entries: &[Entry]) -> Result<(), CliError> {
+        for entry in entries {
+            if self.printed.insert(entry.identity()) {
+                let text = match self.output {
+                    Output::Plain => self.plain.entry(entry),
+                    Output::Json => json(entry)?,
+                };
+                print(&text)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn gone(&self, entries: &[Entry]) -> Result<(), CliError> {
+        self.summary(entries, None)?;
+        if self.output == Output::Plain { print("The object is gone.\n") } else { Ok(()) }
+    }
+
+    fn summary(&self, entries: &[Entry], now: Option<Timestamp>) -> Result<(), CliError> {
+        if self.output == Output::Json {
+            return Ok(());
+        }
+        print(&text::summary(&spans(entries, now)))
+    }
+}

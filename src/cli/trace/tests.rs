@@ -1,0 +1,179 @@
+//! What a timeline says, from a history, from log lines, and from both.
+
+use crds::HistoryEntry;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn history(entries: Value) -> Vec<HistoryEntry> {
+    serde_json::from_value(entries).unwrap()
+}
+
+/// A phase-trace line at 11:03:`second`.
+fn line(second: f64, from: &str, to: &str, fields: Value) -> Entry {
+    let mut all = json!({ "timestamp": format!("2026-11-21T11:03:{second:06.3}Z"), "target": "phase_trace", "uid": "u",
+        "from": from, "to": to, "action": "resolve", "took_ms": 1 });
+    all.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    parse_line(&all.to_string(), "u").unwrap()
+}
+
+fn plain(entries: &[Entry]) -> String {
+    let mut plain = Plain::default();
+    entries.iter().map(|entry| plain.entry(entry)).collect()
+}
+
+fn an_agent() -> Vec<HistoryEntry> {
+    history(json!([
+        { "seq": 1, "at": "2026-11-21T11:03:01Z", "to": "Pending", "action": "Admit", "reason": "first sight",
+          "tookMs": 2, "traceId": "t1" },
+        { "seq": 2, "at": "2026-11-21T11:03:01Z", "from": "Pending", "to": "Resolving", "action": "accept",
+          "reason": "valid", "tookMs": 1, "traceId": "t2" },
+        { "seq": 3, "at": "2026-11-21T11:03:01Z", "from": "Resolving", "to": "Resolving", "action": "resolve",
+          "reason": "Tool/weather does not exist", "tookMs": 1, "traceId": "t3" },
+        { "seq": 4, "at": "2026-11-21T11:03:30Z", "from": "Resolving", "to": "Rendering", "action": "resolve",
+          "reason": "everything is there", "tookMs": 4, "traceId": "t4" },
+    ]))
+}
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+#[test]
+fn the_history_alone_is_a_timeline() {
+    let expected = "
+2026-11-21 (UTC)
+11:03:01  → Pending                 Admit            2 ms  first sight
+11:03:01  Pending → Resolving       accept           1 ms  valid (after 0.0 s)
+11:03:01  Resolving, waiting        resolve          1 ms  Tool/weather does not exist
+11:03:30  Resolving → Rendering     resolve          4 ms  everything is there (after 29 s)
+";
+    assert_eq!(plain(&merge(&an_agent(), &[])), expected);
+}
+
+#[test]
+fn logs_add_exact_times_short_waits_and_who_was_passed_over() {
+    let waiting = |fields: Value| line(1.4, "Resolving", "Resolving", fields);
+    let again = line(
+        15.0,
+        "Resolving",
+        "Resolving",
+        json!({ "seq": 3, "outcome": "waiting", "waiting_for": "Tool/weather: Pending" }),
+    );
+    let lines = [
+        line(
+            30.9,
+            "Resolving",
+            "Rendering",
+            json!({ "seq": 4, "trace_id": "t4", "outcome": "moved", "passed_over": "recover" }),
+        ),
+        waiting(
+            json!({ "seq": 3, "trace_id": "t3", "outcome": "waiting", "waiting_for": "Tool/weather does not exist" }),
+        ),
+        again.clone(),
+        line(
+            16.0,
+            "Resolving",
+            "Resolving",
+            json!({ "seq": 3, "outcome": "waiting", "waiting_for": "Tool/weather: Pending" }),
+        ),
+        again,
+    ];
+    let expected = "
+2026-11-21 (UTC)
+11:03:01  → Pending                 Admit            2 ms  first sight
+11:03:01  Pending → Resolving       accept           1 ms  valid (after 0.0 s)
+11:03:01  Resolving, waiting        resolve          1 ms  Tool/weather does not exist
+11:03:15  Resolving, waiting        resolve          1 ms  Tool/weather: Pending ×3
+11:03:30  Resolving → Rendering     resolve          4 ms  everything is there (after 29 s)
+                                                           passed over: recover
+";
+    let merged = merge(&an_agent(), &lines);
+    assert_eq!(plain(&merged), expected);
+    assert_eq!(merged.last().unwrap().at, at("2026-11-21T11:03:30.9Z"));
+}
+
+#[test]
+fn a_write_that_says_nothing_new_is_not_taken_for_the_entry_before_it() {
+    let running = history(json!([
+        { "seq": 1, "at": "2026-11-21T11:03:05Z", "from": "Deploying", "to": "Running", "action": "deploy", "traceId": "t1" },
+    ]));
+    let lines = [
+        line(
+            5.2,
+            "Deploying",
+            "Running",
+            json!({ "seq": 1, "trace_id": "t1", "outcome": "moved", "action": "deploy" }),
+        ),
+        line(9.0, "Running", "Running", json!({ "seq": 1, "trace_id": "t1", "outcome": "acted", "action": "monitor" })),
+    ];
+    let merged = merge(&running, &lines);
+    let told: Vec<_> = merged.iter().map(|entry| (entry.at.to_string(), entry.outcome.as_str())).collect();
+    assert_eq!(told, [("2026-11-21T11:03:05.2Z".into(), "moved"), ("2026-11-21T11:03:09Z".into(), "acted")]);
+}
+
+#[test]
+fn moves_that_fell_out_of_the_history_are_told_from_the_logs_and_gaps_are_said() {
+    let kept = history(json!([
+        { "seq": 9, "at": "2026-11-21T11:03:40Z", "from": "Rendering", "to": "Deploying", "action": "render", "traceId": "t9" },
+    ]));
+    let lines = [line(30.0, "Resolving", "Rendering", json!({ "seq": 8, "trace_id": "t8", "outcome": "moved" }))];
+    let expected = "
+2026-11-21 (UTC)
+          … 7 earlier steps not kept
+11:03:30  Resolving → Rendering     resolve          1 ms
+11:03:40  Rendering → Deploying     render           0 ms  (after 10 s)
+";
+    assert_eq!(plain(&merge(&kept, &lines)), expected);
+}
+
+#[test]
+fn time_in_a_phase_is_the_sum_of_its_stays() {
+    let mut steps = an_agent();
+    steps.extend(history(json!([
+        { "seq": 5, "at": "2026-11-21T11:03:31Z", "from": "Rendering", "to": "Resolving", "action": "render" },
+    ])));
+    let entries = merge(&steps, &[]);
+    let told =
+        |now| spans(&entries, now).into_iter().map(|span| (span.phase, span.ms, span.ongoing)).collect::<Vec<_>>();
+    let expected = |ms, ongoing| {
+        vec![
+            ("Pending".to_owned(), 0, false),
+            ("Resolving".to_owned(), ms, ongoing),
+            ("Rendering".to_owned(), 1000, false),
+        ]
+    };
+    assert_eq!(told(Some(at("2026-11-21T11:03:41Z"))), expected(39_000, true));
+    assert_eq!(told(None), expected(29_000, false));
+    let summary = text::summary(&spans(&entries, Some(at("2026-11-21T11:03:41Z"))));
+    assert_eq!(summary, "\nTime in each phase: Pending 0.0 s, Resolving 39 s so far, Rendering 1.0 s\n");
+}
+
+#[test]
+fn an_object_without_steps_says_what_to_look_at() {
+    assert!(text::summary(&spans(&[], None)).contains("is an operator running?"));
+}
+
+#[test]
+fn json_is_one_object_per_line_with_the_names_of_the_api() {
+    let entries = merge(&an_agent(), &[]);
+    let text = json(&entries[3]).unwrap();
+    let value: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(text.matches('\n').count(), 1);
+    assert_eq!(value["from"], "Resolving");
+    assert_eq!(value["afterMs"], 29_000);
+    assert_eq!(value["traceId"], "t4");
+}
+
+#[test]
+fn what_was_read_in_pieces_is_told_once() {
+    let object: DynamicObject = serde_json::from_value(json!({ "apiVersion": "agents.recif.dev/v1", "kind": "Agent",
+        "metadata": { "name": "a" }, "status": { "history": an_agent() } }))
+    .unwrap();
+    let wait = line(15.0, "Resolving", "Resolving", json!({ "seq": 3, "outcome": "waiting", "waiting_for": "x" }));
+    let mut known = Known::default();
+    let first = known.merge(&object, vec![wait.clone()]);
+    let second = known.merge(&object, vec![wait]);
+    assert_eq!(first, second);
+    assert_eq!(first.len(), 5);
+}

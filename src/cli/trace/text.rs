@@ -1,0 +1,111 @@
+//! A timeline as text: for people, and one JSON object per line for programs.
+
+use std::fmt::Write;
+
+use crds::MachineStatus;
+use jiff::{Timestamp, tz::TimeZone};
+use kube::api::DynamicObject;
+
+use super::{CliError, Entry, Span};
+
+/// The machine's part of the status of any of our kinds; empty when there is none or when it cannot be read.
+pub fn status_of(object: &DynamicObject) -> MachineStatus {
+    let status = object.data.get("status").cloned().unwrap_or_default();
+    serde_json::from_value(status).unwrap_or_default()
+}
+
+/// Prints entries one after the other; knows which day it said last.
+#[derive(Debug, Default)]
+pub struct Plain {
+    day: String,
+    last_seq: i64,
+}
+
+impl Plain {
+    /// The lines of one entry.
+    pub fn entry(&mut self, entry: &Entry) -> String {
+        let mut text = String::new();
+        let day = utc(entry.at, "%Y-%m-%d");
+        if day != self.day {
+            let _ = writeln!(text, "\n{day} (UTC)");
+            self.day = day;
+        }
+        if entry.written {
+            let missing = entry.seq - self.last_seq - 1;
+            if missing > 0 {
+                let _ = writeln!(text, "          … {} not kept", steps(missing));
+            }
+            self.last_seq = entry.seq;
+        }
+        let time = utc(entry.at, "%H:%M:%S");
+        let took = format!("{} ms", entry.took_ms);
+        let line = format!("{time}  {:<26}{:<13}{took:>8}  {}", what(entry), entry.action, why(entry));
+        let _ = writeln!(text, "{}", line.trim_end());
+        if !entry.passed_over.is_empty() {
+            let _ = writeln!(text, "{:59}passed over: {}", "", entry.passed_over);
+        }
+        text
+    }
+}
+
+/// The line with the time in each phase.
+pub(super) fn summary(spans: &[Span]) -> String {
+    if spans.is_empty() {
+        return "\nNo steps yet: is an operator running?\n".into();
+    }
+    let phases: Vec<_> = spans
+        .iter()
+        .map(|span| format!("{} {}{}", span.phase, duration(span.ms), if span.ongoing { " so far" } else { "" }))
+        .collect();
+    format!("\nTime in each phase: {}\n", phases.join(", "))
+}
+
+/// One entry as one line of JSON.
+///
+/// # Errors
+/// [`CliError::Encode`], which would be a defect.
+pub fn json(entry: &Entry) -> Result<String, CliError> {
+    serde_json::to_string(entry)
+        .map(|line| line + "\n")
+        .map_err(|error| CliError::Encode { what: "a step", why: error.to_string() })
+}
+
+fn what(entry: &Entry) -> String {
+    match (entry.is_move(), entry.from.is_empty(), entry.outcome.as_str()) {
+        (true, true, _) => format!("→ {}", entry.to),
+        (true, false, _) => format!("{} → {}", entry.from, entry.to),
+        (false, _, "") => format!("{}, waiting", entry.to),
+        (false, _, outcome) => format!("{}, {outcome}", entry.to),
+    }
+}
+
+fn why(entry: &Entry) -> String {
+    let mut text = entry.why();
+    if let Some(ms) = entry.after_ms {
+        let _ = write!(text, "{}(after {})", if text.is_empty() { "" } else { " " }, duration(ms));
+    }
+    if entry.times > 1 {
+        let _ = write!(text, " ×{}", entry.times);
+    }
+    text
+}
+
+fn steps(count: i64) -> String {
+    if count == 1 { "1 earlier step".into() } else { format!("{count} earlier steps") }
+}
+
+fn utc(at: Timestamp, format: &str) -> String {
+    at.to_zoned(TimeZone::UTC).strftime(format).to_string()
+}
+
+/// A duration as people say it: `0.4 s`, `29 s`, `3 m 20 s`, `2 h 5 m`, `3 d 4 h`.
+fn duration(ms: i64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0..=9 => format!("{}.{} s", seconds, ms % 1000 / 100),
+        10..=59 => format!("{seconds} s"),
+        60..=3599 => format!("{} m {} s", seconds / 60, seconds % 60),
+        3600..=86_399 => format!("{} h {} m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}

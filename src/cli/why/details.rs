@@ -1,0 +1,182 @@
+//! What is wrong with the things an object depends on, one line each. Pure: the objects come from outside.
+
+use crds::Tool;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ContainerStatus, Pod},
+};
+
+/// More details than this hide the sentence they belong to.
+const AT_MOST: usize = 6;
+
+/// The first few lines, without repetitions, and how many more there are.
+pub fn brief(lines: Vec<String>) -> Vec<String> {
+    let mut kept: Vec<String> = Vec::new();
+    for line in lines {
+        if !kept.contains(&line) {
+            kept.push(line);
+        }
+    }
+    let more = kept.len().saturating_sub(AT_MOST);
+    kept.truncate(AT_MOST);
+    if more > 0 {
+        kept.push(format!("… and {more} more"));
+    }
+    kept
+}
+
+/// What the kubelet and the scheduler say about a Pod that is not ready.
+pub fn pod_trouble(pod: &Pod) -> Vec<String> {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let Some(status) = &pod.status else { return Vec::new() };
+    let mut lines = Vec::new();
+    for condition in status.conditions.iter().flatten() {
+        if condition.type_ == "PodScheduled" && condition.status == "False" {
+            let reason = condition.reason.as_deref().unwrap_or("Unschedulable");
+            lines.push(format!("Pod {name}: {}", said(reason, condition.message.as_deref())));
+        }
+    }
+    if let Some(reason) = status.reason.as_deref() {
+        lines.push(format!("Pod {name}: {}", said(reason, status.message.as_deref())));
+    }
+    let init = status.init_container_statuses.iter().flatten();
+    for container in init.chain(status.container_statuses.iter().flatten()) {
+        lines.extend(container_trouble(container).map(|text| format!("Pod {name}, {}: {text}", container.name)));
+    }
+    lines
+}
+
+/// Why a rollout does not go on.
+pub fn deployment_trouble(deployment: &Deployment) -> Vec<String> {
+    let name = deployment.metadata.name.as_deref().unwrap_or_default();
+    let conditions = deployment.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .filter(|condition| {
+            matches!(
+                (condition.type_.as_str(), condition.status.as_str()),
+                ("Progressing", "False") | ("ReplicaFailure", "True")
+            )
+        })
+        .map(|condition| {
+            let reason = condition.reason.as_deref().unwrap_or(&condition.type_);
+            format!("Deployment {name}: {}", said(reason, condition.message.as_deref()))
+        })
+        .collect()
+}
+
+/// Why a Tool that is referred to cannot be used; `None` when it can.
+pub fn tool_trouble(name: &str, tool: Option<&Tool>) -> Option<String> {
+    let Some(tool) = tool else { return Some(format!("Tool {name}: does not exist")) };
+    let Some(status) = &tool.status else { return Some(format!("Tool {name}: not yet seen by an operator")) };
+    let available = status.machine.conditions.iter().find(|condition| condition.type_ == "Available");
+    if available.is_some_and(|condition| condition.status == "True") {
+        return None;
+    }
+    let phase = status.machine.phase.as_deref().unwrap_or("no phase");
+    let message = available.map(|condition| condition.message.as_str());
+    Some(format!("Tool {name}: {}", said(phase, message)))
+}
+
+fn container_trouble(container: &ContainerStatus) -> Option<String> {
+    let state = container.state.as_ref();
+    let ended = container.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+    let restarts = match (container.restart_count, ended) {
+        (0, _) | (_, None) => String::new(),
+        (1, Some(ended)) => format!(" (restarted once, last exit code {})", ended.exit_code),
+        (times, Some(ended)) => format!(" (restarted {times} times, last exit code {})", ended.exit_code),
+    };
+    if let Some(waiting) = state.and_then(|state| state.waiting.as_ref()) {
+        let reason = waiting.reason.as_deref().unwrap_or("waiting");
+        let starting = matches!(reason, "ContainerCreating" | "PodInitializing") && waiting.message.is_none();
+        return (!starting).then(|| said(reason, waiting.message.as_deref()) + &restarts);
+    }
+    if let Some(ended) = state.and_then(|state| state.terminated.as_ref()).filter(|ended| ended.exit_code != 0) {
+        let reason = ended.reason.as_deref().unwrap_or("Error");
+        return Some(format!("{}, exit code {}", said(reason, ended.message.as_deref()), ended.exit_code));
+    }
+    let running = state.is_some_and(|state| state.running.is_some());
+    (running && !container.ready).then(|| format!("running, but its readiness probe does not pass{restarts}"))
+}
+
+fn said(reason: &str, message: Option<&str>) -> String {
+    match message.map(str::trim) {
+        None | Some("") => reason.to_owned(),
+        Some(message) => format!("{reason}: {message}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(status: Value) -> Pod {
+        serde_json::from_value(json!({ "metadata": { "name": "a-1" }, "status": status })).unwrap()
+    }
+
+    fn container(state: Value) -> Value {
+        json!({ "containerStatuses": [{ "name": "agent", "image": "i", "imageID": "", "ready": false,
+            "restartCount": 0, "state": state }] })
+    }
+
+    #[test]
+    fn a_pod_is_told_in_the_words_of_kubelet_and_scheduler() {
+        let back_off =
+            json!({ "waiting": { "reason": "ImagePullBackOff", "message": "Back-off pulling image \"x/y\"" } });
+        let crash = json!({ "containerStatuses": [{ "name": "agent", "image": "i", "imageID": "", "ready": false,
+            "restartCount": 4, "state": { "waiting": { "reason": "CrashLoopBackOff", "message": "back-off 40s" } },
+            "lastState": { "terminated": { "exitCode": 137 } } }] });
+        let unscheduled = json!({ "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+            "message": "0/1 nodes are available: 1 Insufficient cpu." }] });
+        for (status, expected) in [
+            (container(back_off), &["Pod a-1, agent: ImagePullBackOff: Back-off pulling image \"x/y\""][..]),
+            (crash, &["Pod a-1, agent: CrashLoopBackOff: back-off 40s (restarted 4 times, last exit code 137)"]),
+            (unscheduled, &["Pod a-1: Unschedulable: 0/1 nodes are available: 1 Insufficient cpu."]),
+            (container(json!({ "terminated": { "exitCode": 1 } })), &["Pod a-1, agent: Error, exit code 1"]),
+            (container(json!({ "running": {} })), &["Pod a-1, agent: running, but its readiness probe does not pass"]),
+            (container(json!({ "waiting": { "reason": "ContainerCreating" } })), &[]),
+            (json!({ "reason": "Evicted", "message": "low on disk" }), &["Pod a-1: Evicted: low on disk"]),
+            (json!({}), &[]),
+        ] {
+            assert_eq!(pod_trouble(&pod(status.clone())), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_deployment_is_told_when_it_gave_up_or_may_not_make_pods() {
+        let deployment = |condition: Value| -> Deployment {
+            serde_json::from_value(json!({ "metadata": { "name": "a" }, "status": { "conditions": [condition] } }))
+                .unwrap()
+        };
+        let quota = json!({ "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota" });
+        assert_eq!(deployment_trouble(&deployment(quota)), ["Deployment a: FailedCreate: exceeded quota"]);
+        let fine = json!({ "type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable" });
+        assert!(deployment_trouble(&deployment(fine)).is_empty());
+    }
+
+    #[test]
+    fn a_tool_is_told_unless_it_is_available() {
+        let tool = |status: Value| -> Tool {
+            serde_json::from_value(json!({ "apiVersion": "agents.recif.dev/v1", "kind": "Tool",
+                "metadata": { "name": "w" }, "spec": { "name": "w", "type": "http" }, "status": status }))
+            .unwrap()
+        };
+        let condition = |status: &str, message: &str| {
+            json!({ "type": "Available", "status": status, "reason": "R", "message": message,
+                "lastTransitionTime": "2026-11-21T11:00:00Z" })
+        };
+        let error = json!({ "phase": "Error", "conditions": [condition("False", "HTTP tool requires an endpoint")] });
+        let fine = json!({ "phase": "Available", "conditions": [condition("True", "")] });
+        assert_eq!(tool_trouble("w", Some(&tool(error))).unwrap(), "Tool w: Error: HTTP tool requires an endpoint");
+        assert_eq!(tool_trouble("w", Some(&tool(fine))), None);
+        assert_eq!(tool_trouble("w", None).unwrap(), "Tool w: does not exist");
+    }
+
+    #[test]
+    fn details_stay_few() {
+        let lines = (0..9).map(|number| format!("Pod {number}")).chain(["Pod 0".to_owned()]).collect();
+        let kept = brief(lines);
+        assert_eq!((kept.len(), kept.last().unwrap().as_str()), (7, "… and 3 more"));
+    }
+}

@@ -1,0 +1,97 @@
+//! `recif why`: one sentence, then the few lines that only the live cluster can add.
+//!
+//! The sentence comes from the object alone and is the same that operator and control plane give. The details are read
+//! on the spot, because they change too often to be kept in a status: what the kubelet says about each container, how a
+//! rollout stands, and what is wrong with a Tool that is waited for.
+
+mod details;
+
+use std::process::ExitCode;
+
+use crds::{Agent, Kind, RefKind, Role, Tool, references::agent_references};
+use kube::api::DynamicObject;
+use serde::de::DeserializeOwned;
+
+pub use details::{brief, deployment_trouble, pod_trouble, tool_trouble};
+
+use super::{
+    CliError, ConnectArgs, Target, hint,
+    live::{Live, ReadError},
+    print,
+    trace::status_of,
+};
+
+/// Exit code for an object that is not Ready.
+const NOT_READY: u8 = 3;
+
+/// Flags of `recif why`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit code:\n  0  the object is Ready\n  1  there is no answer: no such object, no such right, no \
+                        cluster\n  3  the object is not Ready\n\nExamples:\n  recif why agent/my-agent\n  kubectl recif \
+                        why tl weather -n team-a"
+)]
+pub struct WhyArgs {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    connection: ConnectArgs,
+}
+
+/// Prints the sentence and the details.
+pub(super) async fn run(args: WhyArgs) -> Result<ExitCode, CliError> {
+    let (kind, name) = args.target.parse()?;
+    let live = args.connection.connect().await?;
+    let object = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
+    let status = status_of(&object);
+    let answer = crds::why::why(kind.name, &object.metadata, object.data.get("status").map(|_| &status));
+    print(&format!("{}\n", answer.sentence))?;
+
+    let generation = object.metadata.generation;
+    let current = generation.is_none() || status.observed_generation >= generation;
+    let ready = status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    if ready && current {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let lines = collect(&live, kind, name, &object).await;
+    print(&brief(lines).iter().map(|line| format!("  {line}\n")).collect::<String>())?;
+    Ok(ExitCode::from(NOT_READY))
+}
+
+/// The details, the references' first; what the caller may not read is left out, with a note.
+async fn collect(live: &Live, kind: &'static Kind, name: &str, object: &DynamicObject) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(agent) = typed::<Agent>(object) {
+        for reference in agent_references(&agent).iter().filter(|reference| reference.kind == RefKind::Tool) {
+            match tool(live, &reference.name).await {
+                Ok(tool) => lines.extend(tool_trouble(&reference.name, tool.as_ref())),
+                Err(error) => hint(&format!("note: {error}")),
+            }
+        }
+    }
+    if kind.role != Role::Workload {
+        return lines;
+    }
+    match live.deployment(name).await {
+        Ok(deployment) => lines.extend(deployment.iter().flat_map(deployment_trouble)),
+        Err(error) => hint(&format!("note: {error}")),
+    }
+    let selector = format!("app.kubernetes.io/name={name},recif.dev/{}={name}", kind.name.to_lowercase());
+    match live.pods(&live.namespace, &selector).await {
+        Ok(pods) => lines.extend(pods.iter().flat_map(pod_trouble)),
+        Err(error) => hint(&format!("note: {error}")),
+    }
+    lines
+}
+
+async fn tool(live: &Live, name: &str) -> Result<Option<Tool>, ReadError> {
+    let Some(kind) = Kind::find("Tool") else { return Ok(None) };
+    Ok(live.object(kind, name).await?.as_ref().and_then(typed))
+}
+
+/// The object as its own type; `None` when it is of another kind or malformed.
+fn typed<K: DeserializeOwned + kube::Resource<DynamicType = ()>>(object: &DynamicObject) -> Option<K> {
+    let same_kind = object.types.as_ref().is_some_and(|types| types.kind == K::kind(&()));
+    let value = serde_json::to_value(object).ok().filter(|_| same_kind)?;
+    serde_json::from_value(value).ok()
+}
