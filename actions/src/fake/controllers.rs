@@ -16,6 +16,9 @@ const DEADLINE: Duration = Duration::from_secs(600);
 impl Store {
     /// Lets every controller work until nothing is left to do.
     pub(super) fn controllers(&mut self) {
+        if self.rested.is_some_and(|(rv, until)| rv == self.last_rv() && self.clock.elapsed() < until) {
+            return;
+        }
         loop {
             let before = self.last_rv();
             self.namespaces();
@@ -25,6 +28,7 @@ impl Store {
             }
             self.end_pods();
             if self.last_rv() == before {
+                self.rested = Some((before, self.next_at().unwrap_or(Duration::MAX)));
                 return;
             }
         }

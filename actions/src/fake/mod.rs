@@ -56,6 +56,13 @@ impl Sim {
         Self { clock, store: Arc::new(Mutex::new(Store::new(clock))), faults: Arc::default() }
     }
 
+    /// Another cluster in the same state.
+    pub(crate) fn fork(&self) -> Self {
+        let mut store = self.store().clone();
+        store.log.clear();
+        Self { clock: self.clock, store: Arc::new(Mutex::new(store)), faults: Arc::default() }
+    }
+
     /// The API server's state, for a stranger's edits and for looking.
     pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)

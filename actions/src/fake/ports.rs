@@ -130,9 +130,7 @@ impl Ports {
         let mut cache = self.cache();
         let begin = cache.begin;
         let mut delivered = Vec::new();
-        let oldest = store.objs.keys().chain(store.log.iter().map(|event| &event.id));
-        let kinds: std::collections::BTreeSet<_> = oldest.map(|id| id.kind).collect();
-        for kind in kinds.into_iter().filter(|kind| !lags(kind)) {
+        for kind in KINDS.into_iter().filter(|kind| !lags(kind)) {
             let seen = cache.seen.insert(kind, store.log.len()).unwrap_or(begin);
             delivered.extend(store.log[seen..].iter().filter(|event| event.id.kind == kind).cloned());
         }
@@ -234,9 +232,12 @@ impl Cluster for Ports {
             if store.get(&id).is_some_and(|found| found.uid() == uid) {
                 store.delete(&id, Cascade::Foreground);
             }
-            Ok(())
+            Ok(store.get(&id).cloned())
         };
-        self.send(Verb::Delete, &id, &Value::Null, work).await
+        if let Some(obj) = self.send(Verb::Delete, &id, &Value::Null, work).await? {
+            self.wrote(&id, obj.rv(), Some(obj));
+        }
+        Ok(())
     }
 }
 
@@ -293,6 +294,9 @@ fn id<K: Machine>(key: &Key) -> Id {
 pub(super) fn key(id: &Id) -> Key {
     Key::new(&id.namespace, &id.name)
 }
+
+/// The kinds that are watched.
+const KINDS: [&str; 8] = ["Agent", "Tool", "Pod", "ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment"];
 
 /// The kinds that have a driver.
 pub(super) const DRIVEN: [&str; 2] = [<Agent as Machine>::KIND, <Tool as Machine>::KIND];

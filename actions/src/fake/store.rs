@@ -39,6 +39,7 @@ pub(crate) struct Event {
 }
 
 /// Everything stored.
+#[derive(Clone)]
 pub(crate) struct Store {
     pub(super) clock: SimClock,
     pub(super) objs: BTreeMap<Id, Obj>,
@@ -47,10 +48,11 @@ pub(crate) struct Store {
     incarnations: BTreeMap<Id, u32>,
     terminating: BTreeSet<String>,
     pub(super) progressed: BTreeMap<Id, std::time::Duration>,
+    /// The controllers have nothing to do at this version before this time.
+    pub(super) rested: Option<(u64, std::time::Duration)>,
     /// How often each object was added and deleted.
     pub(crate) counts: BTreeMap<Id, (u32, u32)>,
-    /// Of every Deployment.
-    pub(crate) health: Health,
+    pub(super) health: Health,
     /// How long a Pod takes to end.
     pub(crate) grace: std::time::Duration,
 }
@@ -65,10 +67,17 @@ impl Store {
             incarnations: BTreeMap::new(),
             terminating: BTreeSet::new(),
             progressed: BTreeMap::new(),
+            rested: None,
             counts: BTreeMap::new(),
             health: Health::Good,
             grace: std::time::Duration::ZERO,
         }
+    }
+
+    /// How the Pods of every Deployment do from now on.
+    pub(crate) fn set_health(&mut self, health: Health) {
+        self.health = health;
+        self.rested = None;
     }
 
     pub(crate) fn get(&self, id: &Id) -> Option<&Obj> {
@@ -120,6 +129,7 @@ impl Store {
     /// Somebody deletes the namespace.
     pub(crate) fn delete_namespace(&mut self, namespace: &str) {
         self.terminating.insert(namespace.to_owned());
+        self.rested = None;
     }
 
     pub(crate) fn is_terminating(&self, namespace: &str) -> bool {

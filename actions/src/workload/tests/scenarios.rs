@@ -1,6 +1,6 @@
 //! What happens to a running Agent, as data: the fault tests run all of it under every fault.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::json;
 
@@ -68,7 +68,7 @@ pub(super) const CREATE: Scenario = scenario("it is created", |store| {
 });
 
 impl Scenario {
-    /// A cluster just before it happens, where everything that was there had come to rest.
+    /// A cluster just before it happens, where everything that was there has come to rest.
     pub(super) async fn stage(self) -> Sim {
         let sim = Sim::new();
         if self.name != CREATE.name {
@@ -76,7 +76,6 @@ impl Scenario {
             assert_eq!(Operator::start(&sim).run(REST).await, End::TimeIsOver);
             assert_eq!(phase(&sim), "Running");
         }
-        sim.take_requests();
         sim
     }
 }
@@ -111,4 +110,20 @@ pub(super) fn scale(store: &mut Store, replicas: i32) {
 pub(super) fn lose(store: &mut Store, kind: &'static str) {
     let id: Id = child_id(kind);
     store.delete(&id, Cascade::Background);
+}
+
+/// Both clusters are in the same state; names what differs, and only that.
+pub(super) fn same(want: &Store, got: &Store, said: &str) {
+    let (want, got) = (want.end_state(), got.end_state());
+    let keys: BTreeSet<_> = want.keys().chain(got.keys()).collect();
+    for key in keys {
+        assert_eq!(want.contains_key(key), got.contains_key(key), "{said}: whether {key} is there");
+        for (field, value) in want[key].as_object().into_iter().flatten() {
+            let other = &got[key][field];
+            for (part, value) in value.as_object().into_iter().flatten() {
+                assert_eq!(value, &other[part], "{said}: {key}.{field}.{part}");
+            }
+            assert_eq!(value, other, "{said}: {key}.{field}");
+        }
+    }
 }
