@@ -85,7 +85,11 @@ link_tools() {
     ln -sfn "$(kubernetes_dir)/kubectl" "$STATE/bin/kubectl"
     ln -sfn "$(binaries_dir)/recif" "$STATE/bin/recif"
 }
-binaries_dir() { echo "${CARGO_TARGET_DIR:-$ROOT/target}/release"; }
+binaries_dir() {
+    local folder=${RECIF_PROFILE:-release}
+    [ "$folder" != dev ] || folder=debug
+    echo "${CARGO_TARGET_DIR:-$ROOT/target}/$folder"
+}
 
 print_env() {
     if [ "$CLUSTER" = existing ]; then

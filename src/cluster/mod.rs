@@ -14,6 +14,7 @@ pub mod decode;
 pub mod error;
 pub mod events;
 pub mod lease;
+pub mod live;
 pub mod metrics;
 pub mod patch;
 pub mod pod;
