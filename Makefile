@@ -20,8 +20,9 @@ unit: ## unit, property and drift tests
 e2e: ## end-to-end tests on a cluster of their own
 	@hack/e2e
 
-manifests generate: ## write config/crd anew from the types
-	cargo run -q --locked --bin recif -- crds --output config/crd
+manifests generate: ## write config/crd and the diagrams anew from the types
+	cargo run -q --locked --bin recif -- crds --write config/crd
+	RECIF_WRITE=1 cargo test -q --locked --test diagrams
 
 images docker-build: ## build the images and load them into the running cluster
 	@hack/images

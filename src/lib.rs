@@ -5,3 +5,4 @@
 //! refuses any other edge.
 
 pub mod cli;
+pub mod runner;

@@ -27,7 +27,6 @@ use crate::status::ReferenceStatus;
     status = "ReferenceStatus",
     derive = "PartialEq",
     doc = "Something that an agent may call.",
-    printcolumn(name = "Name", type_ = "string", json_path = ".spec.name", description = "The name the model sees."),
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
     printcolumn(name = "Category", type_ = "string", json_path = ".spec.category"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),

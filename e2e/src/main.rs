@@ -1,2 +1,63 @@
-//! Scenarios against a real cluster.
-fn main() {}
+//! Scenarios against a real cluster, through the API only.
+//!
+//! Each scenario is named by the rule it shows and has a namespace of its own. Most run side by side; those that disturb
+//! the whole cluster run alone afterwards. The last line is the result, alone on its line.
+
+mod audit;
+mod env;
+mod kinds;
+mod manifests;
+mod namespace;
+mod object;
+mod operator;
+mod report;
+mod run;
+mod scenarios;
+mod watch;
+
+use std::{process::ExitCode, sync::Arc};
+
+use clap::Parser;
+
+use crate::env::{Env, Places};
+
+/// Runs scenarios against the cluster of KUBECONFIG.
+#[derive(Debug, Parser)]
+#[command(name = "e2e")]
+struct Args {
+    /// Runs only scenarios whose name contains one of these; none: all.
+    filters: Vec<String>,
+    /// Prints the names and runs nothing.
+    #[arg(long)]
+    list: bool,
+    /// How many scenarios run at once.
+    #[arg(long, default_value_t = 6)]
+    jobs: usize,
+    #[command(flatten)]
+    places: Places,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Args { filters, list, jobs, places } = Args::parse();
+    let chosen = scenarios::matching(&filters);
+    if list {
+        chosen.iter().for_each(|scenario| report::line(&scenario.title()));
+        return ExitCode::SUCCESS;
+    }
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let env = match Env::connect(places).await {
+        Ok(env) => Arc::new(env),
+        Err(error) => {
+            report::line(&format!("no cluster to test: {error:#}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Err(error) = env.deploy().await {
+        report::line(&format!("the operator could not be deployed: {error:#}"));
+        return ExitCode::FAILURE;
+    }
+    let failed = run::run(&env, &chosen, jobs.max(1)).await;
+    report::line(&format!("{} passed, {failed} failed", chosen.len() - failed));
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -2,6 +2,10 @@
 
 use std::{io, path::PathBuf};
 
+use crds::Kind;
+
+use super::live::{Live, ReadError};
+
 /// Why a command has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
@@ -28,26 +32,12 @@ pub enum CliError {
         /// The name.
         name: String,
     },
-    /// The API server does not serve the kind.
-    #[error(
-        "the cluster does not know the kind {0}: install it with `recif crds | kubectl apply --server-side -f -`, or \
-         choose another cluster with --context"
-    )]
-    NotInstalled(&'static str),
     /// The kind has no state machine in this build.
     #[error("this build does not run the kind {0}, so that there is nothing to draw")]
     NoMachine(&'static str),
-    /// No usable kubeconfig.
-    #[error("find out how to reach the cluster: {0}; choose one with --kubeconfig and --context")]
-    Kubeconfig(String),
-    /// A request failed.
-    #[error("{doing}: {}", reason(.source))]
-    Api {
-        /// What was being done.
-        doing: String,
-        /// What came back.
-        source: Box<kube::Error>,
-    },
+    /// The cluster could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// A file could not be written.
     #[error("write {}: {source}", .path.display())]
     Write {
@@ -70,38 +60,14 @@ pub enum CliError {
 }
 
 impl CliError {
-    /// Wraps a failed request with what it was for.
-    pub(super) fn api(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
-        let doing = doing.into();
-        move |source| Self::Api { doing, source: Box::new(source) }
+    /// That the object is not there.
+    pub(super) fn missing(live: &Live, kind: &'static Kind, name: &str) -> Self {
+        let namespace = live.namespace.clone();
+        Self::Missing { kind: kind.name, plural: kind.plural, namespace, name: name.to_owned() }
     }
 
     /// Whether whoever read our output went away.
     pub(super) fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Print(error) if error.kind() == io::ErrorKind::BrokenPipe)
-    }
-
-    /// Whether the caller may not do what was tried.
-    pub(super) fn is_forbidden(&self) -> bool {
-        matches!(self, Self::Api { source, .. } if matches!(source.as_ref(), kube::Error::Api(status) if status.code == 403))
-    }
-}
-
-/// The API server's own sentence where there is one, else what kept us from it.
-fn reason(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => {
-            let mut text = other.to_string();
-            let mut cause = std::error::Error::source(other);
-            while let Some(deeper) = cause {
-                let said = deeper.to_string();
-                if !text.contains(&said) {
-                    text = format!("{text}: {said}");
-                }
-                cause = deeper.source();
-            }
-            text
-        }
     }
 }

@@ -1,4 +1,8 @@
 //! What the commands read from a cluster, with the rights of whoever typed them. Nothing here writes.
+//!
+//! Unlike the operator's watches this reads whole objects, once, on demand: a person wants the kubelet's words.
+
+use std::{fmt, path::PathBuf};
 
 use crds::{GROUP, Kind, VERSION};
 use futures::{AsyncBufReadExt, Stream, StreamExt, TryStreamExt};
@@ -13,17 +17,67 @@ use kube::{
     },
 };
 
-use super::{CliError, Connection};
+/// How the cluster is reached; what is not given comes from the kubeconfig.
+#[derive(Debug, Clone, Default)]
+pub struct Connection {
+    /// Namespace that is meant.
+    pub namespace: Option<String>,
+    /// Context of the kubeconfig.
+    pub context: Option<String>,
+    /// Path of the kubeconfig.
+    pub kubeconfig: Option<PathBuf>,
+}
+
+/// Why something could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// No usable kubeconfig.
+    #[error("find out how to reach the cluster: {0}; choose one with --kubeconfig and --context")]
+    Kubeconfig(String),
+    /// The API server does not serve the kind.
+    #[error(
+        "the cluster does not know the kind {0}: install it with `recif crds | kubectl apply --server-side -f -`, or \
+         choose another cluster with --context"
+    )]
+    NotInstalled(&'static str),
+    /// A request failed.
+    #[error("{doing}: {}", reason(.source))]
+    Request {
+        /// What was being done.
+        doing: String,
+        /// What came back.
+        source: Box<kube::Error>,
+    },
+}
+
+impl ReadError {
+    /// Whether the caller may not do what was tried.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Request { source, .. } if matches!(source.as_ref(), kube::Error::Api(status) if status.code == 403))
+    }
+
+    fn request(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Request { doing, source: Box::new(source) }
+    }
+}
 
 /// A cluster, and the namespace the caller means.
-pub(super) struct Live {
+pub struct Live {
     client: Client,
     /// The namespace given, else that of the kubeconfig's context.
-    pub(super) namespace: String,
+    pub namespace: String,
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
 }
 
 /// What happened to a watched object.
-pub(super) enum Seen {
+#[derive(Debug)]
+pub enum Sight {
     /// It is there, perhaps changed.
     There(Box<DynamicObject>),
     /// It was deleted.
@@ -32,27 +86,33 @@ pub(super) enum Seen {
 
 impl Live {
     /// Reads the kubeconfig. Nothing is sent yet.
-    pub(super) async fn connect(connection: &Connection) -> Result<Self, CliError> {
+    ///
+    /// # Errors
+    /// [`ReadError::Kubeconfig`].
+    pub async fn connect(connection: &Connection) -> Result<Self, ReadError> {
         let config = config(connection).await?;
         let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let client = Client::try_from(config).map_err(|error| CliError::Kubeconfig(error.to_string()))?;
+        let client = Client::try_from(config).map_err(|error| ReadError::Kubeconfig(error.to_string()))?;
         Ok(Self { client, namespace })
     }
 
-    /// An object of ours, or [`CliError::Missing`].
-    pub(super) async fn object(&self, kind: &'static Kind, name: &str) -> Result<DynamicObject, CliError> {
+    /// An object of ours; `None` when there is none of that name.
+    ///
+    /// # Errors
+    /// [`ReadError::NotInstalled`] when there is no such kind either.
+    pub async fn object(&self, kind: &'static Kind, name: &str) -> Result<Option<DynamicObject>, ReadError> {
         match self.objects(kind).get(name).await {
-            Ok(object) => Ok(object),
+            Ok(object) => Ok(Some(object)),
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 let known = status.details.as_ref().is_some_and(|details| details.name == name);
-                Err(if known { self.missing(kind, name) } else { CliError::NotInstalled(kind.name) })
+                if known { Ok(None) } else { Err(ReadError::NotInstalled(kind.name)) }
             }
-            Err(error) => Err(CliError::api(format!("read {} {}/{name}", kind.name, self.namespace))(error)),
+            Err(error) => Err(ReadError::request(format!("read {} {}/{name}", kind.name, self.namespace))(error)),
         }
     }
 
     /// Every version of the object from now on; the first one at once.
-    pub(super) fn watch(&self, kind: &'static Kind, name: &str) -> impl Stream<Item = Seen> + use<> {
+    pub fn watch(&self, kind: &'static Kind, name: &str) -> impl Stream<Item = Sight> + use<> {
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let mut listed = false;
         watcher::watcher(self.objects(kind), config).default_backoff().filter_map(move |event| {
@@ -63,10 +123,10 @@ impl Live {
                 }
                 Ok(Event::InitApply(object) | Event::Apply(object)) => {
                     listed = true;
-                    Some(Seen::There(Box::new(object)))
+                    Some(Sight::There(Box::new(object)))
                 }
-                Ok(Event::InitDone) => (!listed).then_some(Seen::Gone),
-                Ok(Event::Delete(_)) => Some(Seen::Gone),
+                Ok(Event::InitDone) => (!listed).then_some(Sight::Gone),
+                Ok(Event::Delete(_)) => Some(Sight::Gone),
                 Err(_) => None,
             };
             std::future::ready(seen)
@@ -74,48 +134,47 @@ impl Live {
     }
 
     /// The Pods with these labels in the namespace.
-    pub(super) async fn pods(&self, namespace: &str, selector: &str) -> Result<Vec<Pod>, CliError> {
+    ///
+    /// # Errors
+    /// [`ReadError::Request`].
+    pub async fn pods(&self, namespace: &str, selector: &str) -> Result<Vec<Pod>, ReadError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let list = pods.list(&ListParams::default().labels(selector)).await;
-        list.map(|list| list.items).map_err(CliError::api(format!("list Pods in namespace {namespace}")))
+        list.map(|list| list.items).map_err(ReadError::request(format!("list Pods in namespace {namespace}")))
     }
 
     /// The Deployment of that name in the caller's namespace.
-    pub(super) async fn deployment(&self, name: &str) -> Result<Option<Deployment>, CliError> {
+    ///
+    /// # Errors
+    /// [`ReadError::Request`].
+    pub async fn deployment(&self, name: &str) -> Result<Option<Deployment>, ReadError> {
         let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), &self.namespace);
         let doing = format!("read Deployment {}/{name}", self.namespace);
-        deployments.get_opt(name).await.map_err(CliError::api(doing))
+        deployments.get_opt(name).await.map_err(ReadError::request(doing))
     }
 
     /// The lines of a Pod's log that `wanted` takes.
-    pub(super) async fn log(
+    ///
+    /// # Errors
+    /// [`ReadError::Request`].
+    pub async fn log(
         &self,
         namespace: &str,
         pod: &str,
         params: &LogParams,
         wanted: impl Fn(&str) -> bool,
-    ) -> Result<Vec<String>, CliError> {
+    ) -> Result<Vec<String>, ReadError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let doing = format!("read the log of Pod {namespace}/{pod}");
-        let mut lines = pods.log_stream(pod, params).await.map_err(CliError::api(doing.clone()))?.lines();
+        let mut lines = pods.log_stream(pod, params).await.map_err(ReadError::request(doing.clone()))?.lines();
         let mut taken = Vec::new();
         loop {
             match lines.try_next().await {
                 Ok(Some(line)) if wanted(&line) => taken.push(line),
                 Ok(Some(_)) => {}
                 Ok(None) => return Ok(taken),
-                Err(error) => return Err(CliError::api(doing)(kube::Error::ReadEvents(error))),
+                Err(error) => return Err(ReadError::request(doing)(kube::Error::ReadEvents(error))),
             }
-        }
-    }
-
-    /// The error that the object is not there.
-    pub(super) fn missing(&self, kind: &'static Kind, name: &str) -> CliError {
-        CliError::Missing {
-            kind: kind.name,
-            plural: kind.plural,
-            namespace: self.namespace.clone(),
-            name: name.to_owned(),
         }
     }
 
@@ -126,16 +185,35 @@ impl Live {
     }
 }
 
-async fn config(connection: &Connection) -> Result<Config, CliError> {
+async fn config(connection: &Connection) -> Result<Config, ReadError> {
     let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
     if let Some(path) = &connection.kubeconfig {
-        let file = Kubeconfig::read_from(path).map_err(|error| CliError::Kubeconfig(error.to_string()))?;
+        let file = Kubeconfig::read_from(path).map_err(|error| ReadError::Kubeconfig(error.to_string()))?;
         return Config::from_custom_kubeconfig(file, &options)
             .await
-            .map_err(|error| CliError::Kubeconfig(error.to_string()));
+            .map_err(|error| ReadError::Kubeconfig(error.to_string()));
     }
     if connection.context.is_some() {
-        return Config::from_kubeconfig(&options).await.map_err(|error| CliError::Kubeconfig(error.to_string()));
+        return Config::from_kubeconfig(&options).await.map_err(|error| ReadError::Kubeconfig(error.to_string()));
     }
-    Config::infer().await.map_err(|error| CliError::Kubeconfig(error.to_string()))
+    Config::infer().await.map_err(|error| ReadError::Kubeconfig(error.to_string()))
+}
+
+/// The API server's own sentence where there is one, else what kept us from it.
+fn reason(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => {
+            let mut text = other.to_string();
+            let mut cause = std::error::Error::source(other);
+            while let Some(deeper) = cause {
+                let said = deeper.to_string();
+                if !text.contains(&said) {
+                    text = format!("{text}: {said}");
+                }
+                cause = deeper.source();
+            }
+            text
+        }
+    }
 }

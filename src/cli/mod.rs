@@ -8,7 +8,7 @@
 
 pub mod definitions;
 mod error;
-mod live;
+pub mod live;
 pub mod machine;
 mod target;
 pub mod trace;
@@ -20,7 +20,7 @@ use std::{
 };
 
 pub use error::CliError;
-pub use target::{Connection, Target};
+pub use target::{ConnectArgs, Target};
 
 /// The commands besides the processes of the cluster.
 #[derive(Debug, clap::Subcommand)]

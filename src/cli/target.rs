@@ -4,20 +4,34 @@ use std::path::PathBuf;
 
 use crds::{KINDS, Kind};
 
-use super::CliError;
+use super::{
+    CliError,
+    live::{Connection, Live},
+};
 
 /// How the cluster is reached.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct Connection {
+pub struct ConnectArgs {
     /// Namespace of the object [default: that of the kubeconfig's context]
     #[arg(short, long)]
-    pub namespace: Option<String>,
+    namespace: Option<String>,
     /// Context of the kubeconfig [default: the current one]
     #[arg(long)]
-    pub context: Option<String>,
+    context: Option<String>,
     /// Path of the kubeconfig [default: $KUBECONFIG, else ~/.kube/config, else the Pod's own account]
     #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
+    kubeconfig: Option<PathBuf>,
+}
+
+impl ConnectArgs {
+    /// The cluster that is meant.
+    ///
+    /// # Errors
+    /// [`CliError::Read`] when the kubeconfig cannot be used.
+    pub(super) async fn connect(self) -> Result<Live, CliError> {
+        let Self { namespace, context, kubeconfig } = self;
+        Ok(Live::connect(&Connection { namespace, context, kubeconfig }).await?)
+    }
 }
 
 /// The object a command is about.

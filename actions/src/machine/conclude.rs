@@ -40,7 +40,11 @@ impl<K: Machine> Driver<K> {
             Verdict::Change(next) => {
                 self.memory.not_refused(key);
                 self.memory.done_waiting(key);
-                let outcome = if next.phase() == cr.phase() { StepOutcome::Acted } else { StepOutcome::Moved };
+                let outcome = match step.wait {
+                    _ if next.phase() != cr.phase() => StepOutcome::Moved,
+                    Some(_) => StepOutcome::Waiting,
+                    None => StepOutcome::Acted,
+                };
                 self.stay_or_move(step, next, outcome, true).await
             }
             Verdict::Stay => {

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crds::{ChildRecord, FINALIZER, GROUP, MANAGED_BY, digest};
+use crds::{ChildRecord, GROUP, MANAGED_BY, digest};
 
 use super::Workload;
 use crate::{
@@ -219,7 +219,7 @@ pub(super) async fn remove_unwanted<K: Workload>(
 
 /// Whether the user asked that deleting the object leaves its children alone.
 pub(super) fn is_orphaning<K: Workload>(cr: &K) -> bool {
-    cr.meta().finalizers.iter().flatten().any(|finalizer| finalizer == "orphan" && finalizer != FINALIZER)
+    cr.meta().finalizers.iter().flatten().any(|finalizer| finalizer == "orphan")
 }
 
 /// The baseline of a child in the status.

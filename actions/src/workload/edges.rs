@@ -42,6 +42,7 @@ pub const NOT_BY_TIME: &[&str] = &[
     "MissingDatabaseUrl",
     "NameConflict",
     "ProgressDeadlineExceeded",
+    "ReplicaFailure",
     "SelectorImmutable",
     "Unhealthy",
 ];

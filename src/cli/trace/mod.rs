@@ -28,8 +28,8 @@ pub use merge::{merge, spans};
 pub use text::{Plain, json, status_of};
 
 use super::{
-    CliError, Connection, Target, hint,
-    live::{Live, Seen},
+    CliError, ConnectArgs, Target, hint,
+    live::{Live, ReadError, Sight},
     print,
 };
 
@@ -46,7 +46,7 @@ pub struct TraceArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
-    connection: Connection,
+    connection: ConnectArgs,
     /// Go on with every new step until the object is gone
     #[arg(short, long)]
     follow: bool,
@@ -70,8 +70,8 @@ pub enum Output {
 /// Prints the timeline, and with `-f` what follows.
 pub(super) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
     let (kind, name) = args.target.parse()?;
-    let live = Live::connect(&args.connection).await?;
-    let object = live.object(kind, name).await?;
+    let live = args.connection.connect().await?;
+    let object = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
     let uid = object.metadata.uid.clone().unwrap_or_default();
     let mut logs = Logs::new(&live, &args.operator_namespace, &uid);
     let mut printer = Printer { kind, output: args.output, plain: Plain::default(), printed: BTreeSet::new() };
@@ -85,7 +85,7 @@ pub(super) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut seen = std::pin::pin!(live.watch(kind, name));
-    while let Some(Seen::There(object)) = seen.next().await {
+    while let Some(Sight::There(object)) = seen.next().await {
         if object.metadata.uid.as_deref() != Some(&uid) {
             break;
         }
@@ -148,7 +148,7 @@ impl<'a> Logs<'a> {
         })
     }
 
-    async fn try_read(&self, since_seconds: Option<i64>) -> Result<Vec<Entry>, CliError> {
+    async fn try_read(&self, since_seconds: Option<i64>) -> Result<Vec<Entry>, ReadError> {
         let mut found = Vec::new();
         for pod in self.live.pods(self.namespace, OPERATOR).await? {
             let Some(name) = pod.metadata.name.as_deref() else { continue };

@@ -14,7 +14,12 @@ use serde::de::DeserializeOwned;
 
 pub use details::{brief, deployment_trouble, pod_trouble, tool_trouble};
 
-use super::{CliError, Connection, Target, hint, live::Live, print, trace::status_of};
+use super::{
+    CliError, ConnectArgs, Target, hint,
+    live::{Live, ReadError},
+    print,
+    trace::status_of,
+};
 
 /// Exit code for an object that is not Ready.
 const NOT_READY: u8 = 3;
@@ -30,14 +35,14 @@ pub struct WhyArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
-    connection: Connection,
+    connection: ConnectArgs,
 }
 
 /// Prints the sentence and the details.
 pub(super) async fn run(args: WhyArgs) -> Result<ExitCode, CliError> {
     let (kind, name) = args.target.parse()?;
-    let live = Live::connect(&args.connection).await?;
-    let object = live.object(kind, name).await?;
+    let live = args.connection.connect().await?;
+    let object = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
     let status = status_of(&object);
     let answer = crds::why::why(kind.name, &object.metadata, object.data.get("status").map(|_| &status));
     print(&format!("{}\n", answer.sentence))?;
@@ -79,13 +84,9 @@ async fn collect(live: &Live, kind: &'static Kind, name: &str, object: &DynamicO
     lines
 }
 
-async fn tool(live: &Live, name: &str) -> Result<Option<Tool>, CliError> {
+async fn tool(live: &Live, name: &str) -> Result<Option<Tool>, ReadError> {
     let Some(kind) = Kind::find("Tool") else { return Ok(None) };
-    match live.object(kind, name).await {
-        Ok(object) => Ok(typed(&object)),
-        Err(CliError::Missing { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+    Ok(live.object(kind, name).await?.as_ref().and_then(typed))
 }
 
 /// The object as its own type; `None` when it is of another kind or malformed.

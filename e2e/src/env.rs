@@ -1,0 +1,138 @@
+//! The cluster under test: its API, and the files and programs that belong to it.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::Args;
+use kube::{Api, Client, Config};
+use tokio::{io::AsyncWriteExt as _, process::Command};
+
+use crate::{audit::Audit, kinds::Kind, object::Object, operator};
+
+/// Where things are.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Places {
+    /// The cluster's state folder, which holds the API server's audit log.
+    #[arg(long, env = "RECIF_STATE")]
+    state: PathBuf,
+    /// The folder with the built `recif`.
+    #[arg(long, env = "RECIF_BIN_DIR")]
+    bin_dir: PathBuf,
+    /// Root of the repository; unset: the current folder.
+    #[arg(long, env = "RECIF_ROOT", default_value = ".")]
+    root: PathBuf,
+    /// The cluster's name, for `hack/cluster`.
+    #[arg(long, env = "RECIF_CLUSTER")]
+    cluster: String,
+    /// Deploys config/default with this image first; unset: the operator is there already.
+    #[arg(long, env = "RECIF_OPERATOR_IMAGE")]
+    operator_image: Option<String>,
+}
+
+/// The cluster under test.
+pub(crate) struct Env {
+    /// A client with every right.
+    pub(crate) client: Client,
+    /// Its audit log.
+    pub(crate) audit: Audit,
+    places: Places,
+}
+
+impl Env {
+    /// Connects to the cluster of KUBECONFIG.
+    pub(crate) async fn connect(places: Places) -> Result<Self> {
+        let config = Config::infer().await.context("read KUBECONFIG")?;
+        let client = Client::try_from(config).context("make a client")?;
+        client.apiserver_version().await.context("ask the API server for its version")?;
+        let audit = Audit::new(client.clone(), places.state.join("audit.log"));
+        Ok(Self { client, audit, places })
+    }
+
+    /// Brings the operator into the cluster, if an image of it was given.
+    pub(crate) async fn deploy(&self) -> Result<()> {
+        let Some(image) = &self.places.operator_image else { return Ok(()) };
+        let minute = Duration::from_secs(60);
+        let kubectl = self.file("hack/kubectl");
+        let mut build = self.in_cluster(&kubectl);
+        build.arg("kustomize").arg(self.file("config/default"));
+        let manifests = output(build, None, minute).await?.replace("recif.local/operator:dev", image);
+        let mut apply = self.in_cluster(&kubectl);
+        apply.args(["apply", "--server-side", "--force-conflicts", "--filename", "-"]);
+        output(apply, Some(manifests), minute).await?;
+        operator::ready(self, operator::replicas(self).await?).await
+    }
+
+    fn in_cluster(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env("RECIF_CLUSTER", &self.places.cluster);
+        command
+    }
+
+    /// A file of the repository.
+    pub(crate) fn file(&self, path: &str) -> PathBuf {
+        self.places.root.join(path)
+    }
+
+    /// Objects of a kind in all namespaces, or of a kind without namespaces.
+    pub(crate) fn all(&self, kind: Kind) -> Api<Object> {
+        Api::all_with(self.client.clone(), &kind.resource())
+    }
+
+    /// Objects of a kind in one namespace.
+    pub(crate) fn within(&self, namespace: &str, kind: Kind) -> Api<Object> {
+        Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
+    }
+
+    /// Runs `hack/cluster <arguments>`: a part of the cluster is stopped, started, restarted, paused.
+    pub(crate) async fn cluster(&self, arguments: &[&str]) -> Result<()> {
+        ensure!(self.places.cluster != "existing", "{arguments:?} needs a cluster of hack/cluster");
+        let mut command = self.in_cluster(&self.file("hack/cluster"));
+        command.args(arguments);
+        output(command, None, Duration::from_secs(120)).await.map(drop)
+    }
+
+    /// Runs `recif <arguments>`; returns its exit code and what it prints, complaints included.
+    pub(crate) async fn recif(&self, arguments: &[&str]) -> Result<(i32, String)> {
+        let mut command = Command::new(self.places.bin_dir.join("recif"));
+        command.args(arguments);
+        let Ended { code, said, complained } = run(command, None, Duration::from_secs(30)).await?;
+        Ok((code, said + &complained))
+    }
+}
+
+/// What became of a command.
+struct Ended {
+    /// Its exit code; -1 after a signal.
+    code: i32,
+    said: String,
+    complained: String,
+}
+
+/// What a command prints that has to succeed.
+async fn output(command: Command, input: Option<String>, deadline: Duration) -> Result<String> {
+    let shown = format!("{:?}", command.as_std());
+    let Ended { code, said, complained } = run(command, input, deadline).await?;
+    ensure!(code == 0, "{shown}: exit code {code}\n{said}{complained}");
+    Ok(said)
+}
+
+async fn run(mut command: Command, input: Option<String>, deadline: Duration) -> Result<Ended> {
+    let shown = format!("{:?}", command.as_std());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().with_context(|| format!("start {shown}"))?;
+    let mut stdin = child.stdin.take().context("no standard input")?;
+    let ended = async {
+        let write = async move { stdin.write_all(input.unwrap_or_default().as_bytes()).await };
+        tokio::join!(write, child.wait_with_output()).1
+    };
+    let Ok(output) = tokio::time::timeout(deadline, ended).await else {
+        bail!("{shown} did not end within {deadline:?}")
+    };
+    let output = output.with_context(|| format!("run {shown}"))?;
+    let [said, complained] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Ok(Ended { code: output.status.code().unwrap_or(-1), said, complained })
+}

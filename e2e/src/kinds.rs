@@ -1,0 +1,82 @@
+//! The kinds that scenarios look at. Objects are read as JSON, as a user with kubectl reads them.
+
+use kube::core::ApiResource;
+
+/// A kind of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kind {
+    group: &'static str,
+    version: &'static str,
+    /// As written in manifests.
+    pub(crate) kind: &'static str,
+    /// As written in paths, and in the audit log.
+    pub(crate) plural: &'static str,
+}
+
+const fn kind(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> Kind {
+    Kind { group, version, kind, plural }
+}
+
+pub(crate) const AGENT: Kind = kind(crds::GROUP, crds::VERSION, "Agent", "agents");
+pub(crate) const TOOL: Kind = kind(crds::GROUP, crds::VERSION, "Tool", "tools");
+pub(crate) const DEPLOYMENT: Kind = kind("apps", "v1", "Deployment", "deployments");
+pub(crate) const SERVICE: Kind = kind("", "v1", "Service", "services");
+pub(crate) const CONFIG_MAP: Kind = kind("", "v1", "ConfigMap", "configmaps");
+pub(crate) const SECRET: Kind = kind("", "v1", "Secret", "secrets");
+pub(crate) const SERVICE_ACCOUNT: Kind = kind("", "v1", "ServiceAccount", "serviceaccounts");
+pub(crate) const POD: Kind = kind("", "v1", "Pod", "pods");
+pub(crate) const EVENT: Kind = kind("", "v1", "Event", "events");
+pub(crate) const NAMESPACE: Kind = kind("", "v1", "Namespace", "namespaces");
+pub(crate) const RESOURCE_QUOTA: Kind = kind("", "v1", "ResourceQuota", "resourcequotas");
+pub(crate) const LEASE: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases");
+pub(crate) const CLUSTER_ROLE: Kind = kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
+pub(crate) const CLUSTER_ROLE_BINDING: Kind =
+    kind("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings");
+
+/// The kinds of an agent's children.
+pub(crate) const CHILDREN: [Kind; 5] = [SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE, DEPLOYMENT];
+
+const ALL: [Kind; 14] = [
+    AGENT,
+    TOOL,
+    DEPLOYMENT,
+    SERVICE,
+    CONFIG_MAP,
+    SECRET,
+    SERVICE_ACCOUNT,
+    POD,
+    EVENT,
+    NAMESPACE,
+    RESOURCE_QUOTA,
+    LEASE,
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+];
+
+impl Kind {
+    /// The kind of a manifest.
+    pub(crate) fn of(manifest: &serde_json::Value) -> Option<Self> {
+        ALL.into_iter().find(|kind| manifest["kind"] == kind.kind)
+    }
+
+    /// `apiVersion` in manifests.
+    pub(crate) fn api_version(self) -> String {
+        if self.group.is_empty() { self.version.into() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// As the client wants it.
+    pub(crate) fn resource(self) -> ApiResource {
+        ApiResource {
+            group: self.group.into(),
+            version: self.version.into(),
+            api_version: self.api_version(),
+            kind: self.kind.into(),
+            plural: self.plural.into(),
+        }
+    }
+
+    /// Name of the child of this kind that the agent has.
+    pub(crate) fn child_of(self, agent: &str) -> String {
+        if self == CONFIG_MAP || self == SECRET { format!("{agent}-config") } else { agent.into() }
+    }
+}

@@ -1,0 +1,260 @@
+//! A namespace of a scenario's own, and what a user does in it: apply, edit, delete, wait, chat.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy},
+    runtime::watcher::Config,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    audit::{Mark, Request},
+    env::Env,
+    kinds::{AGENT, DEPLOYMENT, Kind, NAMESPACE, POD, TOOL},
+    object::{Object, Objects, Read as _},
+    watch::{Recorder, await_condition, poll, stays_the_same},
+};
+
+/// How long an agent may take to run, beside others on a small machine.
+pub(crate) const START: Duration = Duration::from_secs(90);
+/// How long a condition may take to say what is wrong.
+pub(crate) const SAID: Duration = Duration::from_secs(10);
+/// The field manager of everything that scenarios write.
+const MANAGER: &str = "e2e";
+
+/// A namespace of a scenario's own.
+#[derive(Clone)]
+pub(crate) struct Namespace {
+    /// The cluster.
+    pub(crate) env: Arc<Env>,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+impl Namespace {
+    /// Makes a namespace in which only restricted Pods are admitted.
+    pub(crate) async fn create(env: Arc<Env>, name: &str) -> Result<Self> {
+        let body = json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": name, "labels": {
+                "pod-security.kubernetes.io/enforce": "restricted",
+                "recif.dev/e2e": "true",
+            }},
+        });
+        let object = serde_json::from_value(body)?;
+        env.all(NAMESPACE).create(&PostParams::default(), &object).await.with_context(|| format!("make {name}"))?;
+        Ok(Self { env, name: name.into() })
+    }
+
+    /// A namespace that is there already.
+    pub(crate) fn existing(env: Arc<Env>, name: &str) -> Self {
+        Self { env, name: name.into() }
+    }
+
+    /// Asks for its deletion and does not wait.
+    pub(crate) async fn delete_itself(&self) -> Result<()> {
+        self.env.all(NAMESPACE).delete(&self.name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Objects of a kind in it.
+    pub(crate) fn api(&self, kind: Kind) -> Api<Object> {
+        self.env.within(&self.name, kind)
+    }
+
+    /// Strict server-side apply, as GitOps tools send it.
+    pub(crate) async fn apply(&self, manifest: &Value) -> Result<Object> {
+        let (kind, name) = target(manifest)?;
+        let params = PatchParams::apply(MANAGER).force().validation_strict();
+        let applied = self.api(kind).patch(&name, &params, &Patch::Apply(manifest)).await;
+        applied.with_context(|| format!("apply {}/{name}", kind.kind))
+    }
+
+    /// The answer to a strict server-side apply of which nothing is stored.
+    pub(crate) async fn would_apply(
+        &self,
+        manifest: &Value,
+    ) -> Result<Object, Box<dyn std::error::Error + Send + Sync>> {
+        let (kind, name) = target(manifest)?;
+        let params = PatchParams::apply(MANAGER).force().validation_strict().dry_run();
+        Ok(self.api(kind).patch(&name, &params, &Patch::Apply(manifest)).await?)
+    }
+
+    /// Creates an object.
+    pub(crate) async fn create_object(&self, manifest: &Value) -> Result<Object> {
+        let (kind, name) = target(manifest)?;
+        let object = serde_json::from_value(manifest.clone())?;
+        let created = self.api(kind).create(&PostParams::default(), &object).await;
+        created.with_context(|| format!("create {}/{name}", kind.kind))
+    }
+
+    /// Merges a patch into an object.
+    pub(crate) async fn edit(&self, kind: Kind, name: &str, patch: Value) -> Result<Object> {
+        let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+        let edited = self.api(kind).patch(name, &params, &Patch::Merge(patch)).await;
+        edited.with_context(|| format!("edit {}/{name}", kind.kind))
+    }
+
+    /// Sets the replicas of an object through its scale subresource, as `kubectl scale` and autoscalers do.
+    pub(crate) async fn scale(&self, kind: Kind, name: &str, replicas: i32, manager: &str) -> Result<()> {
+        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        let params = PatchParams { field_manager: Some(manager.into()), ..PatchParams::default() };
+        let api: Api<k8s_openapi::api::apps::v1::Deployment> = Api::namespaced(self.env.client.clone(), &self.name);
+        let result = if kind == DEPLOYMENT {
+            api.patch_scale(name, &params, &patch).await.map(drop)
+        } else {
+            let api: Api<crds::Agent> = Api::namespaced(self.env.client.clone(), &self.name);
+            api.patch_scale(name, &params, &patch).await.map(drop)
+        };
+        result.with_context(|| format!("scale {}/{name}", kind.kind))
+    }
+
+    /// The object, if it is there.
+    pub(crate) async fn find(&self, kind: Kind, name: &str) -> Result<Option<Object>> {
+        self.api(kind).get_opt(name).await.with_context(|| format!("get {}/{name}", kind.kind))
+    }
+
+    /// The object.
+    pub(crate) async fn get(&self, kind: Kind, name: &str) -> Result<Object> {
+        self.find(kind, name).await?.with_context(|| format!("{}/{name} is not there", kind.kind))
+    }
+
+    /// Every object of a kind.
+    pub(crate) async fn list(&self, kind: Kind) -> Result<Vec<Object>> {
+        Ok(self.api(kind).list(&Default::default()).await.with_context(|| format!("list {}", kind.plural))?.items)
+    }
+
+    /// Deletes an object in the background.
+    pub(crate) async fn delete(&self, kind: Kind, name: &str) -> Result<()> {
+        self.delete_with(kind, name, PropagationPolicy::Background).await
+    }
+
+    /// Deletes an object.
+    pub(crate) async fn delete_with(&self, kind: Kind, name: &str, policy: PropagationPolicy) -> Result<()> {
+        let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
+        let deleted = self.api(kind).delete(name, &params).await;
+        deleted.map(drop).with_context(|| format!("delete {}/{name}", kind.kind))
+    }
+
+    /// Waits until the object is as the predicate wants it.
+    pub(crate) async fn until(
+        &self,
+        kind: Kind,
+        name: &str,
+        deadline: Duration,
+        what: &str,
+        predicate: impl Fn(&Object) -> bool,
+    ) -> Result<Object> {
+        let what = format!("{}/{name} {what}", kind.kind);
+        let named = Config::default().fields(&format!("metadata.name={name}"));
+        let found = |objects: &Objects| objects.get(name).filter(|object| predicate(object)).cloned();
+        await_condition(self.api(kind), named, deadline, &what, found).await
+    }
+
+    /// Waits until all objects of a kind are as the predicate wants them.
+    pub(crate) async fn until_all(
+        &self,
+        kind: Kind,
+        deadline: Duration,
+        what: &str,
+        predicate: impl Fn(&Objects) -> bool,
+    ) -> Result<Objects> {
+        let found = |objects: &Objects| predicate(objects).then(|| objects.clone());
+        await_condition(self.api(kind), Config::default(), deadline, what, found).await
+    }
+
+    /// Waits until the object is gone.
+    pub(crate) async fn until_gone(&self, kind: Kind, name: &str, deadline: Duration) -> Result<()> {
+        let what = format!("{}/{name} gone", kind.kind);
+        let named = Config::default().fields(&format!("metadata.name={name}"));
+        await_condition(self.api(kind), named, deadline, &what, |objects| objects.is_empty().then_some(())).await
+    }
+
+    /// Waits until the agent runs the newest spec.
+    pub(crate) async fn running(&self, agent: &str) -> Result<Object> {
+        self.until(AGENT, agent, START, "is Running and Ready", crate::object::Read::is_running).await
+    }
+
+    /// Waits until Ready or another condition of the agent says this while it is not ready.
+    pub(crate) async fn says(&self, agent: &str, deadline: Duration, phase: &str, words: &[&str]) -> Result<Object> {
+        let what = format!("is {phase}, its condition Ready says {words:?}");
+        let said = |object: &Object| {
+            let ready = object.condition("Ready");
+            object.phase() == phase && ready.is_false() && words.iter().all(|word| ready.says(word))
+        };
+        self.until(AGENT, agent, deadline, &what, said).await
+    }
+
+    /// Creates an agent and waits until it runs.
+    pub(crate) async fn start(&self, agent: &Value) -> Result<Object> {
+        let (_, name) = target(agent)?;
+        self.apply(agent).await?;
+        self.running(&name).await
+    }
+
+    /// Creates a tool and waits until it may be used.
+    pub(crate) async fn start_tool(&self, tool: &Value) -> Result<Object> {
+        let (_, name) = target(tool)?;
+        self.apply(tool).await?;
+        self.until(TOOL, &name, SAID, "is Available", |tool| tool.phase() == "Available" && tool.is_current()).await
+    }
+
+    /// Watches one object from now on.
+    pub(crate) async fn record(&self, kind: Kind, name: &str) -> Result<Recorder> {
+        Recorder::start(self.api(kind), name).await
+    }
+
+    /// Looks for a while whether agents, tools and Deployments stay as they are.
+    pub(crate) async fn stays_the_same(&self, window: Duration) -> Result<()> {
+        stays_the_same([AGENT, TOOL, DEPLOYMENT].map(|kind| self.api(kind)).into(), window).await
+    }
+
+    /// The agent's Pods that are not being deleted, by uid, sorted.
+    pub(crate) async fn pod_uids(&self, agent: &str) -> Result<Vec<String>> {
+        let pods = self.list(POD).await?;
+        let mut uids: Vec<String> = pods
+            .iter()
+            .filter(|pod| pod.labels().get("recif.dev/agent").is_some_and(|label| label == agent))
+            .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+            .map(crate::object::Read::id)
+            .collect();
+        uids.sort();
+        Ok(uids)
+    }
+
+    /// The agent's reply to a message, sent through its Service.
+    pub(crate) async fn chat(&self, agent: &str, message: &str) -> Result<String> {
+        let path = format!("/api/v1/namespaces/{}/services/{agent}:8000/proxy/chat", self.name);
+        let body = json!({"message": message}).to_string().into_bytes();
+        poll(Duration::from_secs(15), &format!("an answer of {agent} to {message:?}"), || {
+            let request = http::Request::post(&path).header("content-type", "application/json").body(body.clone());
+            async {
+                let answer: Value = self.env.client.request(request?).await?;
+                Ok(Some(answer["reply"].as_str().with_context(|| format!("no reply in {answer}"))?.to_owned()))
+            }
+        })
+        .await
+    }
+
+    /// A place in the audit log.
+    pub(crate) async fn mark(&self) -> Result<Mark> {
+        self.env.audit.mark().await
+    }
+
+    /// What the operator has asked for in this namespace since the mark, watches left out.
+    pub(crate) async fn operator_requests(&self, since: Mark) -> Result<Vec<Request>> {
+        let mut requests = self.env.audit.by_operator(since, Some(&self.name)).await?;
+        requests.retain(|request| !request.is_upkeep());
+        Ok(requests)
+    }
+}
+
+/// Kind and name of a manifest.
+fn target(manifest: &Value) -> Result<(Kind, String)> {
+    let kind = Kind::of(manifest).with_context(|| format!("unknown kind {}", manifest["kind"]))?;
+    let name = manifest["metadata"]["name"].as_str().context("a manifest without a name")?;
+    Ok((kind, name.into()))
+}

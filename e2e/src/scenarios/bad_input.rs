@@ -1,0 +1,116 @@
+//! Bad input is refused when it is applied, or a condition says within ten seconds what to do; nobody else suffers.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use super::{Scenario, scenarios};
+use crate::{
+    kinds::{AGENT, EVENT},
+    manifests::{agent, tool},
+    namespace::{Namespace, SAID},
+    object::Read as _,
+    operator,
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    bad_input_is_said_within_ten_seconds_and_harms_nobody_else,
+    a_password_is_never_shown,
+    a_mended_agent_runs,
+);
+
+/// What is asked for, where it ends, and what is said. Secrets in it contain `hunter2`.
+fn cases() -> Vec<(&'static str, Value, &'static str, &'static [&'static str])> {
+    vec![
+        ("absent-tool", json!({"tools": ["nowhere"]}), "Resolving", &["nowhere"]),
+        ("broken-tool", json!({"tools": ["broken"]}), "Resolving", &["broken"]),
+        ("two-bad-tools", json!({"tools": ["nowhere", "broken"]}), "Resolving", &["nowhere", "broken"]),
+        (
+            "bad-dsn",
+            json!({"databaseUrl": "postgresql://agent:hunter2@db:port:5432/agent"}),
+            "Failed",
+            &["InvalidDatabaseUrl"],
+        ),
+        ("no-dsn", json!({"storage": "postgresql"}), "Failed", &["MissingDatabaseUrl"]),
+        (
+            "no-pod",
+            json!({"podTemplate": {"spec": {"containers": [{"name": "agent", "ports": "http"}]}}}),
+            "Failed",
+            &["InvalidSpec"],
+        ),
+        (
+            "refused-pod",
+            json!({"podTemplate": {"spec": {"restartPolicy": "Sometimes"}}}),
+            "Failed",
+            &["InvalidSpec", "restartPolicy"],
+        ),
+        (
+            "own-variable",
+            json!({"env": [{"name": "CORAIL_CHANNEL", "value": "mine"}]}),
+            "Failed",
+            &["InvalidSpec", "CORAIL_CHANNEL"],
+        ),
+        ("long-value", json!({"env": [{"name": "LONG", "value": "x".repeat(200 << 10)}]}), "Failed", &["InvalidSpec"]),
+    ]
+}
+
+async fn bad_input_is_said_within_ten_seconds_and_harms_nobody_else(ns: Namespace) -> Result<()> {
+    ns.apply(&tool("broken", json!({"type": "cli"}))).await?;
+    let neighbour = ns.start(&agent("neighbour", json!({}))).await?;
+    let pods = ns.pod_uids("neighbour").await?;
+
+    let prompt = agent("long-prompt", json!({"systemPrompt": "x".repeat(2 << 20)}));
+    refused(&ns, &prompt, "spec.systemPrompt").await?;
+    refused(&ns, &agent("typo", json!({"sistemPrompt": "mistyped"})), "sistemPrompt").await?;
+
+    for (name, fields, phase, words) in cases() {
+        ns.apply(&agent(name, fields)).await?;
+        let said = ns.says(name, SAID, phase, words).await?;
+        let stalled = said.condition("Stalled").is_true();
+        ensure!(stalled == (phase == "Failed"), "Stalled is {stalled}: {}", said.describe());
+    }
+    // Those that wait or have failed stay silent, and nobody else noticed.
+    ns.stays_the_same(Duration::from_secs(3)).await?;
+    let now = ns.get(AGENT, "neighbour").await?;
+    ensure!(now.revision() == neighbour.revision(), "the neighbour was written: {}", now.describe());
+    ensure!(ns.pod_uids("neighbour").await? == pods, "the neighbour's Pods were replaced");
+    Ok(())
+}
+
+async fn refused(ns: &Namespace, manifest: &Value, message: &str) -> Result<()> {
+    match ns.apply(manifest).await {
+        Ok(_) => anyhow::bail!("accepted, although {message:?} was expected"),
+        Err(error) => {
+            let text = format!("{error:#}");
+            ensure!(text.contains(message), "refused with another message: {}", &text[..text.len().min(600)]);
+        }
+    }
+    Ok(())
+}
+
+async fn a_password_is_never_shown(ns: Namespace) -> Result<()> {
+    for (name, url) in [
+        ("bad-port", "postgresql://agent:hunter2secret@db:port/agent"),
+        ("no-scheme", "agent:hunter2secret@db/agent"),
+        ("bad-host", "postgresql://agent:hunter2secret@[db/agent"),
+    ] {
+        ns.apply(&agent(name, json!({"databaseUrl": url}))).await?;
+        let failed = ns.says(name, SAID, "Failed", &["InvalidDatabaseUrl"]).await?;
+        let status = failed.at("/status").to_string();
+        ensure!(!status.contains("hunter2secret"), "the password is in the status: {status}");
+    }
+    for event in ns.list(EVENT).await? {
+        ensure!(!event.data.to_string().contains("hunter2secret"), "the password is in an Event");
+    }
+    ensure!(!operator::logs(&ns.env).await?.contains("hunter2secret"), "the password is in the operator's log");
+    Ok(())
+}
+
+async fn a_mended_agent_runs(ns: Namespace) -> Result<()> {
+    ns.apply(&agent("mended", json!({"databaseUrl": "postgresql://a:b@db:port/x"}))).await?;
+    ns.says("mended", SAID, "Failed", &["InvalidDatabaseUrl"]).await?;
+    ns.edit(AGENT, "mended", json!({"spec": {"databaseUrl": null}})).await?;
+    ns.running("mended").await?;
+    Ok(())
+}

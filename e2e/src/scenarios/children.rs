@@ -1,0 +1,217 @@
+//! Children that somebody changes or deletes come back; what others own in them is left alone.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::{Scenario, scenarios};
+use crate::{
+    audit::{Mark, Request, listed},
+    kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, Kind, SECRET, SERVICE, SERVICE_ACCOUNT},
+    manifests::{agent, http_tool},
+    namespace::{Namespace, SAID, START},
+    object::{Object, Read as _},
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    a_drifted_child_is_back_with_one_write,
+    a_deleted_child_is_back_with_one_write,
+    a_deleted_deployment_is_back_with_two_moves,
+    a_child_that_lost_its_label_or_owner_is_taken_back,
+    a_foreign_annotation_on_a_child_costs_nothing,
+    replicas_of_another_manager_are_left_alone,
+    a_field_that_somebody_keeps_changing_starts_no_write_war,
+);
+
+/// What is asked: back within this time.
+const BACK: Duration = Duration::from_secs(2);
+/// The wait itself lasts longer, so that a late return is told from none.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+async fn start(ns: &Namespace) -> Result<Object> {
+    ns.start_tool(&http_tool("weather")).await?;
+    ns.start(&agent("owner", json!({"tools": ["weather"]}))).await
+}
+
+async fn a_drifted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {
+    start(&ns).await?;
+    let first = ns.mark().await?;
+    let drifts: [(Kind, Value, &str); 5] = [
+        (
+            SERVICE_ACCOUNT,
+            json!([{"op": "replace", "path": "/metadata/labels/app.kubernetes.io~1part-of", "value": "drift"}]),
+            "",
+        ),
+        (
+            CONFIG_MAP,
+            json!([{"op": "replace", "path": "/data/CORAIL_STRATEGY", "value": "drift"}]),
+            "/data/CORAIL_STRATEGY",
+        ),
+        (SECRET, json!([{"op": "replace", "path": "/data/CORAIL_TOOLS", "value": "ZHJpZnQ="}]), "/data/CORAIL_TOOLS"),
+        (
+            SERVICE,
+            json!([{"op": "replace", "path": "/spec/ports/0/targetPort", "value": 9999}]),
+            "/spec/ports/0/targetPort",
+        ),
+        (
+            DEPLOYMENT,
+            json!([{"op": "replace", "path": "/spec/strategy/rollingUpdate/maxSurge", "value": 2}]),
+            "/spec/strategy/rollingUpdate/maxSurge",
+        ),
+    ];
+    for (kind, drift, pointer) in drifts {
+        let name = kind.child_of("owner");
+        let value = |object: &Object| if pointer.is_empty() { part_of(object) } else { object.at(pointer).clone() };
+        let before = value(&ns.get(kind, &name).await?);
+        let mark = ns.mark().await?;
+        let drifted = patch(&ns, kind, &name, drift).await?;
+        ensure!(value(&drifted) != before, "{} did not drift", kind.kind);
+        let since = Instant::now();
+        ns.until(kind, &name, PATIENCE, "is as it was", |it| value(it) == before).await?;
+        back_with_one_write(&ns, kind, since, mark).await?;
+    }
+    no_other_write(&ns, first, CHILDREN.len()).await
+}
+
+async fn a_deleted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {
+    start(&ns).await?;
+    let first = ns.mark().await?;
+    for kind in [SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE] {
+        let name = kind.child_of("owner");
+        let before = ns.get(kind, &name).await?;
+        let mark = ns.mark().await?;
+        let since = Instant::now();
+        ns.delete(kind, &name).await?;
+        ns.until(kind, &name, PATIENCE, "is there again", |it| it.id() != before.id()).await?;
+        back_with_one_write(&ns, kind, since, mark).await?;
+    }
+    no_other_write(&ns, first, 4).await?;
+    ensure!(ns.get(AGENT, "owner").await?.is_running(), "the agent left Running");
+    Ok(())
+}
+
+async fn a_deleted_deployment_is_back_with_two_moves(ns: Namespace) -> Result<()> {
+    let agent = start(&ns).await?;
+    let before = ns.get(DEPLOYMENT, "owner").await?;
+    let mark = ns.mark().await?;
+    let since = Instant::now();
+    ns.delete(DEPLOYMENT, "owner").await?;
+    ns.until(DEPLOYMENT, "owner", PATIENCE, "is there again", |it| it.id() != before.id()).await?;
+    let took = since.elapsed();
+    ensure!(took <= BACK, "it was back after {took:?}");
+    let seq = agent.last_seq();
+    let again = |it: &Object| it.is_running() && it.last_seq() > seq;
+    let running = ns.until(AGENT, "owner", START, "is Running again", again).await?;
+    let moves = running.moves_after(seq);
+    ensure!(moves == ["Running>Deploying", "Deploying>Running"], "moves: {moves:?}");
+    let requests = ns.operator_requests(mark).await?;
+    let writes = of(&requests, "deployments");
+    ensure!(writes.len() == 1, "writes of the Deployment: {}", listed(writes));
+    Ok(())
+}
+
+async fn a_child_that_lost_its_label_or_owner_is_taken_back(ns: Namespace) -> Result<()> {
+    let agent = start(&ns).await?;
+    let lost = [
+        json!([{"op": "remove", "path": "/metadata/labels/app.kubernetes.io~1managed-by"}]),
+        json!([{"op": "remove", "path": "/metadata/ownerReferences"}]),
+    ];
+    for kind in CHILDREN {
+        for drift in &lost {
+            let name = kind.child_of("owner");
+            patch(&ns, kind, &name, drift.clone()).await?;
+            let ours = |it: &Object| {
+                let owners = it.metadata.owner_references.iter().flatten();
+                let managed = it.metadata.labels.iter().flatten().any(|(_, value)| value == crds::MANAGED_BY);
+                managed && owners.filter(|owner| Some(&owner.uid) == agent.metadata.uid.as_ref()).count() == 1
+            };
+            ns.until(kind, &name, PATIENCE, &format!("is ours again after {drift}"), ours).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn a_foreign_annotation_on_a_child_costs_nothing(ns: Namespace) -> Result<()> {
+    start(&ns).await?;
+    let mark = ns.mark().await?;
+    for kind in CHILDREN {
+        let note = json!({"metadata": {"annotations": {"example.com/note": "seen"}}});
+        ns.edit(kind, &kind.child_of("owner"), note).await?;
+    }
+    // Only an observation over time shows that nothing follows.
+    ns.env.audit.quiet(mark, &ns.name, Duration::from_secs(3)).await
+}
+
+async fn replicas_of_another_manager_are_left_alone(ns: Namespace) -> Result<()> {
+    start(&ns).await?;
+    ns.scale(DEPLOYMENT, "owner", 2, "horizontal-autoscaler").await?;
+    let told = |it: &Object| {
+        let all = it.at("/status/conditions").as_array().into_iter().flatten();
+        let mut messages = all.filter_map(|condition| condition["message"].as_str());
+        messages.any(|message| message.contains("horizontal-autoscaler"))
+    };
+    ns.until(AGENT, "owner", START, "says who owns replicas", told).await?;
+    let ready = |it: &Object| it.number("/status/readyReplicas") == 2;
+    let deployment = ns.until(DEPLOYMENT, "owner", START, "has two ready Pods", ready).await?;
+    ensure!(deployment.number("/spec/replicas") == 2, "replicas were set back");
+
+    ns.edit(AGENT, "owner", json!({"spec": {"replicas": 3}})).await?;
+    let three = |it: &Object| it.number("/spec/replicas") == 3;
+    ns.until(DEPLOYMENT, "owner", SAID, "follows an edit of spec.replicas", three).await?;
+    Ok(())
+}
+
+async fn a_field_that_somebody_keeps_changing_starts_no_write_war(ns: Namespace) -> Result<()> {
+    start(&ns).await?;
+    let mark = ns.mark().await?;
+    let stubborn = async {
+        let mut ticks = tokio::time::interval(Duration::from_millis(100));
+        for round in 0..100 {
+            ticks.tick().await;
+            let value = format!("drift-{round}");
+            ns.edit(CONFIG_MAP, "owner-config", json!({"data": {"CORAIL_STRATEGY": value}})).await?;
+        }
+        Ok::<_, anyhow::Error>(())
+    };
+    stubborn.await?;
+    let requests = ns.operator_requests(mark).await?;
+    let writes = of(&requests, "configmaps");
+    ensure!(!writes.is_empty() && writes.len() <= 6, "in 10 s: {}", listed(writes));
+    let back = |it: &Object| it.text("/data/CORAIL_STRATEGY") == "simple";
+    ns.until(CONFIG_MAP, "owner-config", Duration::from_secs(60), "is as it was in the end", back).await?;
+    Ok(())
+}
+
+async fn patch(ns: &Namespace, kind: Kind, name: &str, operations: Value) -> Result<Object> {
+    let patch = Patch::Json::<()>(serde_json::from_value(operations)?);
+    let params = PatchParams { field_manager: Some("stranger".into()), ..PatchParams::default() };
+    Ok(ns.api(kind).patch(name, &params, &patch).await?)
+}
+
+fn part_of(object: &Object) -> Value {
+    json!(object.metadata.labels.iter().flatten().find(|(key, _)| *key == "app.kubernetes.io/part-of"))
+}
+
+async fn back_with_one_write(ns: &Namespace, kind: Kind, since: Instant, mark: Mark) -> Result<()> {
+    let took = since.elapsed();
+    ensure!(took <= BACK, "{} was back after {took:?}", kind.kind);
+    let requests = ns.operator_requests(mark).await?;
+    let writes = of(&requests, kind.plural);
+    ensure!(writes.len() == 1, "writes of the {}: {}", kind.kind, listed(writes));
+    Ok(())
+}
+
+/// Once nothing moves any more, the operator has made this many writes and no other.
+async fn no_other_write(ns: &Namespace, since: Mark, writes: usize) -> Result<()> {
+    ns.stays_the_same(BACK).await?;
+    let requests = ns.operator_requests(since).await?;
+    let made = requests.iter().filter(|request| request.is_write()).count();
+    ensure!(made == writes, "{made} writes for {writes} children: {}", listed(&requests));
+    Ok(())
+}
+
+fn of<'a>(requests: &'a [Request], resource: &str) -> Vec<&'a Request> {
+    requests.iter().filter(|request| request.is_write() && request.resource() == resource).collect()
+}

@@ -1,0 +1,57 @@
+//! `recif trace` and `recif why` say the truth.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use super::{Scenario, scenarios};
+use crate::{
+    manifests::agent,
+    namespace::{Namespace, SAID},
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    why_says_what_a_running_a_waiting_and_a_failed_agent_are,
+    trace_shows_every_phase_in_order,
+);
+
+/// Exit code of `recif why` for an object that is not Ready.
+const NOT_READY: i32 = 3;
+
+async fn why_says_what_a_running_a_waiting_and_a_failed_agent_are(ns: Namespace) -> Result<()> {
+    ns.apply(&agent("runs", json!({}))).await?;
+    ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
+    ns.apply(&agent("fails", json!({"storage": "postgresql"}))).await?;
+    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
+    ns.says("fails", SAID, "Failed", &["MissingDatabaseUrl"]).await?;
+    ns.running("runs").await?;
+    for (name, ready, words) in [
+        ("runs", true, &["running"][..]),
+        ("waits", false, &["nowhere", "not found"]),
+        ("fails", false, &["MissingDatabaseUrl"]),
+    ] {
+        let (code, said) = ns.env.recif(&["why", &format!("agent/{name}"), "-n", &ns.name]).await?;
+        ensure!(code == if ready { 0 } else { NOT_READY }, "of {name} exit code {code}: {said}");
+        let told = |word: &&str| said.to_lowercase().contains(&word.to_lowercase());
+        ensure!(words.iter().all(told), "of {name}, instead of {words:?}: {said}");
+    }
+    let (code, said) = ns.env.recif(&["why", "agent/absent", "-n", &ns.name]).await?;
+    ensure!(code == 1, "of an agent that is not there exit code {code}: {said}");
+    Ok(())
+}
+
+async fn trace_shows_every_phase_in_order(ns: Namespace) -> Result<()> {
+    ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
+    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
+    ns.start(&agent("runs", json!({}))).await?;
+    let (code, shown) = ns.env.recif(&["trace", "agent/runs", "-n", &ns.name]).await?;
+    ensure!(code == 0, "exit code {code}: {shown}");
+    let mut rest = shown.as_str();
+    for phase in ["Pending", "Resolving", "Rendering", "Deploying", "Running"] {
+        let Some(at) = rest.find(phase) else { anyhow::bail!("no {phase} in its place: {shown}") };
+        rest = &rest[at..];
+    }
+    let (_, shown) = ns.env.recif(&["trace", "agent/waits", "-n", &ns.name]).await?;
+    ensure!(shown.contains("Resolving") && shown.contains("nowhere"), "of the one that waits: {shown}");
+    ensure!(!shown.contains("Rendering"), "of the one that waits: {shown}");
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! Conditions are the contract for machines: kstatus holds at every moment that a watch can see.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use super::{Scenario, scenarios};
+use crate::{
+    kinds::{AGENT, TOOL},
+    manifests::{agent, tool},
+    namespace::{Namespace, SAID, START},
+    object::{Object, Read as _},
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    conditions_follow_the_phase_at_every_moment,
+    ready_is_never_true_of_a_spec_that_does_not_run_yet,
+    a_tools_conditions_follow_its_phase_at_every_moment,
+);
+
+async fn conditions_follow_the_phase_at_every_moment(ns: Namespace) -> Result<()> {
+    let recorder = ns.record(AGENT, "model").await?;
+    ns.apply(&agent("model", json!({"tools": ["late"]}))).await?;
+    ns.says("model", SAID, "Resolving", &["late"]).await?;
+    ns.start_tool(&tool("late", json!({}))).await?;
+    ns.running("model").await?;
+    ns.edit(AGENT, "model", json!({"spec": {"storage": "postgresql"}})).await?;
+    ns.says("model", SAID, "Failed", &["MissingDatabaseUrl"]).await?;
+    ns.edit(AGENT, "model", json!({"spec": {"storage": null, "replicas": 0}})).await?;
+    let stopped = |it: &Object| it.phase() == "Terminated" && it.is_current();
+    let last = ns.until(AGENT, "model", START, "is Terminated", stopped).await?;
+    let seen = recorder.up_to(&last).await?;
+    seen.iter().filter(|it| !it.phase().is_empty()).try_for_each(consistent)
+}
+
+async fn a_tools_conditions_follow_its_phase_at_every_moment(ns: Namespace) -> Result<()> {
+    let recorder = ns.record(TOOL, "model").await?;
+    ns.start_tool(&tool("model", json!({}))).await?;
+    ns.edit(TOOL, "model", json!({"spec": {"type": "cli"}})).await?;
+    ns.until(TOOL, "model", SAID, "is in Error", |it| it.phase() == "Error" && it.is_current()).await?;
+    ns.edit(TOOL, "model", json!({"spec": {"binary": "kubectl"}})).await?;
+    let last = ns.until(TOOL, "model", SAID, "is Available", |it| it.phase() == "Available" && it.is_current()).await?;
+    let seen = recorder.up_to(&last).await?;
+    seen.iter().filter(|it| !it.phase().is_empty()).try_for_each(consistent)
+}
+
+/// The table of phases and conditions, at one moment.
+fn consistent(it: &Object) -> Result<()> {
+    let [ready, reconciling, stalled] = ["Ready", "Reconciling", "Stalled"].map(|type_| it.condition(type_));
+    let said = [ready, reconciling, stalled].map(|condition| condition.status);
+    let expected: &[[&str; 3]] = match it.phase() {
+        "Running" => &[["True", "False", "False"], ["False", "True", "False"]],
+        "Available" | "Terminated" => &[["True", "False", "False"]],
+        "Failed" | "Error" => &[["False", "False", "True"]],
+        _ => &[["False", "True", "False"]],
+    };
+    ensure!(expected.contains(&said), "Ready, Reconciling, Stalled are {said:?}: {}", it.describe());
+    let observed = it.number("/status/observedGeneration");
+    for type_ in ["Ready", "Reconciling", "Stalled", "Available"] {
+        let condition = it.condition(type_);
+        ensure!(!condition.status.is_empty(), "no condition {type_}: {}", it.describe());
+        ensure!(!condition.reason.is_empty(), "{type_} has no reason: {}", it.describe());
+        ensure!(
+            condition.observed_generation == observed,
+            "{type_} speaks of generation {}: {}",
+            condition.observed_generation,
+            it.describe()
+        );
+    }
+    Ok(())
+}
+
+async fn ready_is_never_true_of_a_spec_that_does_not_run_yet(ns: Namespace) -> Result<()> {
+    let first = ns.start(&agent("edited", json!({"systemPrompt": "0"}))).await?;
+    let recorder = ns.record(AGENT, "edited").await?;
+    let mut last = first.clone();
+    for round in 1..=3 {
+        let edited = ns.edit(AGENT, "edited", json!({"spec": {"systemPrompt": round.to_string()}})).await?;
+        // What `kubectl wait --for=condition=Ready` accepts: True, and of no older generation.
+        let accepted = |it: &Object| {
+            let ready = it.condition("Ready");
+            ready.is_true() && ready.observed_generation >= edited.generation()
+        };
+        last = ns.until(AGENT, "edited", START, "is accepted by kubectl wait", accepted).await?;
+        let prompt = ns.chat("edited", "/prompt").await?;
+        ensure!(prompt.contains(&round.to_string()), "accepted while its prompt is still {prompt:?}");
+    }
+    let seen = recorder.up_to(&last).await?;
+    let observed = |it: &Object| it.number("/status/observedGeneration");
+    for (before, after) in seen.iter().zip(seen.iter().skip(1)) {
+        ensure!(
+            observed(before) == observed(after) || !after.condition("Ready").is_true(),
+            "Ready with the first look at a new spec: {}",
+            after.describe()
+        );
+        ensure!(observed(after) <= after.generation(), "ahead of the spec: {}", after.describe());
+    }
+    Ok(())
+}

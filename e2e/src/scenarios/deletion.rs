@@ -1,0 +1,118 @@
+//! Deletion, in every way that the API offers: nothing is made again, nothing stays behind, nothing is stuck.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use kube::{ResourceExt as _, api::PropagationPolicy};
+use serde_json::json;
+
+use super::{Scenario, scenarios};
+use crate::{
+    audit::{Request, listed},
+    kinds::{AGENT, CHILDREN, DEPLOYMENT, NAMESPACE},
+    manifests::{agent, http_tool},
+    namespace::{Namespace, SAID},
+    object::Read as _,
+    watch::await_condition,
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    background_deletion_takes_the_children_and_makes_none_again,
+    foreground_deletion_takes_the_children_and_makes_none_again,
+    orphan_deletion_leaves_the_children_and_a_successor_takes_them,
+    an_agent_deleted_while_it_waits_is_gone,
+    an_agent_deleted_while_it_starts_is_gone,
+    a_deleted_namespace_takes_its_agents_along,
+);
+
+const GONE: Duration = Duration::from_secs(60);
+
+async fn background_deletion_takes_the_children_and_makes_none_again(ns: Namespace) -> Result<()> {
+    takes_the_children(&ns, PropagationPolicy::Background).await
+}
+
+async fn foreground_deletion_takes_the_children_and_makes_none_again(ns: Namespace) -> Result<()> {
+    takes_the_children(&ns, PropagationPolicy::Foreground).await
+}
+
+async fn start(ns: &Namespace) -> Result<()> {
+    ns.start_tool(&http_tool("weather")).await?;
+    ns.start(&agent("goner", json!({"tools": ["weather"]}))).await.map(drop)
+}
+
+async fn takes_the_children(ns: &Namespace, policy: PropagationPolicy) -> Result<()> {
+    start(ns).await?;
+    let mark = ns.mark().await?;
+    ns.delete_with(AGENT, "goner", policy).await?;
+    ns.until_gone(AGENT, "goner", GONE).await?;
+    for kind in CHILDREN {
+        ns.until_gone(kind, &kind.child_of("goner"), GONE).await?;
+    }
+    let requests = ns.operator_requests(mark).await?;
+    makes_no_child(&requests)?;
+    let deletes: Vec<&Request> = requests.iter().filter(|request| request.verb == "delete").collect();
+    // The garbage collector may have been faster.
+    let one = deletes.len() <= 1 && deletes.iter().all(|request| request.resource() == "deployments");
+    ensure!(one, "deletes: {}", listed(deletes));
+    ensure!(
+        requests.iter().filter(|request| request.is_write()).count() <= 6,
+        "for one deletion: {}",
+        listed(&requests)
+    );
+    Ok(())
+}
+
+async fn orphan_deletion_leaves_the_children_and_a_successor_takes_them(ns: Namespace) -> Result<()> {
+    start(&ns).await?;
+    let deployment = ns.get(DEPLOYMENT, "goner").await?;
+    let pods = ns.pod_uids("goner").await?;
+    let mark = ns.mark().await?;
+    ns.delete_with(AGENT, "goner", PropagationPolicy::Orphan).await?;
+    ns.until_gone(AGENT, "goner", GONE).await?;
+    makes_no_child(&ns.operator_requests(mark).await?)?;
+    for kind in CHILDREN {
+        let orphan = ns.get(kind, &kind.child_of("goner")).await?;
+        ensure!(orphan.owner_references().is_empty(), "{} still has an owner", kind.kind);
+    }
+
+    ns.start(&agent("goner", json!({"tools": ["weather"]}))).await?;
+    ensure!(ns.get(DEPLOYMENT, "goner").await?.id() == deployment.id(), "the successor made another Deployment");
+    ensure!(ns.pod_uids("goner").await? == pods, "the successor replaced the Pods");
+    Ok(())
+}
+
+async fn an_agent_deleted_while_it_waits_is_gone(ns: Namespace) -> Result<()> {
+    ns.apply(&agent("waiter", json!({"tools": ["never"]}))).await?;
+    ns.says("waiter", SAID, "Resolving", &["never"]).await?;
+    ns.delete(AGENT, "waiter").await?;
+    ns.until_gone(AGENT, "waiter", SAID).await
+}
+
+async fn an_agent_deleted_while_it_starts_is_gone(ns: Namespace) -> Result<()> {
+    ns.apply(&agent("brief", json!({}))).await?;
+    ns.until(AGENT, "brief", SAID, "is Deploying", |it| it.phase() == "Deploying").await?;
+    ns.delete(AGENT, "brief").await?;
+    ns.until_gone(AGENT, "brief", GONE).await?;
+    for kind in CHILDREN {
+        ns.until_gone(kind, &kind.child_of("brief"), GONE).await?;
+    }
+    Ok(())
+}
+
+async fn a_deleted_namespace_takes_its_agents_along(ns: Namespace) -> Result<()> {
+    let doomed = Namespace::create(ns.env.clone(), &format!("{}-x", ns.name)).await?;
+    doomed.start(&agent("runs", json!({}))).await?;
+    doomed.apply(&agent("waits", json!({"tools": ["never"]}))).await?;
+    doomed.says("waits", SAID, "Resolving", &["never"]).await?;
+    doomed.delete_itself().await?;
+    let named = kube::runtime::watcher::Config::default().fields(&format!("metadata.name={}", doomed.name));
+    let gone = |found: &crate::object::Objects| found.is_empty().then_some(());
+    await_condition(ns.env.all(NAMESPACE), named, GONE, "the namespace gone", gone).await
+}
+
+fn makes_no_child(requests: &[Request]) -> Result<()> {
+    let child = |request: &Request| CHILDREN.iter().any(|kind| request.resource() == kind.plural);
+    let mut made = requests.iter().filter(|it| child(it) && it.is_write() && it.verb != "delete").peekable();
+    ensure!(made.peek().is_none(), "for an object that is being deleted: {}", listed(made));
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Objects of somebody else under the names of our children are never touched.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use serde_json::{Value, json};
+
+use super::{Scenario, scenarios};
+use crate::{
+    kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, Kind, SECRET, SERVICE},
+    manifests::{agent, http_tool},
+    namespace::{Namespace, SAID, START},
+    object::{Object, Read as _},
+    operator,
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    a_foreign_object_under_a_childs_name_is_left_untouched,
+    an_agent_called_kubernetes_leaves_the_api_servers_service_alone,
+    a_foreign_object_that_another_controller_owns_is_left_untouched,
+    the_operators_account_may_change_only_what_is_ours,
+);
+
+async fn a_foreign_object_under_a_childs_name_is_left_untouched(ns: Namespace) -> Result<()> {
+    ns.start_tool(&http_tool("weather")).await?;
+    let mut strangers = Vec::new();
+    for kind in CHILDREN {
+        let agent = format!("wants-{}", kind.kind.to_lowercase());
+        let name = kind.child_of(&agent);
+        ns.create_object(&stranger(kind, &name)).await?;
+        let settled = |it: &Object| {
+            kind != DEPLOYMENT
+                || (it.is_current() && it.at("/status/conditions").as_array().is_some_and(|all| all.len() >= 2))
+        };
+        strangers.push((kind, agent, ns.until(kind, &name, SAID, "has settled", settled).await?));
+    }
+    for (_, name, _) in &strangers {
+        ns.apply(&agent(name, json!({"tools": ["weather"]}))).await?;
+    }
+    for (kind, agent, before) in &strangers {
+        let name = kind.child_of(agent);
+        let failed = ns.says(agent, SAID, "Failed", &["NameConflict", &format!("{}/{name}", kind.kind)]).await?;
+        ensure!(failed.condition("Stalled").is_true(), "{}", failed.describe());
+        let now = ns.get(*kind, &name).await?;
+        ensure!(now.revision() == before.revision(), "{}/{name} was written", kind.kind);
+    }
+    for (kind, agent, _) in &strangers {
+        ns.delete(*kind, &kind.child_of(agent)).await?;
+    }
+    for (_, agent, _) in &strangers {
+        ns.running(agent).await?;
+    }
+    Ok(())
+}
+
+async fn an_agent_called_kubernetes_leaves_the_api_servers_service_alone(ns: Namespace) -> Result<()> {
+    let default = Namespace::existing(ns.env.clone(), "default");
+    let before = default.get(SERVICE, "kubernetes").await?;
+    default.apply(&agent("kubernetes", json!({}))).await?;
+    let failed = default.says("kubernetes", SAID, "Failed", &["NameConflict", "Service/kubernetes"]).await;
+    let now = default.get(SERVICE, "kubernetes").await;
+    default.delete(AGENT, "kubernetes").await?;
+    default.until_gone(AGENT, "kubernetes", Duration::from_secs(30)).await?;
+    failed?;
+    ensure!(now?.revision() == before.revision(), "Service/kubernetes was written");
+    ensure!(
+        default.get(SERVICE, "kubernetes").await?.revision() == before.revision(),
+        "Service/kubernetes was written"
+    );
+    default.until_gone(DEPLOYMENT, "kubernetes", START).await
+}
+
+async fn a_foreign_object_that_another_controller_owns_is_left_untouched(ns: Namespace) -> Result<()> {
+    // Our labels do not make it ours: its controller is another Agent.
+    let owner = ns.start(&agent("first", json!({}))).await?;
+    let mut body = stranger(CONFIG_MAP, "second-config");
+    body["metadata"]["labels"] = json!({
+        "app.kubernetes.io/name": "second", "app.kubernetes.io/part-of": "recif",
+        "app.kubernetes.io/managed-by": crds::MANAGED_BY, "recif.dev/agent": "second",
+    });
+    body["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": AGENT.api_version(), "kind": AGENT.kind, "name": "first", "uid": owner.id(), "controller": true,
+    }]);
+    let before = ns.create_object(&body).await?;
+    ns.apply(&agent("second", json!({}))).await?;
+    ns.says("second", SAID, "Failed", &["NameConflict", "ConfigMap/second-config"]).await?;
+    ensure!(ns.get(CONFIG_MAP, "second-config").await?.revision() == before.revision(), "it was written");
+    Ok(())
+}
+
+async fn the_operators_account_may_change_only_what_is_ours(ns: Namespace) -> Result<()> {
+    ns.create_object(&stranger(CONFIG_MAP, "theirs")).await?;
+    let mut ours = stranger(CONFIG_MAP, "ours");
+    ours["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": crds::MANAGED_BY});
+    ns.create_object(&ours).await?;
+    as_operator(&ns, "ours", "PATCH").await?;
+    for verb in ["PATCH", "DELETE"] {
+        let Err(error) = as_operator(&ns, "theirs", verb).await else {
+            bail!("{verb} of a foreign ConfigMap is allowed")
+        };
+        ensure!(error.to_string().contains("only what it made"), "{verb} is refused with {error}");
+    }
+    Ok(())
+}
+
+/// A request as the operator's account would send it.
+async fn as_operator(ns: &Namespace, config_map: &str, verb: &str) -> Result<Value> {
+    let path = format!("/api/v1/namespaces/{}/configmaps/{config_map}", ns.name);
+    let request = http::Request::builder()
+        .method(verb)
+        .uri(path)
+        .header("impersonate-user", operator::ACCOUNT)
+        .header("content-type", "application/merge-patch+json");
+    let body = if verb == "PATCH" { json!({"data": {"key": "changed"}}).to_string() } else { String::new() };
+    Ok(ns.env.client.request(request.body(body.into_bytes())?).await?)
+}
+
+/// An object that somebody else made.
+fn stranger(kind: Kind, name: &str) -> Value {
+    let mut body = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}});
+    let labels = json!({"app": "stranger"});
+    if kind == CONFIG_MAP || kind == SECRET {
+        body["data"] = json!({"key": "dmFsdWU="});
+    } else if kind == SERVICE {
+        body["spec"] = json!({"selector": labels, "ports": [{"port": 80}]});
+    } else if kind == DEPLOYMENT {
+        body["spec"] = json!({
+            "replicas": 0, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "none"}]}},
+        });
+    }
+    body
+}

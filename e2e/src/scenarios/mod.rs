@@ -1,0 +1,87 @@
+//! The scenarios, one file per theme. Each is named by the rule it shows.
+
+mod bad_input;
+mod children;
+mod cli;
+mod conditions;
+mod deletion;
+mod faults;
+mod foreign;
+mod manifests;
+mod pods;
+mod quota;
+mod requests;
+mod scale;
+mod start;
+mod steady;
+mod tools;
+
+use anyhow::Result;
+use futures::future::BoxFuture;
+
+use crate::namespace::Namespace;
+
+/// One scenario.
+pub(crate) struct Scenario {
+    theme: &'static str,
+    /// The rule, as the name of its function.
+    pub(crate) name: &'static str,
+    /// Whether others may run at the same time.
+    pub(crate) company: Company,
+    /// Its body; the namespace is its own.
+    pub(crate) run: fn(Namespace) -> BoxFuture<'static, Result<()>>,
+}
+
+/// Whether other scenarios may run at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// It looks only at its own namespace.
+    Shared,
+    /// It disturbs the whole cluster, or is disturbed by load.
+    Alone,
+}
+
+impl Scenario {
+    /// Theme and rule.
+    pub(crate) fn title(&self) -> String {
+        format!("{}/{}", self.theme.rsplit("::").next().unwrap_or_default(), self.name)
+    }
+}
+
+macro_rules! scenarios {
+    ($company:ident: $($name:ident),+ $(,)?) => {
+        &[$($crate::scenarios::Scenario {
+            theme: module_path!(),
+            name: stringify!($name),
+            company: $crate::scenarios::Company::$company,
+            run: |namespace| Box::pin($name(namespace)),
+        }),+]
+    };
+}
+use scenarios;
+
+/// Those that take longest come first; `steady` is last, when nothing else is left to disturb it.
+const THEMES: &[&[Scenario]] = &[
+    quota::SCENARIOS,
+    pods::SCENARIOS,
+    tools::SCENARIOS,
+    children::SCENARIOS,
+    foreign::SCENARIOS,
+    scale::SCENARIOS,
+    deletion::SCENARIOS,
+    start::SCENARIOS,
+    conditions::SCENARIOS,
+    bad_input::SCENARIOS,
+    requests::SCENARIOS,
+    cli::SCENARIOS,
+    manifests::SCENARIOS,
+    faults::SCENARIOS,
+    steady::SCENARIOS,
+];
+
+/// The scenarios whose title contains one of the filters; without filters all.
+pub(crate) fn matching(filters: &[String]) -> Vec<&'static Scenario> {
+    let wanted =
+        |scenario: &&Scenario| filters.is_empty() || filters.iter().any(|it| scenario.title().contains(it.as_str()));
+    THEMES.iter().copied().flatten().filter(wanted).collect()
+}

@@ -1,0 +1,113 @@
+//! Pods that do not come up: the condition says why, in a word and with what the user wrote.
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use super::{Scenario, scenarios};
+use crate::{
+    kinds::{AGENT, POD, SECRET},
+    manifests::{CRASH, agent},
+    namespace::{Namespace, SAID, START},
+    object::{Object, Read as _, phases},
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    a_crashing_image_is_never_called_running,
+    an_image_that_does_not_exist_is_said_and_a_better_one_runs,
+    a_secret_that_does_not_exist_is_said_and_picked_up,
+    a_rotated_secret_rolls_its_users,
+    a_pod_that_no_node_takes_is_said,
+    an_edit_to_a_bad_image_keeps_the_old_pods,
+);
+
+async fn a_crashing_image_is_never_called_running(ns: Namespace) -> Result<()> {
+    let recorder = ns.record(AGENT, "crasher").await?;
+    ns.apply(&agent("crasher", json!({"image": CRASH}))).await?;
+    until_pod(&ns, "backs off from restarting", |reason| reason == "CrashLoopBackOff").await?;
+    let told = says_why(&ns, "crasher", &["CrashLoop", "1"]).await?;
+    let seen = recorder.up_to(&told).await?;
+    let phases = phases(&seen);
+    ensure!(phases == ["Pending", "Resolving", "Rendering", "Deploying"], "phases: {phases:?}");
+    ensure!(!seen.iter().any(|it| it.condition("Ready").is_true()), "it was called ready");
+    Ok(())
+}
+
+async fn an_image_that_does_not_exist_is_said_and_a_better_one_runs(ns: Namespace) -> Result<()> {
+    let recorder = ns.record(AGENT, "typo").await?;
+    ns.apply(&agent("typo", json!({"image": "corial:latest"}))).await?;
+    until_pod(&ns, "has no image", |reason| reason.starts_with("ErrImage")).await?;
+    let told = says_why(&ns, "typo", &["ImagePull", "corial:latest"]).await?;
+    ensure!(!phases(&recorder.up_to(&told).await?).contains(&"Running"), "it was called Running");
+
+    ns.edit(AGENT, "typo", json!({"spec": {"image": "corail:latest"}})).await?;
+    ns.running("typo").await?;
+    Ok(())
+}
+
+async fn a_secret_that_does_not_exist_is_said_and_picked_up(ns: Namespace) -> Result<()> {
+    ns.apply(&with_key("locked")).await?;
+    says_why(&ns, "locked", &["api-keys"]).await?;
+    ns.apply(&keys("hunter2")).await?;
+    let running = ns.running("locked").await?;
+    ensure!(!running.data.to_string().contains("hunter2"), "the Secret's value is in the object");
+    Ok(())
+}
+
+async fn a_rotated_secret_rolls_its_users(ns: Namespace) -> Result<()> {
+    ns.apply(&keys("before")).await?;
+    let before = ns.start(&with_key("fresh")).await?;
+    ns.apply(&keys("after")).await?;
+    let rolled = |it: &Object| it.is_running() && it.text("/status/contentHash") != before.text("/status/contentHash");
+    ns.until(AGENT, "fresh", START, "runs with the new Secret", rolled).await?;
+    Ok(())
+}
+
+/// An agent with a variable from a Secret.
+fn with_key(name: &str) -> Value {
+    let key = json!({"secretKeyRef": {"name": "api-keys", "key": "key"}});
+    agent(name, json!({"env": [{"name": "KEY", "valueFrom": key}]}))
+}
+
+/// That Secret.
+fn keys(value: &str) -> Value {
+    json!({
+        "apiVersion": SECRET.api_version(), "kind": SECRET.kind, "metadata": {"name": "api-keys"},
+        "stringData": {"key": value},
+    })
+}
+
+async fn a_pod_that_no_node_takes_is_said(ns: Namespace) -> Result<()> {
+    let nowhere = json!({"spec": {"nodeSelector": {"disk": "none-has-this"}}});
+    ns.apply(&agent("homeless", json!({"podTemplate": nowhere}))).await?;
+    says_why(&ns, "homeless", &["Unschedulable"]).await?;
+    ns.edit(AGENT, "homeless", json!({"spec": {"podTemplate": null}})).await?;
+    ns.running("homeless").await?;
+    Ok(())
+}
+
+async fn an_edit_to_a_bad_image_keeps_the_old_pods(ns: Namespace) -> Result<()> {
+    ns.start(&agent("careful", json!({}))).await?;
+    let pods = ns.pod_uids("careful").await?;
+    ns.edit(AGENT, "careful", json!({"spec": {"image": "corial:latest"}})).await?;
+    let told = says_why(&ns, "careful", &["ImagePull", "corial:latest"]).await?;
+    ensure!(told.condition("Available").is_true(), "the old Pods no longer count: {}", told.describe());
+    ensure!(ns.chat("careful", "hi").await? == "echo: hi", "the old Pods do not answer");
+    let now = ns.pod_uids("careful").await?;
+    ensure!(pods.iter().all(|uid| now.contains(uid)), "the old Pod was removed");
+    Ok(())
+}
+
+/// Waits until the kubelet says that the agent's container waits for this reason.
+async fn until_pod(ns: &Namespace, what: &str, is: impl Fn(&str) -> bool) -> Result<()> {
+    let waits = |pod: &Object| is(pod.text("/status/containerStatuses/0/state/waiting/reason"));
+    ns.until_all(POD, START, &format!("a Pod that {what}"), |pods| pods.values().any(waits)).await.map(drop)
+}
+
+/// Within ten seconds Ready is False with these words, and the agent is not called Running.
+async fn says_why(ns: &Namespace, agent: &str, words: &[&str]) -> Result<Object> {
+    let said = |it: &Object| {
+        let ready = it.condition("Ready");
+        it.is_current() && it.phase() != "Running" && ready.is_false() && words.iter().all(|word| ready.says(word))
+    };
+    ns.until(AGENT, agent, SAID, &format!("is not ready and says {words:?}"), said).await
+}

@@ -1,0 +1,49 @@
+//! Quotas that forbid what an agent needs: said at once, and it comes up by itself when they are lifted.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use super::{Scenario, scenarios};
+use crate::{
+    kinds::{AGENT, RESOURCE_QUOTA},
+    manifests::{agent, quota},
+    namespace::{Namespace, SAID},
+    object::{Object, Read as _},
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    a_quota_on_deployments_is_said_and_its_end_is_noticed,
+    a_quota_on_pods_is_said_and_its_end_is_noticed,
+);
+
+async fn a_quota_on_deployments_is_said_and_its_end_is_noticed(ns: Namespace) -> Result<()> {
+    forbidden_then_lifted(&ns, "count/deployments.apps").await
+}
+
+async fn a_quota_on_pods_is_said_and_its_end_is_noticed(ns: Namespace) -> Result<()> {
+    forbidden_then_lifted(&ns, "pods").await
+}
+
+async fn forbidden_then_lifted(ns: &Namespace, what: &str) -> Result<()> {
+    ns.start(&agent("early", json!({}))).await?;
+    // The one that is there already keeps its place, so that others can be seen to go on.
+    ns.create_object(&quota(what, "1")).await?;
+    let counted = |it: &Object| it.at("/status/used")[what] == "1";
+    ns.until(RESOURCE_QUOTA, "limit", Duration::from_secs(30), "counts", counted).await?;
+
+    ns.apply(&agent("late", json!({}))).await?;
+    let said = |it: &Object| {
+        let ready = it.condition("Ready");
+        it.phase() != "Running" && ready.is_false() && ready.message.contains("quota")
+    };
+    ns.until(AGENT, "late", SAID, "says that a quota forbids it", said).await?;
+    ensure!(ns.get(AGENT, "early").await?.is_running(), "the other agent suffers");
+    ensure!(ns.chat("early", "hi").await? == "echo: hi", "the other agent does not answer");
+
+    ns.delete(RESOURCE_QUOTA, "limit").await?;
+    let running = crate::object::Read::is_running;
+    ns.until(AGENT, "late", Duration::from_secs(120), "comes up by itself", running).await?;
+    Ok(())
+}

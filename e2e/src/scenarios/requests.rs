@@ -1,0 +1,77 @@
+//! What the operator may ask of the API server, counted in the audit log.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::{Scenario, scenarios};
+use crate::{
+    kinds::{AGENT, TOOL},
+    manifests::{agent, tool},
+    namespace::Namespace,
+    object::Read as _,
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    an_annotation_on_a_shared_tool_writes_nothing,
+    strangers_who_patch_all_the_time_hold_up_nobody,
+);
+
+async fn an_annotation_on_a_shared_tool_writes_nothing(ns: Namespace) -> Result<()> {
+    ns.start_tool(&tool("shared", json!({}))).await?;
+    let names = ["one", "two", "three"];
+    for name in names {
+        ns.apply(&agent(name, json!({"tools": ["shared"]}))).await?;
+    }
+    for name in names {
+        ns.running(name).await?;
+    }
+    let mark = ns.mark().await?;
+    ns.edit(TOOL, "shared", json!({"metadata": {"annotations": {"example.com/note": "seen"}}})).await?;
+    ns.env.audit.quiet(mark, &ns.name, Duration::from_secs(3)).await
+}
+
+async fn strangers_who_patch_all_the_time_hold_up_nobody(ns: Namespace) -> Result<()> {
+    ns.apply(&agent("busy", json!({"tools": ["late"]}))).await?;
+    let api = ns.api(AGENT);
+    let labels = async {
+        let mut ticks = tokio::time::interval(Duration::from_millis(40));
+        for round in 0_u64.. {
+            ticks.tick().await;
+            ns.edit(AGENT, "busy", json!({"metadata": {"labels": {"round": round.to_string()}}})).await?;
+        }
+        Ok::<_, anyhow::Error>(())
+    };
+    let status = async {
+        let mut ticks = tokio::time::interval(Duration::from_millis(40));
+        let params = PatchParams::apply("stranger").force();
+        for round in 0_u64.. {
+            ticks.tick().await;
+            let condition = json!({
+                "type": "Stranger", "status": "True", "reason": "Round", "message": round.to_string(),
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            });
+            let body = json!({
+                "apiVersion": AGENT.api_version(), "kind": AGENT.kind, "metadata": {"name": "busy"},
+                "status": {"conditions": [condition]},
+            });
+            api.patch_status("busy", &params, &Patch::Apply(body)).await?;
+        }
+        Ok::<_, anyhow::Error>(())
+    };
+    let start = async {
+        ns.start_tool(&tool("late", json!({}))).await?;
+        ns.running("busy").await
+    };
+    let running = tokio::select! {
+        running = start => running?,
+        result = labels => return result,
+        result = status => return result,
+    };
+    ensure!(running.condition("Stranger").is_true(), "the stranger's condition is lost");
+    let now = ns.get(AGENT, "busy").await?;
+    ensure!(now.is_running(), "{}", now.describe());
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! From `kubectl apply` to an answer.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::{Scenario, scenarios};
+use crate::{
+    kinds::{AGENT, CONFIG_MAP, Kind, POD, TOOL},
+    manifests::{NAMED_USER, agent, documents, files, http_tool, text},
+    namespace::{Namespace, SAID, START},
+    object::{Read as _, phases},
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    the_phases_are_seen_in_order,
+    a_running_agent_answers_and_says_where_it_is,
+    the_samples_reach_running_and_answer,
+    the_documented_agent_runs_unchanged,
+    an_image_with_a_named_user_runs,
+    a_header_is_kept_in_the_secret_alone,
+    the_columns_are_the_documented_ones,
+);
+
+async fn the_phases_are_seen_in_order(ns: Namespace) -> Result<()> {
+    let recorder = ns.record(AGENT, "steps").await?;
+    let running = ns.start(&agent("steps", json!({}))).await?;
+    let seen = recorder.up_to(&running).await?;
+    let phases = phases(&seen);
+    ensure!(phases == ["Pending", "Resolving", "Rendering", "Deploying", "Running"], "seen: {phases:?}");
+    let moves = running.moves_after(0);
+    let expected = ["Pending>Resolving", "Resolving>Rendering", "Rendering>Deploying", "Deploying>Running"];
+    ensure!(moves.ends_with(&expected.map(String::from)), "history: {moves:?}");
+    Ok(())
+}
+
+async fn a_running_agent_answers_and_says_where_it_is(ns: Namespace) -> Result<()> {
+    let fields = json!({"systemPrompt": "You are brief.", "tools": ["calculator"]});
+    let running = ns.start(&agent("talker", fields)).await?;
+    let reply = ns.chat("talker", "hi").await?;
+    ensure!(reply == "echo: hi", "replied {reply:?}");
+    let prompt = ns.chat("talker", "/prompt").await?;
+    ensure!(prompt.contains("You are brief."), "its prompt is {prompt:?}");
+
+    let endpoint = running.text("/status/endpoint");
+    let expected = format!("http://talker.{}.svc.cluster.local:8000", ns.name);
+    ensure!(endpoint == expected, "endpoint {endpoint}");
+    ensure!(running.number("/status/replicas") == 1, "ready Pods: {}", running.number("/status/replicas"));
+    let available = running.condition("Available");
+    ensure!(available.is_true() && available.reason == "DeploymentReady", "Available: {available:?}");
+    ensure!(available.message == "Agent deployment is ready", "Available says {:?}", available.message);
+    Ok(())
+}
+
+async fn the_samples_reach_running_and_answer(ns: Namespace) -> Result<()> {
+    let mut agents = Vec::new();
+    let folder = ns.env.file("config/samples");
+    for (path, text) in files(&folder)?.into_iter().filter(|(path, _)| !path.ends_with("kustomization.yaml")) {
+        for mut document in documents(&text).with_context(|| format!("in {}", path.display()))? {
+            if let Some(metadata) = document["metadata"].as_object_mut() {
+                metadata.remove("namespace");
+            }
+            let applied = ns.apply(&document).await.with_context(|| format!("in {}", path.display()))?;
+            if Kind::of(&document) == Some(AGENT) {
+                agents.extend(applied.metadata.name);
+            }
+        }
+    }
+    ensure!(!agents.is_empty(), "{} has no agent", folder.display());
+    for agent in agents {
+        ns.running(&agent).await?;
+        let reply = ns.chat(&agent, "hi").await?;
+        ensure!(reply == "echo: hi", "{agent} replied {reply:?}");
+    }
+    Ok(())
+}
+
+async fn the_documented_agent_runs_unchanged(ns: Namespace) -> Result<()> {
+    let accepted = ns.env.file("e2e/manifests/accept");
+    let mut names = Vec::new();
+    for file in ["tool-http.yaml", "tool-cli.yaml", "agent-documented.yaml"] {
+        for document in documents(&text(&accepted.join(file))?)? {
+            names.extend(ns.apply(&document).await?.metadata.name);
+        }
+    }
+    let name = names.last().context("no agent in agent-documented.yaml")?;
+    let running = ns.running(name).await?;
+    let bases = running.condition("KnowledgeBasesConfigured");
+    ensure!(bases.is_false() && bases.reason == "MissingDatabaseUrl", "KnowledgeBasesConfigured: {bases:?}");
+    ensure!(ns.chat(name, "hi").await? == "echo: hi", "{name} does not echo");
+
+    let config = ns.get(CONFIG_MAP, &CONFIG_MAP.child_of(name)).await?;
+    let expected = [
+        ("CORAIL_CHANNEL", "rest"),
+        ("CORAIL_STRATEGY", "simple"),
+        ("CORAIL_MODEL_TYPE", "stub"),
+        ("CORAIL_MODEL_ID", "stub-echo"),
+        ("CORAIL_SYSTEM_PROMPT", "You are a helpful assistant."),
+        ("CORAIL_STORAGE", "memory"),
+        ("CORAIL_AGENT_NAME", name),
+    ];
+    for (key, value) in expected {
+        let rendered = config.text(&format!("/data/{key}"));
+        ensure!(rendered == value, "{key} is {rendered:?}");
+    }
+    let tools = ns.list(TOOL).await?;
+    ensure!(tools.iter().all(|tool| tool.phase() == "Available"), "a documented tool is not Available");
+    Ok(())
+}
+
+async fn an_image_with_a_named_user_runs(ns: Namespace) -> Result<()> {
+    ns.start(&agent("named", json!({"image": NAMED_USER}))).await?;
+    ensure!(ns.chat("named", "hi").await? == "echo: hi", "it does not echo");
+    let pods = ns.list(POD).await?;
+    let user = |pod: &crate::object::Object| {
+        let container = pod.number("/spec/containers/0/securityContext/runAsUser");
+        if container == 0 { pod.number("/spec/securityContext/runAsUser") } else { container }
+    };
+    ensure!(pods.iter().all(|pod| user(pod) == 1000), "its Pods do not run as user 1000");
+    Ok(())
+}
+
+async fn a_header_is_kept_in_the_secret_alone(ns: Namespace) -> Result<()> {
+    ns.start_tool(&http_tool("weather")).await?;
+    let running = ns.start(&agent("careful", json!({"tools": ["weather"]}))).await?;
+    let secret = ns.get(crate::kinds::SECRET, "careful-config").await?;
+    ensure!(!secret.text("/data/CORAIL_TOOLS").is_empty(), "CORAIL_TOOLS is not in the Secret");
+    let config = ns.get(CONFIG_MAP, "careful-config").await?;
+    ensure!(config.at("/data/CORAIL_TOOLS").is_null(), "CORAIL_TOOLS is in the ConfigMap, too");
+    ensure!(!running.data.to_string().contains("hunter2"), "the header's value is in the status");
+    Ok(())
+}
+
+async fn the_columns_are_the_documented_ones(ns: Namespace) -> Result<()> {
+    ns.start_tool(&crate::manifests::tool("one", json!({}))).await?;
+    let seen = |object: &crate::object::Object| !object.phase().is_empty();
+    ns.apply(&agent("one", json!({"replicas": 0}))).await?;
+    ns.until(AGENT, "one", START.min(SAID), "has a phase", seen).await?;
+    for (kind, expected) in [
+        (AGENT, &["Name", "Phase", "Replicas", "Endpoint", "Age"][..]),
+        (TOOL, &["Name", "Type", "Category", "Phase", "Age"][..]),
+    ] {
+        let path = format!("/apis/{}/namespaces/{}/{}", kind.api_version(), ns.name, kind.plural);
+        let request = http::Request::get(path).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+        let table: Value = ns.env.client.request(request.body(Vec::new())?).await?;
+        let columns = table["columnDefinitions"].as_array().context("no columns")?.iter();
+        let narrow: Vec<&str> =
+            columns.filter(|column| column["priority"] == 0).filter_map(|column| column["name"].as_str()).collect();
+        ensure!(
+            narrow.iter().map(|name| name.to_lowercase()).eq(expected.iter().map(|it| it.to_lowercase())),
+            "columns of {}: {narrow:?}",
+            kind.plural
+        );
+    }
+    Ok(())
+}

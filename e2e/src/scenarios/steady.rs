@@ -1,0 +1,98 @@
+//! Nothing to do is nothing asked. This is the end of a run: nobody else disturbs the cluster.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use kube::{Api, ResourceExt as _};
+use serde_json::json;
+
+use super::{Scenario, scenarios};
+use crate::{
+    audit::{Mark, Request, listed},
+    kinds::{AGENT, CHILDREN, TOOL},
+    manifests::{agent, http_tool, tool},
+    namespace::{Namespace, SAID, START},
+    object::{Object, Objects, Read as _},
+    operator,
+    run::await_ended_namespaces,
+    watch::stays_the_same,
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Alone:
+    a_start_costs_its_writes_once,
+    a_restarted_operator_writes_nothing_and_then_asks_nothing,
+);
+
+async fn a_start_costs_its_writes_once(ns: Namespace) -> Result<()> {
+    ns.start_tool(&http_tool("weather")).await?;
+    let mark = ns.mark().await?;
+    ns.start(&agent("counted", json!({"tools": ["weather"]}))).await?;
+    let requests = ns.operator_requests(mark).await?;
+    let count = |resource: &str, write: bool| {
+        requests.iter().filter(|it| it.is_write() == write && it.resource() == resource).count()
+    };
+    ensure!(count("agents", true) == 1, "the finalizer costs one write: {}", listed(&requests));
+    ensure!(count("agents/status", true) == 5, "five phases cost five writes: {}", listed(&requests));
+    for kind in CHILDREN {
+        ensure!(count(kind.plural, true) == 1, "{} costs one write: {}", kind.kind, listed(&requests));
+        ensure!(count(kind.plural, false) == 1, "{} costs one look: {}", kind.kind, listed(&requests));
+    }
+    ensure!(count("events", true) <= 3, "Events: {}", listed(&requests));
+    let known = |it: &&Request| {
+        let resource = it.resource();
+        let child = CHILDREN.iter().any(|kind| kind.plural == resource);
+        child || (it.is_write() && matches!(resource.as_str(), "agents" | "agents/status" | "events"))
+    };
+    let other: Vec<&Request> = requests.iter().filter(|it| !known(it)).collect();
+    ensure!(other.is_empty(), "also asked: {}", listed(other));
+    Ok(())
+}
+
+async fn a_restarted_operator_writes_nothing_and_then_asks_nothing(ns: Namespace) -> Result<()> {
+    await_ended_namespaces(&ns.env, &ns.name).await?;
+    ns.start_tool(&http_tool("weather")).await?;
+    ns.apply(&tool("broken", json!({"type": "cli"}))).await?;
+    for (name, fields) in [
+        ("runs", json!({"tools": ["weather"]})),
+        ("stopped", json!({"replicas": 0})),
+        ("waits", json!({"tools": ["nowhere", "broken"]})),
+        ("fails", json!({"storage": "postgresql"})),
+    ] {
+        ns.apply(&agent(name, fields)).await?;
+    }
+    ns.running("runs").await?;
+    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
+    ns.says("fails", SAID, "Failed", &["MissingDatabaseUrl"]).await?;
+    let stopped = |it: &Object| it.phase() == "Terminated";
+    ns.until(AGENT, "stopped", START, "is Terminated", stopped).await?;
+
+    let replicas = operator::replicas(&ns.env).await?;
+    let mark = ns.mark().await?;
+    let old = operator::leader(&ns.env).await?;
+    for pod in operator::pods(&ns.env).await? {
+        operator::kill(&ns.env, &pod.name_any()).await?;
+    }
+    operator::ready(&ns.env, replicas).await?;
+    let other = |holder: &str| !holder.is_empty() && holder != old;
+    operator::await_leader(&ns.env, Duration::from_secs(30), "a new holder of the lease", other).await?;
+    // A new tool is seen through: the new operator has taken up its work, and what it did is counted.
+    ns.start_tool(&tool("fresh", json!({}))).await?;
+    let writes = others(&ns, mark, "fresh").await?;
+    ensure!(writes.is_empty(), "after the restart: {}", listed(&writes));
+
+    let mark = ns.mark().await?;
+    let apis: Vec<Api<Object>> = [AGENT, TOOL].map(|kind| ns.env.all(kind)).into();
+    stays_the_same(apis, Duration::from_secs(60)).await?;
+    let mut requests = ns.env.audit.by_operator(mark, None).await?;
+    requests.retain(|request| !request.is_upkeep());
+    ensure!(requests.is_empty(), "in a minute without anything to do: {}", listed(&requests));
+    let _: Objects = ns.until_all(AGENT, SAID, "all agents still there", |agents| agents.len() == 4).await?;
+    Ok(())
+}
+
+/// The operator's writes that are not about one tool.
+async fn others(ns: &Namespace, mark: Mark, tool: &str) -> Result<Vec<Request>> {
+    let mut requests = ns.operator_requests(mark).await?;
+    requests.retain(|request| request.is_write() && request.name() != tool);
+    Ok(requests)
+}

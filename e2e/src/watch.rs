@@ -1,0 +1,169 @@
+//! Waiting: on a watch, for a condition, with a deadline that belongs to the wait.
+
+use std::{collections::BTreeMap, future::Future, pin::pin, time::Duration};
+
+use anyhow::{Result, bail};
+use futures::StreamExt as _;
+use kube::{
+    Api, ResourceExt as _,
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event},
+    },
+};
+use tokio::{sync::watch, task::AbortHandle, time::timeout};
+
+use crate::object::{Object, Objects, Read as _};
+
+/// Waits until the predicate finds what it looks for in the objects of a watch. The error says what was seen last.
+pub(crate) async fn await_condition<T>(
+    api: Api<Object>,
+    config: watcher::Config,
+    deadline: Duration,
+    what: &str,
+    mut predicate: impl FnMut(&Objects) -> Option<T>,
+) -> Result<T> {
+    let mut objects = Objects::new();
+    let found = async {
+        let mut changes = pin!(changes(api, config));
+        while let Some(change) = changes.next().await {
+            objects = change;
+            if let Some(found) = predicate(&objects) {
+                return Some(found);
+            }
+        }
+        None
+    };
+    if let Ok(Some(found)) = timeout(deadline, found).await {
+        return Ok(found);
+    }
+    let seen: Vec<String> = objects.values().map(super::object::Read::describe).collect();
+    bail!(
+        "after {deadline:?} not seen: {what}; last seen: {}",
+        if seen.is_empty() { "nothing".into() } else { seen.join("; ") }
+    )
+}
+
+/// The state after each event of a watch, the first one after the list. A broken watch is opened again.
+fn changes(api: Api<Object>, config: watcher::Config) -> impl futures::Stream<Item = Objects> {
+    watcher::watcher(api, config)
+        .default_backoff()
+        .scan((Objects::new(), Objects::new()), |(objects, listed), event| {
+            let complete = match event {
+                Ok(Event::Init) => {
+                    listed.clear();
+                    false
+                }
+                Ok(Event::InitApply(object)) => {
+                    listed.insert(object.name_any(), object);
+                    false
+                }
+                Ok(Event::InitDone) => {
+                    *objects = std::mem::take(listed);
+                    true
+                }
+                Ok(Event::Apply(object)) => {
+                    objects.insert(object.name_any(), object);
+                    true
+                }
+                Ok(Event::Delete(object)) => {
+                    objects.remove(&object.name_any());
+                    true
+                }
+                Err(_) => false,
+            };
+            futures::future::ready(Some(complete.then(|| objects.clone())))
+        })
+        .filter_map(futures::future::ready)
+}
+
+/// Asks again and again until there is an answer; for what cannot be watched. An error is asked again, too.
+pub(crate) async fn poll<T, F>(deadline: Duration, what: &str, mut ask: impl FnMut() -> F) -> Result<T>
+where
+    F: Future<Output = Result<Option<T>>>,
+{
+    let mut last = "no answer".to_owned();
+    let found = async {
+        let mut ticks = tokio::time::interval(Duration::from_millis(100));
+        loop {
+            ticks.tick().await;
+            match ask().await {
+                Ok(Some(found)) => return found,
+                Ok(None) => "not yet".clone_into(&mut last),
+                Err(error) => last = format!("{error:#}"),
+            }
+        }
+    };
+    let found = timeout(deadline, found).await;
+    found.or_else(|_| bail!("after {deadline:?} not seen: {what}; last: {last}"))
+}
+
+/// Everything that a watch shows of one object, from before it exists.
+pub(crate) struct Recorder {
+    seen: watch::Receiver<Vec<Object>>,
+    task: AbortHandle,
+}
+
+impl Recorder {
+    /// Starts to watch; what happens after the return is not missed.
+    pub(crate) async fn start(api: Api<Object>, name: &str) -> Result<Self> {
+        let (sender, seen) = watch::channel(Vec::new());
+        let (ready, started) = tokio::sync::oneshot::channel();
+        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let task = tokio::spawn(async move {
+            let mut changes = pin!(changes(api, config));
+            let mut ready = Some(ready);
+            while let Some(objects) = changes.next().await {
+                sender.send_modify(|seen| seen.extend(objects.into_values()));
+                ready.take().map(|ready| ready.send(()));
+            }
+        });
+        let task = task.abort_handle();
+        match timeout(Duration::from_secs(10), started).await {
+            Ok(Ok(())) => Ok(Self { seen, task }),
+            _ => bail!("the watch on {name} did not start"),
+        }
+    }
+
+    /// Everything seen, up to this state of the object at least.
+    pub(crate) async fn up_to(&self, object: &Object) -> Result<Vec<Object>> {
+        let mut seen = self.seen.clone();
+        let reached = seen.wait_for(|seen| seen.last().is_some_and(|last| last.revision() >= object.revision()));
+        match timeout(Duration::from_secs(10), reached).await {
+            Ok(Ok(seen)) => Ok(seen.clone()),
+            _ => bail!("the watch did not deliver {}", object.describe()),
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Looks at a rule that something does *not* happen, which can only be watched for a while: the objects are to stay as
+/// they are during `window`.
+pub(crate) async fn stays_the_same(apis: Vec<Api<Object>>, window: Duration) -> Result<()> {
+    let streams = apis
+        .into_iter()
+        .enumerate()
+        .map(|(index, api)| Box::pin(changes(api, watcher::Config::default()).map(move |objects| (index, objects))));
+    let mut changes = futures::stream::select_all(streams);
+    let mut known: BTreeMap<usize, BTreeMap<String, u64>> = BTreeMap::new();
+    let changed = async {
+        while let Some((index, objects)) = changes.next().await {
+            let now = objects.iter().map(|(name, object)| (name.clone(), object.revision())).collect();
+            if let Some(before) = known.insert(index, now)
+                && before != known[&index]
+            {
+                return objects.values().map(super::object::Read::describe).collect::<Vec<_>>().join("; ");
+            }
+        }
+        "the watch ended".into()
+    };
+    match timeout(window, changed).await {
+        Ok(change) => bail!("something changed that should stay as it is: {change}"),
+        Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,185 @@
+//! What the environment says, as domain types.
+//!
+//! Reading is a function of a lookup, so that a test is a table of variables. One table, [`VARIABLES`], names every
+//! variable with its default and meaning: the program's help is printed from it. An error shows the value that was
+//! refused, except where a credential may be in it.
+
+use super::Lookup;
+use super::tools::Definition;
+
+/// Name, default ("" for none) and meaning of every variable that is read.
+const VARIABLES: &[(&str, &str, &str)] = &[
+    ("CORAIL_AGENT_NAME", "agent", "name of the agent, for logs"),
+    ("CORAIL_PORT", "8000", "TCP port to listen on"),
+    ("CORAIL_CHANNEL", "rest", "how users reach the agent; `rest` is served"),
+    ("CORAIL_STRATEGY", "simple", "how the agent reasons; `simple` is served"),
+    ("CORAIL_MODEL_TYPE", "stub", "model provider; `stub` answers without any network"),
+    ("CORAIL_MODEL_ID", "stub-echo", "model of that provider"),
+    ("CORAIL_SYSTEM_PROMPT", "", "instructions given to the model before the conversation"),
+    ("CORAIL_BACKGROUND_MODEL", "", "`provider:model_id` that titles conversations; the main model when unset"),
+    ("CORAIL_STORAGE", "memory", "where conversations live: `memory`, or `postgresql` (not yet: kept in memory)"),
+    ("CORAIL_DATABASE_URL", "", "postgres URL of `postgresql` storage; never printed"),
+    ("CORAIL_TOOLS", "", "JSON array of tools; never printed"),
+    ("CORAIL_KNOWLEDGE_BASES", "", "JSON array of knowledge bases; never printed"),
+    ("RECIF_LOG_FORMAT", "json", "`json`, or `pretty` for people"),
+];
+
+/// The part of `--help` that lists the environment variables.
+pub fn help() -> String {
+    let mut text = String::from("Environment (an empty variable counts as unset):\n");
+    for (name, default, meaning) in VARIABLES {
+        text.push_str(&format!("  {name:<24} {meaning}"));
+        if !default.is_empty() {
+            text.push_str(&format!(" [default: {default}]"));
+        }
+        text.push('\n');
+    }
+    text.push_str("  RUST_LOG                 log filter, for example `debug` [default: info]");
+    text
+}
+
+/// A model by provider and name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ModelRef {
+    /// Provider, for example `stub`.
+    pub(super) provider: String,
+    /// Name at the provider.
+    pub(super) id: String,
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One JSON object per line, for collectors.
+    #[default]
+    Json,
+    /// Coloured text, for people.
+    Pretty,
+}
+
+/// A runtime's whole configuration.
+#[derive(Debug)]
+pub struct Config {
+    pub(super) agent: String,
+    pub(super) port: u16,
+    pub(super) model: ModelRef,
+    pub(super) background: Option<ModelRef>,
+    pub(super) system_prompt: Option<String>,
+    pub(super) tools: Vec<Definition>,
+    /// What was asked for and is served in another way than asked; one line each, for the log.
+    pub(super) warnings: Vec<String>,
+    /// How to write log lines.
+    pub log: LogFormat,
+}
+
+/// A variable that cannot be read. The process must not start.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ConfigError {
+    /// A value that may be shown.
+    #[error("{variable}={value:?} is refused: set it to {expected}")]
+    Value {
+        /// The variable.
+        variable: &'static str,
+        /// What it holds.
+        value: String,
+        /// What it may hold.
+        expected: &'static str,
+    },
+    /// A value that may hold a credential and is therefore left out.
+    #[error("{variable} is refused (its value is not shown, it may hold credentials): {problem}")]
+    Hidden {
+        /// The variable.
+        variable: &'static str,
+        /// What is wrong, without quoting the value.
+        problem: String,
+    },
+}
+
+impl Config {
+    /// Reads the configuration through `lookup`.
+    ///
+    /// # Errors
+    /// The first variable that cannot be read.
+    pub fn read(lookup: &Lookup) -> Result<Self, ConfigError> {
+        let set = |name: &str| lookup(name).filter(|value| !value.is_empty());
+        let or = |name: &str| set(name).unwrap_or_else(|| default(name).to_owned());
+        let mut warnings = Vec::new();
+
+        for (name, served) in [("CORAIL_CHANNEL", "rest"), ("CORAIL_STRATEGY", "simple")] {
+            let value = or(name);
+            if value != served {
+                warnings.push(format!("{name}={value:?} is not served by this runtime; it runs as {served:?}"));
+            }
+        }
+        match or("CORAIL_STORAGE").as_str() {
+            "memory" => {}
+            "postgresql" => warnings.push(
+                "CORAIL_STORAGE=postgresql is not supported by this runtime yet: conversations are kept in memory and \
+                 end with the process"
+                    .into(),
+            ),
+            _ => return Err(refused("CORAIL_STORAGE", or("CORAIL_STORAGE"), "`memory` or `postgresql`")),
+        }
+        if let Some(url) = set("CORAIL_DATABASE_URL")
+            && !is_postgres(&url)
+        {
+            return Err(hidden("CORAIL_DATABASE_URL", "it does not start with `postgres://` or `postgresql://`"));
+        }
+        if let Some(json) = set("CORAIL_KNOWLEDGE_BASES") {
+            let list: Vec<serde_json::Map<String, serde_json::Value>> = serde_json::from_str(&json)
+                .map_err(|_| hidden("CORAIL_KNOWLEDGE_BASES", "not a JSON array of objects"))?;
+            if !list.is_empty() {
+                warnings.push(
+                    "CORAIL_KNOWLEDGE_BASES is set but knowledge bases are not searched by this runtime yet".into(),
+                );
+            }
+        }
+        let background = set("CORAIL_BACKGROUND_MODEL")
+            .map(|value| match value.split_once(':') {
+                Some((provider, id)) if !provider.is_empty() && !id.is_empty() => {
+                    Ok(ModelRef { provider: provider.into(), id: id.into() })
+                }
+                _ => Err(refused("CORAIL_BACKGROUND_MODEL", value, "`provider:model_id`")),
+            })
+            .transpose()?;
+        let tools = match set("CORAIL_TOOLS") {
+            None => Vec::new(),
+            Some(json) => Definition::read_all(&json).map_err(|problem| hidden("CORAIL_TOOLS", problem))?,
+        };
+
+        Ok(Self {
+            agent: or("CORAIL_AGENT_NAME"),
+            port: match or("CORAIL_PORT").parse() {
+                Ok(0) | Err(_) => return Err(refused("CORAIL_PORT", or("CORAIL_PORT"), "a number from 1 to 65535")),
+                Ok(port) => port,
+            },
+            model: ModelRef { provider: or("CORAIL_MODEL_TYPE"), id: or("CORAIL_MODEL_ID") },
+            background,
+            system_prompt: set("CORAIL_SYSTEM_PROMPT"),
+            tools,
+            warnings,
+            log: match or("RECIF_LOG_FORMAT").as_str() {
+                "json" => LogFormat::Json,
+                "pretty" => LogFormat::Pretty,
+                _ => return Err(refused("RECIF_LOG_FORMAT", or("RECIF_LOG_FORMAT"), "`json` or `pretty`")),
+            },
+        })
+    }
+}
+
+fn default(name: &str) -> &'static str {
+    VARIABLES.iter().find(|(known, ..)| *known == name).map_or("", |(_, default, _)| default)
+}
+
+/// Whether `url` has a postgres scheme, a driver suffix such as `postgresql+asyncpg` included.
+fn is_postgres(url: &str) -> bool {
+    url.split_once("://").is_some_and(|(scheme, _)| matches!(scheme.split('+').next(), Some("postgres" | "postgresql")))
+}
+
+fn refused(variable: &'static str, value: String, expected: &'static str) -> ConfigError {
+    ConfigError::Value { variable, value, expected }
+}
+
+fn hidden(variable: &'static str, problem: impl Into<String>) -> ConfigError {
+    ConfigError::Hidden { variable, problem: problem.into() }
+}

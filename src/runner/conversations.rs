@@ -1,0 +1,193 @@
+//! What was said so far, in memory and bounded.
+//!
+//! Three limits hold at once: how many conversations, how many bytes in all of them, and how long one may stay unused.
+//! The one used least recently goes first. Inside one conversation the oldest turns go first, so that a talk may last
+//! forever. A conversation that went away starts anew under its id: a client cannot tell a restart from an eviction and
+//! need not.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::model::Message;
+
+/// Names a conversation: 1 to 128 letters, digits, `.`, `_`, `:` or `-`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct ConversationId(String);
+
+impl ConversationId {
+    /// 128 random bits, in hexadecimal: who does not know it cannot guess it.
+    ///
+    /// # Errors
+    /// The operating system has no random source.
+    pub(super) fn random() -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(format!("{:032x}", u128::from_be_bytes(bytes))))
+    }
+
+    /// The id a client gave, when it is one.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+        ((1..=128).contains(&text.len()) && text.bytes().all(allowed)).then(|| Self(text.into()))
+    }
+}
+
+impl fmt::Display for ConversationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Conversations.
+    pub(super) count: usize,
+    /// Bytes of text in all of them.
+    pub(super) bytes: usize,
+    /// Bytes of text in one.
+    pub(super) bytes_each: usize,
+    /// Time since a conversation was last used.
+    pub(super) idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { count: 1000, bytes: 32 << 20, bytes_each: 4 << 20, idle: Duration::from_secs(24 * 3600) }
+    }
+}
+
+/// All conversations of this process.
+pub(super) struct Conversations {
+    limits: Limits,
+    bytes: usize,
+    kept: HashMap<ConversationId, Conversation>,
+}
+
+struct Conversation {
+    turns: VecDeque<Turn>,
+    bytes: usize,
+    used: Instant,
+}
+
+/// A user's message and all that came of it. Turns are added and dropped whole, so that a tool's result never stands
+/// without its call.
+struct Turn {
+    messages: Vec<Arc<Message>>,
+    bytes: usize,
+}
+
+impl Conversations {
+    /// None yet.
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { limits, bytes: 0, kept: HashMap::new() }
+    }
+
+    /// The messages of a conversation, oldest first; none when it is not known.
+    pub(super) fn messages(&mut self, id: &ConversationId, now: Instant) -> Vec<Arc<Message>> {
+        self.forget_idle(now);
+        let Some(conversation) = self.kept.get_mut(id) else { return Vec::new() };
+        conversation.used = now;
+        conversation.turns.iter().flat_map(|turn| turn.messages.iter().cloned()).collect()
+    }
+
+    /// Adds a turn, then drops what is over the limits. Two turns that ran at the same time stand one after the other.
+    pub(super) fn add(&mut self, id: &ConversationId, messages: Vec<Arc<Message>>, now: Instant) {
+        let bytes = messages.iter().map(|message| message.bytes()).sum();
+        let conversation =
+            self.kept.entry(id.clone()).or_insert_with(|| Conversation { turns: VecDeque::new(), bytes: 0, used: now });
+        conversation.used = now;
+        conversation.turns.push_back(Turn { messages, bytes });
+        conversation.bytes += bytes;
+        self.bytes += bytes;
+        while conversation.bytes > self.limits.bytes_each
+            && let Some(oldest) = conversation.turns.pop_front()
+        {
+            conversation.bytes -= oldest.bytes;
+            self.bytes -= oldest.bytes;
+        }
+        while (self.kept.len() > self.limits.count || self.bytes > self.limits.bytes)
+            && let Some(id) = self.kept.iter().min_by_key(|(_, one)| one.used).map(|(id, _)| id.clone())
+        {
+            self.remove(&id);
+        }
+    }
+
+    fn forget_idle(&mut self, now: Instant) {
+        let idle = self.limits.idle;
+        let bytes = &mut self.bytes;
+        self.kept.retain(|_, one| {
+            let stays = now.saturating_duration_since(one.used) <= idle;
+            if !stays {
+                *bytes -= one.bytes;
+            }
+            stays
+        });
+    }
+
+    fn remove(&mut self, id: &ConversationId) {
+        if let Some(gone) = self.kept.remove(id) {
+            self.bytes -= gone.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { count: 2, bytes: 100, bytes_each: 60, idle: Duration::from_secs(10) };
+
+    fn id(text: &str) -> ConversationId {
+        ConversationId::parse(text).unwrap()
+    }
+
+    fn said(bytes: usize) -> Vec<Arc<Message>> {
+        vec![Arc::new(Message::User("x".repeat(bytes)))]
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_when_there_are_too_many() {
+        let (mut all, now) = (Conversations::new(LIMITS), Instant::now());
+        all.add(&id("a"), said(1), now);
+        all.add(&id("b"), said(1), now + Duration::from_secs(1));
+        all.messages(&id("a"), now + Duration::from_secs(2));
+        all.add(&id("c"), said(1), now + Duration::from_secs(3));
+        let later = now + Duration::from_secs(3);
+        assert_eq!(["a", "b", "c"].map(|name| all.messages(&id(name), later).len()), [1, 0, 1]);
+    }
+
+    #[test]
+    fn bytes_are_bounded_in_one_and_in_all() {
+        let (mut all, now) = (Conversations::new(LIMITS), Instant::now());
+        all.add(&id("a"), said(40), now);
+        all.add(&id("a"), said(40), now);
+        assert_eq!(all.messages(&id("a"), now).len(), 1);
+        all.add(&id("b"), said(60), now + Duration::from_secs(1));
+        assert_eq!(all.bytes, 100);
+        all.add(&id("b"), said(61), now + Duration::from_secs(1));
+        assert_eq!((all.bytes, all.messages(&id("b"), now).len()), (40, 0));
+    }
+
+    #[test]
+    fn an_unused_one_is_forgotten() {
+        let (mut all, now) = (Conversations::new(LIMITS), Instant::now());
+        all.add(&id("a"), said(1), now);
+        assert_eq!(all.messages(&id("a"), now + Duration::from_secs(10)).len(), 1);
+        assert_eq!(all.messages(&id("a"), now + Duration::from_secs(21)).len(), 0);
+        assert_eq!(all.bytes, 0);
+    }
+
+    #[test]
+    fn ids_are_random_and_ids_of_clients_are_checked() {
+        let one = ConversationId::random().unwrap();
+        assert_eq!(one.to_string().len(), 32);
+        assert_ne!(one, ConversationId::random().unwrap());
+        for (text, accepted) in [("a-1", true), ("", false), ("a b", false), ("é", false), (&*"x".repeat(129), false)]
+        {
+            assert_eq!(ConversationId::parse(text).is_some(), accepted, "{text:?}");
+        }
+    }
+}

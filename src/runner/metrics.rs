@@ -1,0 +1,120 @@
+//! What the runtime counts, in OpenMetrics text.
+//!
+//! Labels are status codes, tool types and outcomes, all of them few: never a tool's or a conversation's name, which
+//! could grow without bound.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::http::StatusCode;
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// Upper bounds of the duration's buckets, in seconds: from an echo to a long chain of tools.
+const SECONDS: [f64; 12] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0];
+
+/// How a call of a tool ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// With an answer.
+    Ok,
+    /// With an error.
+    Error,
+    /// Not in time.
+    Timeout,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Code {
+    code: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Call {
+    r#type: &'static str,
+    outcome: &'static str,
+}
+
+/// All metrics; clones share them.
+#[derive(Clone)]
+pub(super) struct Metrics {
+    registry: Arc<Registry>,
+    requests: Family<Code, Counter>,
+    in_flight: Gauge,
+    duration: Histogram,
+    tool_calls: Family<Call, Counter>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("recif_runner");
+        let requests = Family::default();
+        let in_flight = Gauge::default();
+        let duration = Histogram::new(SECONDS);
+        let tool_calls = Family::default();
+        registry.register("requests", "Requests by status code, probes left out", requests.clone());
+        registry.register("requests_in_flight", "Requests being answered", in_flight.clone());
+        registry.register(
+            "request_duration_seconds",
+            "Time from a request's head to the end of its answer",
+            duration.clone(),
+        );
+        registry.register("tool_calls", "Calls of tools by type and outcome", tool_calls.clone());
+        Self { registry: Arc::new(registry), requests, in_flight, duration, tool_calls }
+    }
+}
+
+impl Metrics {
+    /// Counts a request as in flight until the guard is dropped.
+    pub(super) fn request(&self) -> InFlight {
+        self.in_flight.inc();
+        InFlight { metrics: self.clone(), start: Instant::now(), code: 499 }
+    }
+
+    /// Counts a finished call of a tool.
+    pub(super) fn tool_called(&self, type_: &'static str, outcome: Outcome) {
+        let outcome = match outcome {
+            Outcome::Ok => "ok",
+            Outcome::Error => "error",
+            Outcome::Timeout => "timeout",
+        };
+        self.tool_calls.get_or_create(&Call { r#type: type_, outcome }).inc();
+    }
+
+    /// All metrics as OpenMetrics text.
+    ///
+    /// # Errors
+    /// A metric that cannot be written as text.
+    pub(super) fn encode(&self) -> Result<String, fmt::Error> {
+        let mut out = String::new();
+        text::encode(&mut out, &self.registry)?;
+        Ok(out)
+    }
+}
+
+/// A request being answered. One that is dropped without a status counts as 499: the client went away.
+pub(super) struct InFlight {
+    metrics: Metrics,
+    start: Instant,
+    code: u16,
+}
+
+impl InFlight {
+    /// Sets the status it counts as.
+    pub(super) fn answered(&mut self, status: StatusCode) {
+        self.code = status.as_u16();
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.metrics.in_flight.dec();
+        self.metrics.duration.observe(self.start.elapsed().as_secs_f64());
+        self.metrics.requests.get_or_create(&Code { code: self.code }).inc();
+    }
+}

@@ -1,0 +1,116 @@
+//! The life of the process: bind, serve, drain.
+//!
+//! SIGTERM does not close the port: for a moment other parts of a cluster still send requests here, and a 503 that asks
+//! for another try is better than a refused connection. The port closes when the requests in flight are finished or
+//! their time is up.
+
+use std::future::{Future, IntoFuture};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::serve::ListenerExt;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::agent::Agent;
+use super::config::Config;
+use super::metrics::Metrics;
+use super::server::{App, router};
+use super::tools::Toolbox;
+
+/// Time requests in flight get to finish. Kubernetes kills after 30 s.
+const GRACE: Duration = Duration::from_secs(25);
+/// Time connections get to send what is written, once no request is in flight.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// The process cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The port is taken or not ours to bind.
+    #[error("listen on port {port}: {source}; set CORAIL_PORT to a free port")]
+    Bind {
+        /// The port.
+        port: u16,
+        /// Why.
+        source: io::Error,
+    },
+    /// The signals that stop the process cannot be heard.
+    #[error("listen for SIGTERM: {0}")]
+    Signal(io::Error),
+    /// The listener broke.
+    #[error("accept connections: {0}")]
+    Accept(io::Error),
+}
+
+/// Serves the agent `config` describes until SIGTERM or SIGINT, then drains.
+///
+/// # Errors
+/// The port cannot be bound or signals cannot be heard; a drain that runs out of time is not an error.
+pub async fn run(config: Config) -> Result<(), ServeError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signal)?;
+    let port = config.port;
+    // Dual stack where the node has IPv6.
+    let listener = match TcpListener::bind(("::", port)).await {
+        Ok(listener) => listener,
+        Err(_) => TcpListener::bind(("0.0.0.0", port)).await.map_err(|source| ServeError::Bind { port, source })?,
+    };
+    let app = app(config);
+    tracing::info!(port, "listening");
+    let stop = async move {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    };
+    serve(listener, app, stop, GRACE).await
+}
+
+/// Everything behind the port. What cannot be served is logged here, once.
+pub(super) fn app(config: Config) -> App {
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    let metrics = Metrics::default();
+    let tools = Toolbox::new(config.tools.clone(), Arc::new(|name: &str| std::env::var(name).ok()), metrics.clone());
+    let agent = Agent::new(&config, tools).map(Arc::new);
+    match &agent {
+        Ok(_) => tracing::info!(agent = config.agent, model = config.model.id, tools = config.tools.len(), "ready"),
+        Err(why) => tracing::error!(agent = config.agent, "not ready: {why}"),
+    }
+    App { agent, metrics, requests: TaskTracker::new() }
+}
+
+/// Serves until `stop`, then drains for at most `grace`.
+pub(super) async fn serve(
+    listener: TcpListener,
+    app: App,
+    stop: impl Future<Output = ()>,
+    grace: Duration,
+) -> Result<(), ServeError> {
+    let requests = app.requests.clone();
+    let finished = CancellationToken::new();
+    // Tokens are small writes that must not wait for each other.
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    let server = axum::serve(listener, router(app)).with_graceful_shutdown(finished.clone().cancelled_owned());
+    let mut server = pin!(server.into_future());
+    let drained = async {
+        stop.await;
+        requests.close();
+        tracing::info!(in_flight = requests.len(), "draining");
+        if tokio::time::timeout(grace, requests.wait()).await.is_err() {
+            tracing::warn!(in_flight = requests.len(), "requests are cut off: they did not finish in time");
+        }
+    };
+    tokio::select! {
+        result = &mut server => return result.map_err(ServeError::Accept),
+        () = drained => finished.cancel(),
+    }
+    if tokio::time::timeout(FLUSH, server).await.is_err() {
+        tracing::info!("connections are cut off: they were not idle");
+    }
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! A model without a model: it answers at once, always the same, and never uses the network.
+//!
+//! It makes an agent usable before any provider is configured, and lets tests steer it by what they say:
+//!
+//! | message | answer |
+//! |---|---|
+//! | `/prompt` | the system prompt |
+//! | `/tools` | one line `name: description` per tool |
+//! | `/tool <name> {json}` | calls that tool, then says what it gave back |
+//! | anything else | `echo: <message>` |
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use serde_json::Value;
+
+use super::model::{Chunk, Message, Model, ModelError, Request, ToolCall};
+
+/// Longest text that is streamed word by word, in bytes; a longer one goes in pieces of this size.
+const PIECE: usize = 4096;
+
+/// The echo.
+pub(super) struct Stub;
+
+impl Model for Stub {
+    fn answer(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        stream::iter(decide(&request).into_iter().map(Ok)).boxed()
+    }
+
+    fn title(&self, first: &str) -> String {
+        first.lines().next().unwrap_or_default().chars().take(60).collect()
+    }
+}
+
+/// The whole answer to `request`.
+fn decide(request: &Request) -> Vec<Chunk> {
+    let said = match request.messages.last().map(Arc::as_ref) {
+        Some(Message::User(text)) => text,
+        Some(Message::ToolResult { outcome: Ok(text), .. }) => return tokens(text),
+        Some(Message::ToolResult { name, outcome: Err(text) }) => {
+            return tokens(&format!("tool {name} failed: {text}"));
+        }
+        _ => return Vec::new(),
+    };
+    let (command, rest) = said.trim().split_once(char::is_whitespace).unwrap_or((said.trim(), ""));
+    match command {
+        "/prompt" => tokens(request.system_prompt.as_deref().unwrap_or("there is no system prompt")),
+        "/tools" => {
+            let lines = request.tools.iter().map(|tool| format!("{}: {}", tool.name, tool.description));
+            tokens(&lines.collect::<Vec<_>>().join("\n"))
+        }
+        "/tool" => call(rest.trim()),
+        _ => tokens(&format!("echo: {said}")),
+    }
+}
+
+fn call(rest: &str) -> Vec<Chunk> {
+    let (name, json) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    match if json.trim().is_empty() { Ok(Value::Null) } else { serde_json::from_str(json) } {
+        Ok(arguments) if !name.is_empty() => vec![Chunk::Call(ToolCall { name: name.into(), arguments })],
+        _ => tokens("write `/tool <name> {json}`"),
+    }
+}
+
+fn tokens(text: &str) -> Vec<Chunk> {
+    if text.len() <= PIECE {
+        return text.split_inclusive(' ').map(|word| Chunk::Token(word.into())).collect();
+    }
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE));
+        pieces.push(Chunk::Token(piece.into()));
+        rest = after;
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn say(message: Message) -> Vec<Chunk> {
+        decide(&Request {
+            system_prompt: Some("be brief".into()),
+            messages: vec![Arc::new(message)],
+            tools: Arc::new([]),
+        })
+    }
+
+    fn text(chunks: Vec<Chunk>) -> String {
+        chunks.into_iter().map(|chunk| if let Chunk::Token(token) = chunk { token } else { "<call>".into() }).collect()
+    }
+
+    #[test]
+    fn what_the_stub_answers() {
+        for (said, answer) in [
+            ("hello there", "echo: hello there"),
+            (" /prompt ", "be brief"),
+            ("/prompts", "echo: /prompts"),
+            ("/tool", "write `/tool <name> {json}`"),
+            ("/tool x {", "write `/tool <name> {json}`"),
+            ("/tool x {}", "<call>"),
+        ] {
+            assert_eq!(text(say(Message::User(said.into()))), answer, "{said}");
+        }
+        let failed = Message::ToolResult { name: "x".into(), outcome: Err("no".into()) };
+        assert_eq!(text(say(failed)), "tool x failed: no");
+    }
+
+    #[test]
+    fn a_long_text_keeps_every_character() {
+        let long = "é".repeat(PIECE);
+        let chunks = tokens(&long);
+        assert!(chunks.len() < 5);
+        assert_eq!(text(chunks), long);
+    }
+}

@@ -1,0 +1,164 @@
+//! Tools as a model calls them, against a real server and real programs.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Redirect};
+use axum::routing::any;
+use futures::stream;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use super::Runner;
+
+/// A server that says what it was asked, never answers, never ends, fails, or sends elsewhere.
+async fn endpoint() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let elsewhere = format!("http://localhost:{}/echo", address.port());
+    let sidecar = "http://127.0.0.1:8888/".to_owned();
+    let echo = |method: Method, uri: Uri, headers: HeaderMap, body: Bytes| async move {
+        let header = |name| headers.get(name).map_or("-", |value| value.to_str().unwrap_or("?")).to_owned();
+        format!("{method} {uri} {} {} {}", header("content-type"), header("x-key"), String::from_utf8_lossy(&body))
+    };
+    let endless = || async { Body::from_stream(stream::repeat(Ok::<_, Infallible>(Bytes::from(vec![b'a'; 65536])))) };
+    let routes = Router::new()
+        .route("/slow", any(pending::<()>))
+        .route("/endless", any(endless))
+        .route("/fail", any(|| async { (StatusCode::IM_A_TEAPOT, "short and stout").into_response() }))
+        .route("/near", any(|| async { Redirect::temporary("/echo") }))
+        .route("/far", any(move || async move { Redirect::temporary(&elsewhere) }))
+        .route("/sidecar", any(move || async move { Redirect::temporary(&sidecar) }))
+        .fallback(echo);
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    address
+}
+
+async fn runner() -> Runner {
+    let at = endpoint().await;
+    let http = |name: &str, method: &str, path: &str, parameters: Value| {
+        json!({"name": name, "type": "http", "method": method, "endpoint": format!("http://{at}{path}"),
+               "headers": {"x-key": "k ${PATH} $"}, "parameters": parameters, "timeout": 30})
+    };
+    let one = json!([{"name": "id", "type": "string"}, {"name": "n", "type": "integer", "default": 7}]);
+    Runner::with_tools(json!([
+        http("get", "GET", "/echo/{id}", one.clone()),
+        http("delete", "delete", "/echo", one.clone()),
+        http("post", "POST", "/echo/{id}", one.clone()),
+        http("put", "PUT", "/echo", one.clone()),
+        http("patch", "PATCH", "/echo", one),
+        http("slow", "GET", "/slow", json!([])),
+        http("endless", "GET", "/endless", json!([])),
+        http("fail", "GET", "/fail", json!([])),
+        http("near", "GET", "/near", json!([])),
+        http("far", "GET", "/far", json!([])),
+        http("sidecar", "GET", "/sidecar", json!([])),
+        {"name": "unset", "type": "http", "endpoint": format!("http://{at}/"), "headers": {"x-key": "$SURELY_NOT_SET"}},
+        {"name": "closed", "type": "http", "endpoint": "http://127.0.0.1:1/"},
+        {"name": "echo", "type": "cli", "binary": "echo", "description": "prints", "allowedCommands": ["-n", "hi"]},
+        {"name": "sh", "type": "cli", "binary": "sh"},
+        {"name": "none", "type": "cli", "binary": "/surely/not/there"},
+        {"name": "remote", "type": "mcp", "mcpEndpoint": "http://mcp"},
+        {"name": "calculator", "type": "builtin"},
+        {"name": "datetime", "type": "builtin"},
+        {"name": "fetch_url", "type": "builtin"},
+        {"name": "web-search", "type": "builtin"},
+    ]))
+    .await
+}
+
+#[tokio::test]
+async fn what_a_call_of_a_tool_answers() {
+    let runner = runner().await;
+    let path = std::env::var("PATH").unwrap();
+    for (call, answer) in [
+        (r#"get {"id": "a b/c"}"#, format!("GET /echo/a%20b%2Fc?n=7 - k {path} $ ")),
+        (r#"delete {"id": "a&b"}"#, format!("DELETE /echo?id=a%26b&n=7 - k {path} $ ")),
+        (r#"post {"id": "x", "n": 1}"#, format!(r#"POST /echo/x application/json k {path} $ {{"n":1}}"#)),
+        (r#"put {"id": "x"}"#, format!(r#"PUT /echo application/json k {path} $ {{"id":"x","n":7}}"#)),
+        ("patch {}", format!(r#"PATCH /echo application/json k {path} $ {{"n":7}}"#)),
+        ("near", format!("GET /echo - k {path} $ ")),
+        (r#"echo {"args": ["-n", "$HOME *"]}"#, "$HOME *".into()),
+        (r#"echo {"args": "hi 'two  words'"}"#, "hi two  words\n".into()),
+        (r#"calculator {"expression": "2 * (3 + 4)"}"#, "14".into()),
+    ] {
+        assert_eq!(runner.say(format!("/tool {call}")).await, answer, "{call}");
+    }
+    assert!(runner.say("/tool datetime").await.ends_with('Z'));
+    assert_eq!(runner.say("/prompt").await, "be brief");
+    assert!(runner.say("/tools").await.contains("\necho: prints\n"));
+}
+
+#[tokio::test]
+async fn a_tool_that_fails_tells_the_model_and_not_the_user() {
+    let runner = runner().await;
+    for (call, error) in [
+        ("nothing", "there is no tool `nothing`"),
+        ("get {}", "wrong arguments: `id` is part of the URL and must be given"),
+        (r#"get {"id": ".."}"#, "wrong arguments: an argument may not turn a part of the URL's path into `.` or `..`"),
+        (r#"get {"id": 1, "x": 2}"#, "wrong arguments: `id` must be a string; `x` is not a parameter"),
+        ("fail", "HTTP 418 I'm a teapot: short and stout"),
+        ("far", "HTTP 307 Temporary Redirect to http://localhost:"),
+        ("sidecar", "HTTP 307 Temporary Redirect to http://127.0.0.1:8888/"),
+        ("unset", "header x-key refers to the environment variable SURELY_NOT_SET, which is not set"),
+        ("closed", "error sending request: client error (Connect): tcp connect error"),
+        (r#"echo {"args": ["rm"]}"#, "refused: the first argument must be one of: -n, hi"),
+        ("echo", "wrong arguments: `args` is missing"),
+        (r#"sh {"args": ["-c", "echo out; echo bad >&2; exit 3"]}"#, "exit status: 3: bad"),
+        ("none", "wrong arguments: `args` is missing"),
+        (r#"none {"args": []}"#, "run /surely/not/there: No such file or directory"),
+        ("remote", "mcp tools are not supported by this runtime yet"),
+        (r#"calculator {"expression": "1/0"}"#, "wrong arguments: the result is not a number"),
+        (r#"fetch_url {"url": "nonsense"}"#, "wrong arguments: `url`: relative URL without a base"),
+        (r#"fetch_url {"url": "file:///etc/passwd"}"#, "refused: only http and https URLs"),
+        (r#"fetch_url {"url": "http://127.0.0.1:8888/x"}"#, "refused: port 8888 on loopback"),
+        (r#"web-search {"query": "x"}"#, "no search service is configured"),
+    ] {
+        let name = call.split(' ').next().unwrap();
+        let reply = runner.say(format!("/tool {call}")).await;
+        assert!(reply.starts_with(&format!("tool {name} failed: {error}")), "{call}: {reply}");
+    }
+    let (_, metrics) = runner.get("/metrics").await;
+    for (type_, count) in [("http", 8), ("cli", 5), ("builtin", 5), ("unsupported", 1), ("unknown", 1)] {
+        let line = format!("recif_runner_tool_calls_total{{type=\"{type_}\",outcome=\"error\"}} {count}");
+        assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_cut_at_one_mebibyte() {
+    let runner = runner().await;
+    for call in ["endless", r#"sh {"args": ["-c", "yes aaa"]}"#, r#"sh {"args": ["-c", "yes >&2 & exec yes"]}"#] {
+        let reply = runner.say(format!("/tool {call}")).await;
+        assert!(reply.ends_with("\n[truncated after 1 MiB]"), "{call}");
+        assert!(((1 << 20)..(1 << 20) + 100).contains(&reply.len()), "{call}: {}", reply.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_does_not_answer_in_time_is_given_up() {
+    let runner = runner().await;
+    for call in ["slow", r#"sh {"args": ["-c", "exec tail -f /dev/null"]}"#] {
+        let reply = runner.say(format!("/tool {call}")).await;
+        assert!(reply.ends_with(" failed: no answer within 30 s"), "{call}: {reply}");
+    }
+    let (_, metrics) = runner.get("/metrics").await;
+    for type_ in ["http", "cli"] {
+        let line = format!("recif_runner_tool_calls_total{{type=\"{type_}\",outcome=\"timeout\"}} 1");
+        assert!(metrics.contains(&line), "{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_does_not_see_the_agents_credentials() {
+    let names = Runner::with_tools(json!([{"name": "env", "type": "cli", "binary": "env"}]))
+        .await
+        .say(r#"/tool env {"args": ["PROBE=1"]}"#)
+        .await;
+    assert!(names.contains("PROBE=1") && names.contains("PATH="), "{names}");
+    assert!(!names.contains("CORAIL_"), "{names}");
+}

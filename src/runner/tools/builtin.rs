@@ -1,0 +1,88 @@
+//! The functions every agent can be given without any setup: the time, arithmetic, fetching a page, searching.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use url::Url;
+
+use super::ToolError;
+use super::calculator::evaluate;
+use super::client::{self, HttpClient};
+use super::parameters::{Parameter, ParameterType};
+
+/// A built-in tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Builtin {
+    /// The current time in UTC (RFC 3339, whole seconds).
+    Datetime,
+    /// The value of `expression`.
+    Calculator,
+    /// The body of `url`, fetched with GET.
+    FetchUrl,
+    /// Results for `query`.
+    WebSearch,
+}
+
+impl Builtin {
+    /// The tool a name stands for.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "datetime" => Self::Datetime,
+            "calculator" => Self::Calculator,
+            "fetch_url" | "fetch-url" => Self::FetchUrl,
+            "web_search" | "web-search" => Self::WebSearch,
+            _ => return None,
+        })
+    }
+
+    /// What it takes, whatever the definition says.
+    pub(super) fn parameters(self) -> Vec<Parameter> {
+        let name = match self {
+            Self::Datetime => return Vec::new(),
+            Self::Calculator => "expression",
+            Self::FetchUrl => "url",
+            Self::WebSearch => "query",
+        };
+        vec![Parameter::required(name, ParameterType::String)]
+    }
+
+    /// Calls it with checked arguments.
+    ///
+    /// # Errors
+    /// What went wrong, for the model.
+    pub(super) async fn call(
+        self,
+        arguments: &BTreeMap<String, Value>,
+        client: &HttpClient,
+    ) -> Result<String, ToolError> {
+        let text = |name| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
+        match self {
+            Self::Datetime => Ok(datetime(Timestamp::now())),
+            Self::Calculator => {
+                evaluate(text("expression")).map(|value| value.to_string()).map_err(ToolError::Arguments)
+            }
+            Self::FetchUrl => {
+                let url = Url::parse(text("url")).map_err(|error| ToolError::Arguments(format!("`url`: {error}")))?;
+                client::read(client.for_url(&url)?.get(url).send().await.map_err(client::failed)?).await
+            }
+            Self::WebSearch => Err(ToolError::Failed(
+                "no search service is configured for this agent: give it an http tool that calls one".into(),
+            )),
+        }
+    }
+}
+
+fn datetime(now: Timestamp) -> String {
+    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_is_utc_in_whole_seconds() {
+        assert_eq!(datetime(Timestamp::from_millisecond(1_500).unwrap()), "1970-01-01T00:00:01Z");
+    }
+}

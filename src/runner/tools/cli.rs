@@ -1,0 +1,162 @@
+//! A tool that is a program in the agent's image.
+//!
+//! No shell is involved: the arguments reach the program as they are. They come from the declared parameters in the
+//! order of their declaration, one argument each; only `args` and `command` hold several (see
+//! [`ParameterType::Words`]). A tool that declares none takes `args`. When `allowedCommands` is not empty, the first
+//! argument must be one of them.
+//!
+//! The program's own environment lacks `CORAIL_*` and `TOOL_*`: the agent's database and the other tools' credentials
+//! are none of its business.
+
+use std::collections::BTreeMap;
+use std::process::{ExitStatus, Stdio};
+
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+
+use super::ToolError;
+use super::capped::Capped;
+use super::parameters::{Parameter, ParameterType};
+use super::template::plain;
+
+/// Which program, and what it may be asked.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct CliTool {
+    /// A path, or a name in `PATH`.
+    pub(super) binary: String,
+    /// First arguments that are allowed; empty for any.
+    pub(super) allowed_commands: Vec<String>,
+}
+
+impl CliTool {
+    /// Runs it to its end. Dropping the future kills it.
+    ///
+    /// # Errors
+    /// A refused argument, a program that cannot be started, or one that ends with another status than 0.
+    pub(super) async fn call(
+        &self,
+        parameters: &[Parameter],
+        arguments: &BTreeMap<String, Value>,
+    ) -> Result<String, ToolError> {
+        let failed = |error: std::io::Error| ToolError::Failed(format!("run {}: {error}", self.binary));
+        let mut command = Command::new(&self.binary);
+        command.args(self.argv(parameters, arguments)?);
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(|name| name.starts_with("CORAIL_") || name.starts_with("TOOL_")) {
+                command.env_remove(name);
+            }
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().map_err(failed)?;
+        let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
+            return Err(ToolError::Failed(format!("run {}: it has no output", self.binary)));
+        };
+        let answer = async {
+            let out = drain(out, true).await?;
+            if out.truncated() { Err(End::Cut(out)) } else { Ok(out) }
+        };
+        let errors = async { Ok(drain(err, false).await?) };
+        let (out, err) = match tokio::try_join!(answer, errors) {
+            Ok(both) => both,
+            Err(End::Cut(out)) => return Ok(out.into_text()),
+            Err(End::Broken(error)) => return Err(failed(error)),
+        };
+        judge(child.wait().await.map_err(failed)?, out.into_text(), err.into_text())
+    }
+
+    /// The arguments of the program.
+    fn argv(&self, parameters: &[Parameter], arguments: &BTreeMap<String, Value>) -> Result<Vec<String>, ToolError> {
+        let mut argv = Vec::new();
+        for parameter in parameters {
+            match (parameter.type_, arguments.get(&parameter.name)) {
+                (_, None) => {}
+                (ParameterType::Words, Some(Value::Array(words))) => argv.extend(words.iter().map(plain)),
+                (ParameterType::Words, Some(Value::String(text))) => {
+                    argv.extend(shlex::split(text).ok_or_else(|| {
+                        ToolError::Arguments(format!("`{}` has a quote that is not closed", parameter.name))
+                    })?)
+                }
+                (_, Some(value)) => argv.push(plain(value)),
+            }
+        }
+        if argv.iter().any(|argument| argument.contains('\0')) {
+            return Err(ToolError::Arguments("an argument holds a NUL".into()));
+        }
+        let allowed = &self.allowed_commands;
+        if !allowed.is_empty() && !argv.first().is_some_and(|first| allowed.contains(first)) {
+            return Err(ToolError::Refused(format!("the first argument must be one of: {}", allowed.join(", "))));
+        }
+        Ok(argv)
+    }
+}
+
+/// Why reading ends before the program does.
+enum End {
+    /// It has said more than the cap, and its child processes may hold the other pipe open for ever.
+    Cut(Capped),
+    /// A pipe broke.
+    Broken(std::io::Error),
+}
+
+impl From<std::io::Error> for End {
+    fn from(error: std::io::Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+/// Reads to the end; past the cap it stops when `stops`, else it reads on and forgets, so that the program is not
+/// blocked by a pipe that nobody empties.
+async fn drain(mut from: impl AsyncRead + Unpin, stops: bool) -> std::io::Result<Capped> {
+    let mut text = Capped::default();
+    let mut buffer = vec![0; 16 << 10];
+    loop {
+        let read = from.read(&mut buffer).await?;
+        if read == 0 || (!text.push(&buffer[..read]) && stops) {
+            return Ok(text);
+        }
+    }
+}
+
+fn judge(status: ExitStatus, out: String, err: String) -> Result<String, ToolError> {
+    if status.success() {
+        return Ok(out);
+    }
+    let said = if err.trim().is_empty() { out } else { err };
+    Err(ToolError::Failed(format!("{status}: {}", said.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn argv(allowed: &[&str], arguments: Value) -> Result<Vec<String>, String> {
+        let tool =
+            CliTool { binary: "kubectl".into(), allowed_commands: allowed.iter().map(|one| (*one).into()).collect() };
+        let parameters = [
+            Parameter::required("command", ParameterType::Words),
+            Parameter::required("count", ParameterType::Integer),
+        ];
+        let arguments = serde_json::from_value(arguments).unwrap();
+        tool.argv(&parameters, &arguments).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn arguments_are_words_and_the_first_must_be_allowed() {
+        for (allowed, arguments, expected) in [
+            (&[][..], json!({"command": "get 'two words' $HOME; rm"}), Ok(&["get", "two words", "$HOME;", "rm"][..])),
+            (&[], json!({"command": ["a b", "*"], "count": 3}), Ok(&["a b", "*", "3"])),
+            (&["get"], json!({"command": "get pods"}), Ok(&["get", "pods"])),
+            (&["get"], json!({"command": "delete pods"}), Err("refused: the first argument must be one of: get")),
+            (&["get"], json!({"command": "-n x get"}), Err("refused: the first argument must be one of: get")),
+            (&["get"], json!({}), Err("refused: the first argument must be one of: get")),
+            (&[], json!({"command": "'"}), Err("wrong arguments: `command` has a quote that is not closed")),
+            (&[], json!({"command": ["a\u{0}"]}), Err("wrong arguments: an argument holds a NUL")),
+        ] {
+            let expected = expected.map(|words| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+            assert_eq!(argv(allowed, arguments.clone()), expected.map_err(String::from), "{arguments}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What a model may call: HTTP endpoints, programs and a few built-in functions.
+//!
+//! Whatever goes wrong in a call is an answer for the model, which can correct itself, and never an error for the user.
+//! So a call has one outcome: a text, at most 1 MiB long, or a [`ToolError`] whose text tells the model what to do.
+
+mod builtin;
+mod calculator;
+mod capped;
+mod cli;
+mod client;
+mod definition;
+mod headers;
+mod http;
+mod parameters;
+mod template;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::Lookup;
+use super::metrics::{Metrics, Outcome};
+use client::HttpClient;
+pub(super) use definition::Definition;
+use definition::Kind;
+
+/// A call that gave no answer. The text is for the model.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(super) enum ToolError {
+    /// No tool has this name.
+    #[error("there is no tool `{0}`")]
+    Unknown(String),
+    /// The arguments do not fit the tool's parameters.
+    #[error("wrong arguments: {0}")]
+    Arguments(String),
+    /// The call is not allowed.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// The tool was called and did not succeed.
+    #[error("{0}")]
+    Failed(String),
+    /// The tool took too long.
+    #[error("no answer within {} s", .0.as_secs())]
+    Timeout(Duration),
+}
+
+/// All tools of an agent.
+pub(super) struct Toolbox {
+    tools: Arc<[Definition]>,
+    client: HttpClient,
+    environment: Arc<Lookup>,
+    metrics: Metrics,
+}
+
+impl Toolbox {
+    /// A toolbox with `tools`; `environment` is what `$NAME` in headers refers to.
+    pub(super) fn new(tools: Vec<Definition>, environment: Arc<Lookup>, metrics: Metrics) -> Self {
+        Self { tools: tools.into(), client: HttpClient::default(), environment, metrics }
+    }
+
+    /// What the model is told it may call.
+    pub(super) fn definitions(&self) -> Arc<[Definition]> {
+        self.tools.clone()
+    }
+
+    /// Calls the tool `name`. Dropping the future ends the call.
+    pub(super) async fn call(&self, name: &str, arguments: &Value) -> Result<String, ToolError> {
+        let tool = self.tools.iter().find(|tool| tool.name == name);
+        let result = match tool {
+            None => Err(ToolError::Unknown(name.into())),
+            Some(tool) => tokio::time::timeout(tool.timeout, self.run(tool, arguments))
+                .await
+                .unwrap_or(Err(ToolError::Timeout(tool.timeout))),
+        };
+        let outcome = match &result {
+            Ok(_) => Outcome::Ok,
+            Err(ToolError::Timeout(_)) => Outcome::Timeout,
+            Err(_) => Outcome::Error,
+        };
+        self.metrics.tool_called(tool.map_or("unknown", |tool| tool.kind.label()), outcome);
+        result
+    }
+
+    async fn run(&self, tool: &Definition, arguments: &Value) -> Result<String, ToolError> {
+        let arguments = parameters::check(&tool.parameters, arguments)?;
+        match &tool.kind {
+            Kind::Http(http) => http.call(arguments, &self.client, &*self.environment).await,
+            Kind::Cli(cli) => cli.call(&tool.parameters, &arguments).await,
+            Kind::Builtin(builtin) => builtin.call(&arguments, &self.client).await,
+            Kind::Unsupported(what) => Err(ToolError::Failed(format!("{what} are not supported by this runtime yet"))),
+        }
+    }
+}

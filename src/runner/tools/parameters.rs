@@ -1,0 +1,174 @@
+//! What a tool takes, and whether a call fits.
+//!
+//! Defaults are merged before the check, so a required parameter with a default may be left out. `null` counts as left
+//! out. A name that is not declared is refused rather than dropped, because a model that misspells one should learn it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::ToolError;
+
+/// Type of a parameter.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ParameterType {
+    /// Text.
+    #[default]
+    String,
+    /// A number without a fraction.
+    Integer,
+    /// Any number.
+    Number,
+    /// True or false.
+    Boolean,
+    /// Several words: an array of strings, or one string that is split as a POSIX shell splits words, quotes included.
+    #[serde(skip)]
+    Words,
+}
+
+/// One parameter.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Parameter {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its type.
+    #[serde(rename = "type", default)]
+    pub(crate) type_: ParameterType,
+    /// Whether a call must give it.
+    #[serde(default)]
+    pub(crate) required: bool,
+    /// The value of a call that does not.
+    #[serde(default)]
+    pub(crate) default: Option<Value>,
+}
+
+impl Parameter {
+    /// A parameter that must be given.
+    pub(super) fn required(name: &str, type_: ParameterType) -> Self {
+        Self { name: name.into(), type_, required: true, default: None }
+    }
+
+    /// With a default written as text turned into the parameter's type; none when it does not fit.
+    pub(super) fn with_typed_default(mut self) -> Option<Self> {
+        let Some(default) = &self.default else { return Some(self) };
+        if !fits(self.type_, default) {
+            let typed = default.as_str().and_then(|text| serde_json::from_str(text).ok())?;
+            if !fits(self.type_, &typed) {
+                return None;
+            }
+            self.default = Some(typed);
+        }
+        Some(self)
+    }
+}
+
+/// The arguments of a call, defaults merged.
+///
+/// # Errors
+/// [`ToolError::Arguments`] with everything that is wrong, so that the model can mend it in one go.
+pub(super) fn check(parameters: &[Parameter], arguments: &Value) -> Result<BTreeMap<String, Value>, ToolError> {
+    let given = match arguments {
+        Value::Null => &serde_json::Map::new(),
+        Value::Object(given) => given,
+        _ => return Err(ToolError::Arguments("they must be a JSON object".into())),
+    };
+    let mut problems = Vec::new();
+    let mut merged = BTreeMap::new();
+    for parameter in parameters {
+        let name = &parameter.name;
+        match given.get(name).filter(|value| !value.is_null()).or(parameter.default.as_ref()) {
+            Some(value) if fits(parameter.type_, value) => {
+                merged.insert(name.clone(), value.clone());
+            }
+            Some(_) => problems.push(format!("`{name}` must be {}", article(parameter.type_))),
+            None if parameter.required => problems.push(format!("`{name}` is missing")),
+            None => {}
+        }
+    }
+    let known = |name: &String| parameters.iter().any(|parameter| parameter.name == *name);
+    problems.extend(given.keys().filter(|name| !known(name)).map(|name| format!("`{name}` is not a parameter")));
+    if problems.is_empty() { Ok(merged) } else { Err(ToolError::Arguments(problems.join("; "))) }
+}
+
+fn fits(type_: ParameterType, value: &Value) -> bool {
+    match type_ {
+        ParameterType::String => value.is_string(),
+        ParameterType::Integer => {
+            value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
+        }
+        ParameterType::Number => value.is_number(),
+        ParameterType::Boolean => value.is_boolean(),
+        ParameterType::Words => match value {
+            Value::String(_) => true,
+            Value::Array(words) => words.iter().all(Value::is_string),
+            _ => false,
+        },
+    }
+}
+
+fn article(type_: ParameterType) -> &'static str {
+    match type_ {
+        ParameterType::String => "a string",
+        ParameterType::Integer => "an integer",
+        ParameterType::Number => "a number",
+        ParameterType::Boolean => "true or false",
+        ParameterType::Words => "an array of strings, or one string",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parameters() -> Vec<Parameter> {
+        [
+            json!({"name": "city", "type": "string", "required": true}),
+            json!({"name": "days", "type": "integer", "default": "3"}),
+            json!({"name": "ratio", "type": "number"}),
+            json!({"name": "deep", "type": "boolean", "required": true, "default": false}),
+        ]
+        .map(|one| serde_json::from_value::<Parameter>(one).unwrap().with_typed_default().unwrap())
+        .into()
+    }
+
+    #[test]
+    fn which_arguments_fit() {
+        for (arguments, expected) in [
+            (json!({"city": "Bern"}), Ok(json!({"city": "Bern", "days": 3, "deep": false}))),
+            (
+                json!({"city": "", "days": 1.0, "ratio": 1}),
+                Ok(json!({"city": "", "days": 1.0, "ratio": 1, "deep": false})),
+            ),
+            (json!({"city": "x", "days": null}), Ok(json!({"city": "x", "days": 3, "deep": false}))),
+            (json!(null), Err("`city` is missing")),
+            (json!([]), Err("they must be a JSON object")),
+            (json!({"city": 1}), Err("`city` must be a string")),
+            (json!({"city": "x", "days": 1.5}), Err("`days` must be an integer")),
+            (json!({"city": "x", "days": "1"}), Err("`days` must be an integer")),
+            (json!({"city": "x", "ratio": "1"}), Err("`ratio` must be a number")),
+            (json!({"city": "x", "deep": 0}), Err("`deep` must be true or false")),
+            (
+                json!({"town": "x", "deep": 0}),
+                Err("`city` is missing; `deep` must be true or false; `town` is not a parameter"),
+            ),
+        ] {
+            let found = check(&parameters(), &arguments).map(|merged| json!(merged));
+            assert_eq!(found, expected.map_err(|text| ToolError::Arguments(text.into())), "{arguments}");
+        }
+    }
+
+    #[test]
+    fn a_default_must_have_the_type() {
+        for (type_, default, good) in
+            [("integer", json!("x"), false), ("boolean", json!("true"), true), ("string", json!(1), false)]
+        {
+            let parameter: Parameter =
+                serde_json::from_value(json!({"name": "p", "type": type_, "default": default})).unwrap();
+            assert_eq!(parameter.with_typed_default().is_some(), good, "{type_}");
+        }
+    }
+}
