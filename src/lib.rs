@@ -4,5 +4,9 @@
 //! A folder is a room. The first file of a room names on its `//! Uses:` line the rooms it may use; `tests/rooms.rs`
 //! refuses any other edge.
 
+pub mod cache;
 pub mod cli;
+pub mod cluster;
+pub mod controllers;
 pub mod runner;
+pub mod telemetry;

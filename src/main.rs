@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use recif::controllers::operator::{self, OperatorArgs};
 
 /// Runs AI agents on Kubernetes.
 #[derive(Debug, Parser)]
@@ -21,15 +22,18 @@ struct Recif {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run the operator: watch the objects and take them through their lives
+    Operator(Box<OperatorArgs>),
     #[command(flatten)]
     Cli(recif::cli::Command),
 }
 
-#[tokio::main]
+#[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     // Fails only if a provider is installed already, and then there is one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match Recif::parse().command {
+        Command::Operator(args) => operator::run(*args).await,
         Command::Cli(command) => command.run().await,
     }
 }

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use crds::Kind;
 
-use super::live::{Live, ReadError};
+use crate::cluster::live::{Live, ReadError};
 
 /// Why a command has no answer.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,6 @@
 
 pub mod definitions;
 mod error;
-pub mod live;
 pub mod machine;
 mod target;
 pub mod trace;

@@ -4,10 +4,8 @@ use std::path::PathBuf;
 
 use crds::{KINDS, Kind};
 
-use super::{
-    CliError,
-    live::{Connection, Live},
-};
+use super::CliError;
+use crate::cluster::live::{Connection, Live};
 
 /// How the cluster is reached.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -27,11 +27,8 @@ pub use line::parse_line;
 pub use merge::{merge, spans};
 pub use text::{Plain, json, status_of};
 
-use super::{
-    CliError, ConnectArgs, Target, hint,
-    live::{Live, ReadError, Sight},
-    print,
-};
+use super::{CliError, ConnectArgs, Target, hint, print};
+use crate::cluster::live::{Live, ReadError, Sight};
 
 /// Labels of the operator's Pods.
 const OPERATOR: &str = "app.kubernetes.io/name=recif-operator";

@@ -14,12 +14,8 @@ use serde::de::DeserializeOwned;
 
 pub use details::{brief, deployment_trouble, pod_trouble, tool_trouble};
 
-use super::{
-    CliError, ConnectArgs, Target, hint,
-    live::{Live, ReadError},
-    print,
-    trace::status_of,
-};
+use super::{CliError, ConnectArgs, Target, hint, print, trace::status_of};
+use crate::cluster::live::{Live, ReadError};
 
 /// Exit code for an object that is not Ready.
 const NOT_READY: u8 = 3;

@@ -1,0 +1,198 @@
+//! Writes children: one request per call, reduced answers, each answer in the cache before the caller has it.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use actions::{
+    machine::ApiError,
+    ports::{Child, ChildKind, ChildRef, Cluster, Manifest},
+};
+use async_trait::async_trait;
+use crds::FIELD_MANAGER;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{
+    decode,
+    error::{Operation, RequestError, classify},
+    resource::{Resource, Target},
+    store::{Cause, ObjectMap, Seen},
+    transport::{Call, Outgoing, Transport, outgoing},
+};
+
+const APPLY: Option<&str> = Some("application/apply-patch+yaml");
+const JSON: Option<&str> = Some("application/json");
+
+/// The children of each kind, as far as they are known.
+pub type ChildMaps = HashMap<ChildKind, Arc<ObjectMap<Child>>>;
+
+/// The way to the children.
+pub struct ChildWriter {
+    transport: Arc<Transport>,
+    maps: ChildMaps,
+}
+
+impl fmt::Debug for ChildWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChildWriter").finish_non_exhaustive()
+    }
+}
+
+impl ChildWriter {
+    /// Writes through `transport`, and puts the answers into `maps`.
+    pub fn new(transport: Arc<Transport>, maps: ChildMaps) -> Self {
+        Self { transport, maps }
+    }
+
+    /// Takes an answer that is a child into the cache.
+    fn keep(&self, kind: ChildKind, body: &[u8]) -> Result<Arc<Child>, serde_json::Error> {
+        let seen = read(kind, body)?;
+        let object = seen.object.clone();
+        if let Some(map) = self.maps.get(&kind) {
+            map.observe(seen, Cause::Write);
+        }
+        Ok(object)
+    }
+}
+
+#[async_trait]
+impl Cluster for ChildWriter {
+    async fn look(&self, child: &ChildRef) -> Result<Option<Arc<Child>>, ApiError> {
+        let call = call("get", child);
+        let request = outgoing(Method::GET, path(child), None, Vec::new());
+        match self.transport.call(&call, request).await.map_err(|error| classify(Operation::Get, error)) {
+            // Not kept: the watch may be restricted to our labels and would never say that it changed or went.
+            Ok(body) => match read(child.kind, &body) {
+                Ok(seen) => Ok(Some(seen.object)),
+                Err(error) => {
+                    let (what, cause) = (format!("get {child}"), error.to_string());
+                    Err(classify(Operation::Get, RequestError::Unreadable { what, cause }))
+                }
+            },
+            Err(ApiError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn apply(&self, manifest: &Manifest, uid: Option<&str>) -> Result<Arc<Child>, ApiError> {
+        let child = &manifest.child;
+        let request = apply_request(manifest, uid, false);
+        let keep = |body: &[u8]| self.keep(child.kind, body);
+        self.transport.write(&call("apply", child), Operation::Apply, request, keep).await
+    }
+
+    async fn dry_run(&self, manifest: &Manifest) -> Result<(), ApiError> {
+        let request = apply_request(manifest, None, true);
+        let answer = self.transport.call(&call("dry-run", &manifest.child), request).await;
+        answer.map(|_| ()).map_err(|error| classify(Operation::Apply, error))
+    }
+
+    async fn delete(&self, child: &ChildRef, uid: &str) -> Result<(), ApiError> {
+        let options = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions",
+            "propagationPolicy": "Foreground", "preconditions": { "uid": uid },
+        });
+        let request = outgoing(Method::DELETE, path(child), JSON, options.to_string().into_bytes());
+        // The answer is the object while it waits for its dependents, and a Status when it is gone at once.
+        let take = |body: &[u8]| {
+            let _ = self.keep(child.kind, body);
+            Ok(())
+        };
+        match self.transport.write(&call("delete", child), Operation::Delete, request, take).await {
+            Err(ApiError::NotFound) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+fn read(kind: ChildKind, body: &[u8]) -> Result<Seen<Child>, serde_json::Error> {
+    let text = str::from_utf8(body).map_err(serde::de::Error::custom)?;
+    let head = decode::head(text)?;
+    let child = decode::child(kind, &head, text)?;
+    Ok(Seen::new(head, child))
+}
+
+fn call(verb: &'static str, child: &ChildRef) -> Call {
+    Call { verb, kind: child.kind.as_str(), object: format!("{}/{}", child.namespace, child.name) }
+}
+
+fn path(child: &ChildRef) -> String {
+    Resource::child(child.kind).object(&child.namespace, &child.name)
+}
+
+fn apply_request(manifest: &Manifest, uid: Option<&str>, dry_run: bool) -> Outgoing {
+    let mut target = Target::new(path(&manifest.child)).with("fieldManager", FIELD_MANAGER).with("force", "true");
+    if dry_run {
+        target = target.with("dryRun", "All");
+    }
+    let body = match uid {
+        None => manifest.body.to_string(),
+        Some(uid) => {
+            let mut body = manifest.body.clone();
+            if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.insert("uid".into(), uid.into());
+            }
+            body.to_string()
+        }
+    };
+    outgoing(Method::PATCH, target.into_string(), APPLY, body.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::testing::{answer, scripted};
+
+    fn manifest() -> Manifest {
+        let child = ChildRef { kind: ChildKind::Service, namespace: "ns".into(), name: "a".into() };
+        Manifest { child, body: json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}) }
+    }
+
+    fn service(version: u64) -> String {
+        json!({"metadata": {"name": "a", "namespace": "ns", "uid": "u1", "resourceVersion": version.to_string()}})
+            .to_string()
+    }
+
+    fn maps() -> (ChildMaps, Arc<ObjectMap<Child>>) {
+        let map = Arc::new(ObjectMap::default());
+        (ChildMaps::from([(ChildKind::Service, map.clone())]), map)
+    }
+
+    #[tokio::test]
+    async fn an_apply_is_bound_to_the_uid_and_its_answer_is_known_at_once() {
+        let (transport, mut requests) = scripted(vec![answer(200, service(7))]);
+        let (maps, map) = maps();
+        let writer = ChildWriter::new(transport, maps);
+        let child = writer.apply(&manifest(), Some("u1")).await.unwrap();
+        assert_eq!(map.get(&actions::machine::Key::new("ns", "a")), Some(child));
+        let request = requests.recv().await.unwrap();
+        let target = "/api/v1/namespaces/ns/services/a?fieldManager=recif-operator&force=true";
+        assert_eq!(request.line, format!("PATCH {target}"));
+        assert_eq!(request.body["metadata"]["uid"], "u1");
+    }
+
+    #[tokio::test]
+    async fn a_dry_run_stores_nothing() {
+        let (transport, mut requests) = scripted(vec![answer(200, service(7))]);
+        let (maps, map) = maps();
+        ChildWriter::new(transport, maps).dry_run(&manifest()).await.unwrap();
+        assert!(map.is_empty());
+        assert!(requests.recv().await.unwrap().line.ends_with("&dryRun=All"));
+    }
+
+    #[tokio::test]
+    async fn a_delete_is_foreground_and_bound_to_the_uid() {
+        let (transport, mut requests) = scripted(vec![answer(200, r#"{"kind":"Status","metadata":{}}"#.into())]);
+        ChildWriter::new(transport, maps().0).delete(&manifest().child, "u1").await.unwrap();
+        let body = requests.recv().await.unwrap().body;
+        assert_eq!((&body["propagationPolicy"], &body["preconditions"]["uid"]), (&json!("Foreground"), &json!("u1")));
+    }
+
+    #[tokio::test]
+    async fn what_is_gone_is_deleted_already_and_not_there_to_look_at() {
+        let gone = || answer(404, r#"{"message":"not found","code":404}"#.into());
+        let (transport, _requests) = scripted(vec![gone(), gone()]);
+        let writer = ChildWriter::new(transport, maps().0);
+        assert_eq!(writer.delete(&manifest().child, "u1").await, Ok(()));
+        assert_eq!(writer.look(&manifest().child).await, Ok(None));
+    }
+}

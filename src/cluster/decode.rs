@@ -1,0 +1,320 @@
+//! Reduces objects while they are decoded: what no decision needs is never kept, least of all the bytes of a Secret.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use actions::{
+    machine::Key,
+    ports::{Child, ChildKind, ChildRef, Controller, DeploymentState},
+};
+use crds::FIELD_MANAGER;
+use k8s_openapi::ByteString;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use super::store::Head;
+
+/// Reads just enough of an object to know which version of which object it is.
+///
+/// # Errors
+/// When it has no such metadata.
+pub fn head(json: &str) -> Result<Head, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Wire<'a> {
+        #[serde(borrow)]
+        metadata: WireHead<'a>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct WireHead<'a> {
+        #[serde(default, borrow)]
+        name: Cow<'a, str>,
+        #[serde(default, borrow)]
+        namespace: Cow<'a, str>,
+        #[serde(default, borrow)]
+        uid: Cow<'a, str>,
+        #[serde(borrow)]
+        resource_version: Cow<'a, str>,
+    }
+    let wire = serde_json::from_str::<Wire<'_>>(json)?.metadata;
+    let version = wire.resource_version.parse().map_err(serde::de::Error::custom)?;
+    Ok(Head { key: Key::new(wire.namespace, wire.name), uid: wire.uid.into_owned(), version })
+}
+
+/// Reads a child of this kind.
+///
+/// # Errors
+/// When it does not look like one.
+pub fn child(kind: ChildKind, head: &Head, json: &str) -> Result<Child, serde_json::Error> {
+    let wire: WireChild<'_> = serde_json::from_str(json)?;
+    let fields = Fields::read(&wire.metadata.managed_fields)?;
+    let deployment = (kind == ChildKind::Deployment).then(|| wire.deployment(&fields));
+    let mut data = wire.data.texts(kind)?;
+    data.extend(wire.binary_data.into_iter().map(|(key, Binary(digest))| (key, digest)));
+    let metadata = wire.metadata;
+    Ok(Child {
+        child: ChildRef { kind, namespace: head.key.namespace.clone(), name: head.key.name.clone() },
+        uid: head.uid.clone(),
+        resource_version: head.version,
+        generation: metadata.generation,
+        labels: metadata.labels,
+        controller: metadata.owner_references.into_iter().find(|owner| owner.controller).map(Controller::from),
+        owned: fields.owned,
+        deleting: metadata.deletion_timestamp.is_some(),
+        data,
+        deployment,
+    })
+}
+
+/// SHA-256 as lower-case hex.
+pub fn sha256(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireChild<'a> {
+    #[serde(borrow)]
+    metadata: Meta<'a>,
+    #[serde(default, borrow)]
+    data: WireData<'a>,
+    #[serde(default)]
+    binary_data: BTreeMap<String, Binary>,
+    #[serde(default)]
+    spec: WireSpec,
+    #[serde(default)]
+    status: WireStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta<'a> {
+    #[serde(default)]
+    generation: i64,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    owner_references: Vec<Owner>,
+    #[serde(default)]
+    deletion_timestamp: Option<serde::de::IgnoredAny>,
+    #[serde(default, borrow)]
+    managed_fields: Vec<Entry<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Owner {
+    api_version: String,
+    kind: String,
+    name: String,
+    uid: String,
+    #[serde(default)]
+    controller: bool,
+}
+
+impl From<Owner> for Controller {
+    fn from(owner: Owner) -> Self {
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group).to_owned();
+        Self { group, kind: owner.kind, name: owner.name, uid: owner.uid }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry<'a> {
+    #[serde(default, borrow)]
+    manager: Cow<'a, str>,
+    #[serde(default, borrow)]
+    operation: Cow<'a, str>,
+    #[serde(default, borrow)]
+    subresource: Cow<'a, str>,
+    #[serde(default, borrow)]
+    fields_v1: Option<&'a RawValue>,
+}
+
+/// A set of fields as `managedFields` writes it: objects all the way down, sorted here whatever the order was.
+#[derive(Deserialize, Serialize)]
+struct FieldSet(BTreeMap<String, FieldSet>);
+
+/// Who owns what.
+#[derive(Default)]
+struct Fields {
+    owned: Option<String>,
+    replicas_manager: Option<String>,
+}
+
+impl Fields {
+    fn read(entries: &[Entry<'_>]) -> Result<Self, serde_json::Error> {
+        let mut found = Self::default();
+        let mut replicas_are_ours = false;
+        for entry in entries {
+            let Some(raw) = entry.fields_v1 else { continue };
+            let ours = entry.manager == FIELD_MANAGER && entry.operation == "Apply" && entry.subresource.is_empty();
+            if !ours && !raw.get().contains("\"f:replicas\"") {
+                continue;
+            }
+            let set: FieldSet = serde_json::from_str(raw.get())?;
+            let has_replicas = set.0.get("f:spec").is_some_and(|spec| spec.0.contains_key("f:replicas"));
+            if ours {
+                found.owned = Some(sha256(&serde_json::to_vec(&set)?));
+                replicas_are_ours = has_replicas;
+            } else if has_replicas {
+                found.replicas_manager = Some(entry.manager.clone().into_owned());
+            }
+        }
+        if replicas_are_ours {
+            found.replicas_manager = None;
+        }
+        Ok(found)
+    }
+}
+
+/// `data` of a Secret or a ConfigMap; other kinds have none.
+#[derive(Deserialize, Default)]
+#[serde(transparent)]
+struct WireData<'a>(#[serde(borrow)] BTreeMap<String, &'a RawValue>);
+
+impl WireData<'_> {
+    fn texts(&self, kind: ChildKind) -> Result<BTreeMap<String, String>, serde_json::Error> {
+        let digest = |raw: &RawValue| match kind {
+            ChildKind::Secret => serde_json::from_str(raw.get()).map(|Binary(digest)| digest),
+            _ => serde_json::from_str::<Cow<'_, str>>(raw.get()).map(|text| sha256(text.as_bytes())),
+        };
+        self.0.iter().map(|(key, raw)| Ok((key.clone(), digest(raw)?))).collect()
+    }
+}
+
+/// Base64 in, the digest of the bytes out; the bytes are dropped here.
+struct Binary(String);
+
+impl<'de> Deserialize<'de> for Binary {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        ByteString::deserialize(deserializer).map(|bytes| Self(sha256(&bytes.0)))
+    }
+}
+
+#[derive(Deserialize, Default)]
+struct WireSpec {
+    #[serde(default)]
+    replicas: Option<i32>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireStatus {
+    observed_generation: i64,
+    replicas: i32,
+    updated_replicas: i32,
+    ready_replicas: i32,
+    available_replicas: i32,
+    conditions: Vec<WireCondition>,
+}
+
+#[derive(Deserialize)]
+struct WireCondition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    #[serde(default)]
+    message: String,
+}
+
+impl WireChild<'_> {
+    fn deployment(&self, fields: &Fields) -> DeploymentState {
+        let status = &self.status;
+        let message = |type_: &str, value: &str| {
+            let found = status.conditions.iter().find(|found| found.type_ == type_ && found.status == value);
+            found.map(|found| found.message.clone())
+        };
+        DeploymentState {
+            observed_generation: status.observed_generation,
+            desired: self.spec.replicas.unwrap_or(1),
+            replicas: status.replicas,
+            updated: status.updated_replicas,
+            ready: status.ready_replicas,
+            available: status.available_replicas,
+            stalled: message("Progressing", "False"),
+            replica_failure: message("ReplicaFailure", "True"),
+            replicas_manager: fields.replicas_manager.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(kind: ChildKind, json: &str) -> Child {
+        child(kind, &head(json).unwrap(), json).unwrap()
+    }
+
+    fn deployment(managed_fields: &str) -> Child {
+        let json = format!(
+            r#"{{"metadata":{{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7","generation":2,
+            "ownerReferences":[{{"apiVersion":"agents.recif.dev/v1","kind":"Agent","name":"a","uid":"x","controller":true}}],
+            "managedFields":[{managed_fields}]}},"spec":{{"replicas":3,"template":{{}}}},
+            "status":{{"observedGeneration":2,"updatedReplicas":1,"conditions":[{{"type":"Progressing","status":"False","message":"late"}}]}}}}"#
+        );
+        read(ChildKind::Deployment, &json)
+    }
+
+    const OURS: &str = r#"{"manager":"recif-operator","operation":"Apply","fieldsV1":{"f:spec":{"f:b":{},"f:a":{}}}}"#;
+
+    #[test]
+    fn a_deployment_keeps_what_decisions_need() {
+        let found = deployment(OURS);
+        assert_eq!(found.resource_version, 7);
+        assert_eq!(found.controller.unwrap().group, "agents.recif.dev");
+        let state = found.deployment.unwrap();
+        assert_eq!((state.desired, state.updated, state.ready), (3, 1, 0));
+        assert_eq!(state.stalled.as_deref(), Some("late"));
+    }
+
+    #[test]
+    fn what_we_own_is_hashed_in_canonical_form() {
+        let sorted = sha256(br#"{"f:spec":{"f:a":{},"f:b":{}}}"#);
+        assert_eq!(deployment(OURS).owned, Some(sorted));
+    }
+
+    #[test]
+    fn only_our_own_apply_of_the_object_itself_counts() {
+        let status = OURS.replace("\"operation\"", "\"subresource\":\"status\",\"operation\"");
+        for other in [OURS.replace("recif-operator", "kubectl"), OURS.replace("Apply", "Update"), status] {
+            assert_eq!(deployment(&other).owned, None, "{other}");
+        }
+    }
+
+    #[test]
+    fn replicas_belong_to_somebody_else_only_when_they_are_not_ours() {
+        let scaler = r#"{"manager":"kubectl","operation":"Update","subresource":"scale","fieldsV1":{"f:spec":{"f:replicas":{}}}}"#;
+        let other = deployment(&format!("{OURS},{scaler}"));
+        assert_eq!(other.deployment.unwrap().replicas_manager.as_deref(), Some("kubectl"));
+        let both = OURS.replace("f:b", "f:replicas");
+        assert_eq!(deployment(&format!("{scaler},{both}")).deployment.unwrap().replicas_manager, None);
+        let template = scaler.replace("f:spec", "f:template");
+        assert_eq!(deployment(&template).deployment.unwrap().replicas_manager, None);
+    }
+
+    #[test]
+    fn equal_values_have_equal_digests_in_secrets_and_config_maps() {
+        let metadata = r#""metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7"}"#;
+        let secret = read(ChildKind::Secret, &format!(r#"{{{metadata},"data":{{"k":"aGk="}}}}"#));
+        let plain =
+            read(ChildKind::ConfigMap, &format!(r#"{{{metadata},"data":{{"k":"hi"}},"binaryData":{{"b":"aGk="}}}}"#));
+        assert_eq!(secret.data["k"], sha256(b"hi"));
+        assert_eq!(plain.data["k"], sha256(b"hi"));
+        assert_eq!(plain.data["b"], sha256(b"hi"));
+    }
+
+    #[test]
+    fn a_secret_leaves_no_trace_of_its_bytes() {
+        let json =
+            r#"{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7"},"data":{"k":"c2VzYW1l"}}"#;
+        let shown = format!("{:?}", read(ChildKind::Secret, json));
+        assert!(!shown.contains("sesame") && !shown.contains("c2VzYW1l"), "{shown}");
+    }
+}

@@ -1,0 +1,316 @@
+//! The lease: of several replicas all read and serve, one writes.
+//!
+//! As in client-go, nobody compares clocks with anybody: a replica notes by its own monotonic clock when it saw the lease
+//! change, and takes it when it has not changed for its whole duration. The holder stops writing by the same clock
+//! before others can have taken over, also when it was stopped and continued in between: every write asks
+//! [`Authority::holds`].
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use http::Method;
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use super::{
+    error::RequestError,
+    resource::Resource,
+    transport::{Call, Transport, outgoing, read_json},
+};
+
+/// How long a lease is good for without being renewed.
+const DURATION: Duration = Duration::from_secs(10);
+/// A holder that could not renew for this long stops.
+const RENEW_WITHIN: Duration = Duration::from_secs(6);
+/// How often a holder renews.
+const RENEW_EVERY: Duration = Duration::from_secs(2);
+/// How soon a failed renewal is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often a standby looks, so that it takes over within a second of a release.
+const LOOK_EVERY: Duration = Duration::from_millis(800);
+
+/// Whether this replica may write, asked before each write.
+#[derive(Debug, Clone)]
+pub struct Authority(Arc<Mutex<Until>>);
+
+#[derive(Debug, Clone, Copy)]
+enum Until {
+    Always,
+    Never,
+    At(Instant),
+}
+
+impl Authority {
+    /// For a process that runs alone.
+    pub fn always() -> Self {
+        Self(Arc::new(Mutex::new(Until::Always)))
+    }
+
+    /// For a replica that has to hold the lease first.
+    pub fn by_lease() -> Self {
+        Self(Arc::new(Mutex::new(Until::Never)))
+    }
+
+    /// Whether a write may be sent now.
+    pub fn holds(&self) -> bool {
+        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Until::Always => true,
+            Until::Never => false,
+            Until::At(end) => Instant::now() < end,
+        }
+    }
+
+    fn set(&self, until: Until) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+}
+
+/// The three requests an election needs.
+#[async_trait]
+pub trait LeaseApi: Send + Sync {
+    /// Reads the lease; `None`: there is none.
+    async fn get(&self) -> Result<Option<Lease>, RequestError>;
+    /// Makes it.
+    async fn create(&self, spec: LeaseSpec) -> Result<Lease, RequestError>;
+    /// Writes it, bound to its resource version.
+    async fn replace(&self, lease: &Lease) -> Result<Lease, RequestError>;
+}
+
+/// One replica's part in the election.
+pub struct Elector {
+    api: Arc<dyn LeaseApi>,
+    identity: String,
+    authority: Authority,
+    observed: Option<(Lease, Instant)>,
+    renewed: Option<Instant>,
+    /// Called with each failure, and with `None` when requests succeed again.
+    report: Report,
+}
+
+type Report = Box<dyn Fn(Option<&RequestError>) + Send + Sync>;
+
+impl fmt::Debug for Elector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Elector").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+impl Elector {
+    /// An elector under this identity, which must differ between replicas and should survive a container's restart.
+    pub fn new(
+        api: Arc<dyn LeaseApi>,
+        identity: String,
+        authority: Authority,
+        report: impl Fn(Option<&RequestError>) + Send + Sync + 'static,
+    ) -> Self {
+        Self { api, identity, authority, observed: None, renewed: None, report: Box::new(report) }
+    }
+
+    /// Stands by until the lease is ours.
+    pub async fn acquire(&mut self) {
+        while !self.attempt().await {
+            let look = Instant::now() + LOOK_EVERY;
+            // Somebody else's lease that is about to run out is taken as soon as it has.
+            let next = self.observed.as_ref().map_or(look, |(lease, at)| {
+                let end = *at + duration(lease);
+                if end > Instant::now() { look.min(end) } else { look }
+            });
+            sleep_until(next).await;
+        }
+    }
+
+    /// Keeps the lease; returns when it is lost. From then on nothing may be written.
+    pub async fn keep(&mut self) {
+        while let Some(renewed) = self.renewed {
+            let give_up = renewed + RENEW_WITHIN;
+            sleep_until((renewed + RENEW_EVERY).min(give_up)).await;
+            while self.renewed == Some(renewed) {
+                let attempt = timeout_at(give_up, self.attempt()).await;
+                if attempt == Ok(true) {
+                    break;
+                }
+                if Instant::now() >= give_up || self.held_by_another() {
+                    self.lose();
+                    return;
+                }
+                sleep(RETRY).await;
+            }
+        }
+    }
+
+    /// Gives the lease back, so that another replica can take it at once. Nothing may be written any more.
+    pub async fn release(&mut self) {
+        self.lose();
+        let Some((mut lease, _)) = self.observed.take() else { return };
+        if holder(&lease) != self.identity {
+            return;
+        }
+        let spec = lease.spec.get_or_insert_default();
+        spec.holder_identity = Some(String::new());
+        spec.lease_duration_seconds = Some(1);
+        spec.renew_time = Some(MicroTime(Timestamp::now()));
+        if let Err(error) = self.api.replace(&lease).await {
+            tracing::warn!(%error, "the lease could not be released; it runs out by itself");
+        }
+    }
+
+    fn lose(&mut self) {
+        self.authority.set(Until::Never);
+        self.renewed = None;
+    }
+
+    fn held_by_another(&self) -> bool {
+        self.observed.as_ref().is_some_and(|(lease, _)| holder(lease) != self.identity)
+    }
+
+    /// Tries to take or renew it.
+    async fn attempt(&mut self) -> bool {
+        let started = Instant::now();
+        let outcome = self.take(started).await;
+        (self.report)(outcome.as_ref().err());
+        let held = outcome.unwrap_or(false);
+        if held {
+            self.renewed = Some(started);
+            self.authority.set(Until::At(started + DURATION));
+        }
+        held
+    }
+
+    async fn take(&mut self, started: Instant) -> Result<bool, RequestError> {
+        // The holder knows the newest version: it wrote it.
+        if self.renewed.is_some()
+            && let Some((lease, _)) = &self.observed
+            && holder(lease) == self.identity
+        {
+            match self.api.replace(&self.claimed(lease)).await {
+                Ok(lease) => {
+                    self.observed = Some((lease, started));
+                    return Ok(true);
+                }
+                Err(error) if error.code() == Some(409) || error.code() == Some(404) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(lease) = self.api.get().await? else {
+            let spec = self.claimed(&Lease::default()).spec.unwrap_or_default();
+            let answer = self.api.create(spec).await;
+            return self.own(answer, started);
+        };
+        let changed = self.observed.as_ref().is_none_or(|(known, _)| known.spec != lease.spec);
+        if changed {
+            self.observed = Some((lease.clone(), Instant::now()));
+        }
+        let seen = self.observed.as_ref().map_or(started, |(_, at)| *at);
+        let other = holder(&lease);
+        if !other.is_empty() && other != self.identity && Instant::now() < seen + duration(&lease) {
+            return Ok(false);
+        }
+        let answer = self.api.replace(&self.claimed(&lease)).await;
+        self.own(answer, started)
+    }
+
+    /// A conflict only means that another was faster.
+    fn own(&mut self, answer: Result<Lease, RequestError>, started: Instant) -> Result<bool, RequestError> {
+        match answer {
+            Ok(lease) => {
+                self.observed = Some((lease, started));
+                Ok(true)
+            }
+            Err(error) if error.code() == Some(409) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// That lease, held by us as of now.
+    fn claimed(&self, lease: &Lease) -> Lease {
+        let mut claimed = lease.clone();
+        let now = MicroTime(Timestamp::now());
+        let spec = claimed.spec.get_or_insert_default();
+        if spec.holder_identity.as_deref() != Some(&self.identity) {
+            spec.acquire_time = Some(now.clone());
+            spec.lease_transitions = Some(spec.lease_transitions.map_or(0, |count| count.saturating_add(1)));
+        }
+        spec.holder_identity = Some(self.identity.clone());
+        spec.lease_duration_seconds = i32::try_from(DURATION.as_secs()).ok();
+        spec.renew_time = Some(now);
+        claimed
+    }
+}
+
+fn holder(lease: &Lease) -> &str {
+    lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
+}
+
+fn duration(lease: &Lease) -> Duration {
+    let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
+    seconds.and_then(|seconds| u64::try_from(seconds).ok()).map_or(DURATION, Duration::from_secs)
+}
+
+/// The lease of this name in the cluster.
+#[derive(Debug)]
+pub struct LeaseObject {
+    transport: Arc<Transport>,
+    namespace: String,
+    name: String,
+}
+
+impl LeaseObject {
+    /// The lease `name` in `namespace`.
+    pub fn new(transport: Arc<Transport>, namespace: String, name: String) -> Self {
+        Self { transport, namespace, name }
+    }
+
+    async fn send(
+        &self,
+        verb: &'static str,
+        method: Method,
+        path: String,
+        body: Option<&Lease>,
+    ) -> Result<Lease, RequestError> {
+        let call = Call { verb, kind: "Lease", object: format!("{}/{}", self.namespace, self.name) };
+        let unreadable = |error: serde_json::Error| RequestError::Unreadable {
+            what: format!("{verb} Lease {}", self.name),
+            cause: error.to_string(),
+        };
+        let body = body.map(serde_json::to_vec).transpose().map_err(unreadable)?.unwrap_or_default();
+        let request = outgoing(method, path, Some("application/json"), body);
+        let answer = self.transport.call(&call, request).await?;
+        read_json(&call, &answer)
+    }
+}
+
+#[async_trait]
+impl LeaseApi for LeaseObject {
+    async fn get(&self) -> Result<Option<Lease>, RequestError> {
+        let path = Resource::LEASE.object(&self.namespace, &self.name);
+        match self.send("get", Method::GET, path, None).await {
+            Ok(lease) => Ok(Some(lease)),
+            Err(error) if error.code() == Some(404) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn create(&self, spec: LeaseSpec) -> Result<Lease, RequestError> {
+        let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+        let lease = Lease { metadata, spec: Some(spec) };
+        let path = Resource::LEASE.collection(Some(&self.namespace));
+        self.send("create", Method::POST, path, Some(&lease)).await
+    }
+
+    async fn replace(&self, lease: &Lease) -> Result<Lease, RequestError> {
+        let path = Resource::LEASE.object(&self.namespace, &self.name);
+        self.send("update", Method::PUT, path, Some(lease)).await
+    }
+}
+
+#[cfg(test)]
+#[path = "lease_tests.rs"]
+mod tests;

@@ -1,0 +1,60 @@
+//! What this room counts. No label ever holds the name of an object.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family},
+    registry::Registry,
+};
+
+/// Labels of one kind of request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RequestLabels {
+    verb: &'static str,
+    kind: &'static str,
+    code: u16,
+}
+
+/// The label of a kind.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct KindLabel {
+    kind: &'static str,
+}
+
+/// The counters of this room.
+#[derive(Debug, Clone, Default)]
+pub struct Metrics {
+    requests: Family<RequestLabels, Counter>,
+    watch_restarts: Family<KindLabel, Counter>,
+    malformed: Family<KindLabel, Counter>,
+    events_dropped: Counter,
+}
+
+impl Metrics {
+    /// Adds them to a registry.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register("recif_api_requests", "Requests to the API server; code 0: no answer", self.requests.clone());
+        registry.register("recif_watch_restarts", "Watches that ended in an error", self.watch_restarts.clone());
+        registry.register("recif_malformed_objects", "Objects that could not be decoded", self.malformed.clone());
+        registry.register("recif_events_dropped", "Events given up under overload", self.events_dropped.clone());
+    }
+
+    /// Counts a request; `code` 0: no answer came.
+    pub fn request(&self, verb: &'static str, kind: &'static str, code: u16) {
+        self.requests.get_or_create(&RequestLabels { verb, kind, code }).inc();
+    }
+
+    /// Counts a watch that ended in an error.
+    pub fn watch_restart(&self, kind: &'static str) {
+        self.watch_restarts.get_or_create(&KindLabel { kind }).inc();
+    }
+
+    /// Counts an object that could not be decoded.
+    pub fn malformed(&self, kind: &'static str) {
+        self.malformed.get_or_create(&KindLabel { kind }).inc();
+    }
+
+    /// Counts an Event that was given up.
+    pub fn event_dropped(&self) {
+        self.events_dropped.inc();
+    }
+}

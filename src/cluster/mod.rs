@@ -1,0 +1,34 @@
+//! The only room that holds a Kubernetes client: watches, reduced decoding, guarded writes, Events and the lease.
+//!
+//! Uses: –
+//!
+//! Everything that is read is reduced while it is decoded, so that a thousand agents cost a few megabytes and the bytes
+//! of a Secret never stay. Everything that is written passes one gate in [`transport`], where the deadline, the lease
+//! and the crash points of the tests live.
+
+pub mod apply;
+pub mod client;
+pub mod crash;
+pub mod custom;
+pub mod decode;
+pub mod error;
+pub mod events;
+pub mod lease;
+pub mod live;
+pub mod metrics;
+pub mod patch;
+pub mod pod;
+pub mod resource;
+pub mod store;
+#[cfg(test)]
+mod testing;
+pub mod transport;
+pub mod watch;
+
+pub use apply::ChildWriter;
+pub use events::{EventNote, EventQueue};
+pub use lease::{Authority, Elector, LeaseApi};
+pub use patch::CustomObjects;
+pub use store::{Cause, Change, Head, ObjectMap, Seen};
+pub use transport::Transport;
+pub use watch::{Board, Source, Watch};

@@ -1,0 +1,80 @@
+//! The driver's way to the objects of one of our kinds.
+
+use std::{fmt, sync::Arc};
+
+use actions::machine::{ApiError, Key, Machine, Objects};
+use async_trait::async_trait;
+use crds::FIELD_MANAGER;
+use http::Method;
+use serde_json::Value;
+
+use super::{
+    custom::Custom,
+    decode,
+    error::Operation,
+    resource::Target,
+    store::{Cause, ObjectMap, Seen},
+    transport::{Call, Transport, outgoing},
+};
+
+/// Reads from the cache, writes by JSON Patch; each answer is in the cache before the caller has it.
+pub struct CustomObjects<K> {
+    transport: Arc<Transport>,
+    map: Arc<ObjectMap<K>>,
+}
+
+impl<K> fmt::Debug for CustomObjects<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CustomObjects").finish_non_exhaustive()
+    }
+}
+
+impl<K: Machine + Custom> CustomObjects<K> {
+    /// Writes through `transport`, reads from `map`.
+    pub fn new(transport: Arc<Transport>, map: Arc<ObjectMap<K>>) -> Self {
+        Self { transport, map }
+    }
+
+    async fn patch(&self, key: &Key, subresource: &str, patch: &Value) -> Result<Arc<K>, ApiError> {
+        let path = K::RESOURCE.object(&key.namespace, &key.name) + subresource;
+        let target = Target::new(path).with("fieldManager", FIELD_MANAGER).into_string();
+        let body = patch.to_string().into_bytes();
+        let request = outgoing(Method::PATCH, target, Some("application/json-patch+json"), body);
+        let verb = if subresource.is_empty() { "patch" } else { "patch status" };
+        let call = Call { verb, kind: K::RESOURCE.kind, object: key.to_string() };
+        let take = |body: &[u8]| {
+            let text = str::from_utf8(body).map_err(serde::de::Error::custom)?;
+            let head = decode::head(text)?;
+            let seen = Seen::new(head, K::decode(text)?);
+            let object = seen.object.clone();
+            if is_over(&*object) {
+                self.map.remove(&seen.head.key, seen.head.version, Cause::Write);
+            } else {
+                self.map.observe(seen, Cause::Write);
+            }
+            Ok(object)
+        };
+        self.transport.write(&call, Operation::JsonPatch, request, take).await
+    }
+}
+
+/// Whether this was the last that is heard of the object: it is being deleted and no finalizer holds it.
+fn is_over<K: Machine>(object: &K) -> bool {
+    object.is_deleting() && object.meta().finalizers.as_ref().is_none_or(Vec::is_empty)
+}
+
+#[async_trait]
+impl<K: Machine + Custom> Objects<K> for CustomObjects<K> {
+    fn newest(&self, key: &Key) -> Option<Arc<K>> {
+        self.map.get(key)
+    }
+
+    async fn patch_status(&self, key: &Key, patch: Value) -> Result<Arc<K>, ApiError> {
+        self.patch(key, "/status", &patch).await
+    }
+
+    async fn patch_metadata(&self, key: &Key, patch: Value) -> Result<Option<Arc<K>>, ApiError> {
+        let object = self.patch(key, "", &patch).await?;
+        Ok((!is_over(&*object)).then_some(object))
+    }
+}

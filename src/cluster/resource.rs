@@ -1,0 +1,98 @@
+//! Where the objects of a kind are in the API.
+
+use std::fmt::Write as _;
+
+use actions::ports::ChildKind;
+
+/// A kind and its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resource {
+    /// The kind, such as `Agent`.
+    pub kind: &'static str,
+    /// Everything before the namespace, such as `/apis/apps/v1`.
+    pub root: &'static str,
+    /// The plural, such as `deployments`.
+    pub plural: &'static str,
+}
+
+impl Resource {
+    /// `agents`.
+    pub const AGENT: Self = Self { kind: "Agent", root: "/apis/agents.recif.dev/v1", plural: "agents" };
+    /// `tools`.
+    pub const TOOL: Self = Self { kind: "Tool", root: "/apis/agents.recif.dev/v1", plural: "tools" };
+    /// `pods`.
+    pub const POD: Self = Self { kind: "Pod", root: "/api/v1", plural: "pods" };
+    /// `leases`.
+    pub const LEASE: Self = Self { kind: "Lease", root: "/apis/coordination.k8s.io/v1", plural: "leases" };
+    /// `events` of `events.k8s.io`.
+    pub const EVENT: Self = Self { kind: "Event", root: "/apis/events.k8s.io/v1", plural: "events" };
+
+    /// The address of a kind of children.
+    pub fn child(kind: ChildKind) -> Self {
+        let (root, plural) = match kind {
+            ChildKind::ServiceAccount => ("/api/v1", "serviceaccounts"),
+            ChildKind::ConfigMap => ("/api/v1", "configmaps"),
+            ChildKind::Secret => ("/api/v1", "secrets"),
+            ChildKind::Service => ("/api/v1", "services"),
+            ChildKind::Deployment => ("/apis/apps/v1", "deployments"),
+        };
+        Self { kind: kind.as_str(), root, plural }
+    }
+
+    /// The path of all objects, or those of one namespace.
+    pub fn collection(&self, namespace: Option<&str>) -> String {
+        match namespace {
+            Some(namespace) => format!("{}/namespaces/{namespace}/{}", self.root, self.plural),
+            None => format!("{}/{}", self.root, self.plural),
+        }
+    }
+
+    /// The path of one object.
+    pub fn object(&self, namespace: &str, name: &str) -> String {
+        format!("{}/namespaces/{namespace}/{}/{name}", self.root, self.plural)
+    }
+}
+
+/// A path with query parameters; values are percent-encoded.
+#[derive(Debug)]
+pub struct Target(String);
+
+impl Target {
+    /// The bare path.
+    pub fn new(path: String) -> Self {
+        Self(path)
+    }
+
+    /// With one parameter more.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.0.push(if self.0.contains('?') { '&' } else { '?' });
+        self.0.push_str(name);
+        self.0.push('=');
+        for byte in value.bytes() {
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                self.0.push(char::from(byte));
+            } else {
+                let _ = write!(self.0, "%{byte:02X}");
+            }
+        }
+        self
+    }
+
+    /// Path and query.
+    pub fn into_string(self) -> String {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors_are_encoded() {
+        let target =
+            Target::new(Resource::POD.collection(Some("a"))).with("labelSelector", "x/y=z").with("watch", "true");
+        assert_eq!(target.into_string(), "/api/v1/namespaces/a/pods?labelSelector=x%2Fy%3Dz&watch=true");
+    }
+}

@@ -1,0 +1,75 @@
+//! A scripted API server: answers in order, and tells what was asked.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use kube::client::Body;
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::{crash::CrashPoint, lease::Authority, metrics::Metrics, transport::Transport};
+
+/// What was asked.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) line: String,
+    pub(super) body: Value,
+}
+
+/// One answer; after the last one every request is refused with 503.
+pub(super) struct Answer {
+    status: u16,
+    body: Vec<String>,
+    hangs: bool,
+}
+
+/// An answer with this body.
+pub(super) fn answer(status: u16, body: String) -> Answer {
+    Answer { status, body: vec![body], hangs: false }
+}
+
+/// A watch that brings these lines and ends.
+pub(super) fn events(lines: &[&str]) -> Answer {
+    Answer { status: 200, body: lines.iter().map(|line| format!("{line}\n")).collect(), hangs: false }
+}
+
+/// A watch that brings these lines and then nothing, without ending.
+pub(super) fn silent(lines: &[&str]) -> Answer {
+    Answer { hangs: true, ..events(lines) }
+}
+
+/// A transport to such a server.
+pub(super) fn scripted(answers: Vec<Answer>) -> (Arc<Transport>, UnboundedReceiver<Asked>) {
+    let (sender, receiver) = unbounded_channel();
+    let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (answers, sender) = (answers.clone(), sender.clone());
+        async move {
+            let line = format!("{} {}", request.method(), request.uri());
+            let body = request.into_body().collect_bytes().await.unwrap();
+            let body = serde_json::from_slice(&body).unwrap_or_default();
+            let _ = sender.send(Asked { line, body });
+            let next = answers.lock().unwrap().pop_front();
+            let next = next.unwrap_or_else(|| answer(503, r#"{"message":"the script is over","code":503}"#.into()));
+            let chunks = stream::iter(next.body).map(|chunk| Ok::<_, std::io::Error>(Frame::data(Bytes::from(chunk))));
+            let end = stream::once(async move {
+                if next.hangs {
+                    std::future::pending::<()>().await;
+                }
+                Ok(Frame::data(Bytes::new()))
+            });
+            let body = StreamBody::new(Box::pin(chunks.chain(end)));
+            Ok::<_, std::io::Error>(Response::builder().status(next.status).body(body).unwrap())
+        }
+    });
+    let client = kube::Client::new(service, "default");
+    let transport = Transport::new(client, || None, Authority::always(), CrashPoint::default(), Metrics::default());
+    (Arc::new(transport), receiver)
+}

@@ -1,0 +1,240 @@
+//! The one place from which requests leave.
+//!
+//! Every call but a watch has a deadline. A call that meets it, and a watch that falls silent, are signs of a connection
+//! on which nothing comes any more; the pool may hold others like it, so the whole client is replaced. Writes of the
+//! state machine also pass the lease and the crash points.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use actions::machine::ApiError;
+use bytes::Bytes;
+use futures::AsyncBufRead;
+use http::{Request, header};
+use kube::{Client, client::Body, core::Status};
+use serde::Deserialize;
+
+use super::{
+    crash::{CrashPoint, Side},
+    error::{Operation, RequestError, classify},
+    lease::Authority,
+    metrics::Metrics,
+};
+
+/// Every call but a watch ends within this time.
+pub const DEADLINE: Duration = Duration::from_secs(10);
+
+/// What a request is, for errors and metrics.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Such as `apply`.
+    pub verb: &'static str,
+    /// Such as `Deployment`.
+    pub kind: &'static str,
+    /// Such as `ns/a`; empty for a collection.
+    pub object: String,
+}
+
+impl Call {
+    fn describe(&self) -> String {
+        format!("{} {} {}", self.verb, self.kind, self.object).trim_end().to_owned()
+    }
+}
+
+/// A request as this room makes them.
+pub type Outgoing = Request<Vec<u8>>;
+
+/// Sends requests.
+pub struct Transport {
+    client: Mutex<(u64, Client)>,
+    renew: Box<dyn Fn() -> Option<Client> + Send + Sync>,
+    /// Who may write.
+    pub authority: Authority,
+    crash: CrashPoint,
+    /// What is counted.
+    pub metrics: Metrics,
+}
+
+impl std::fmt::Debug for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transport").finish_non_exhaustive()
+    }
+}
+
+impl Transport {
+    /// Sends through `client`; `renew` makes another one, with no connection yet.
+    pub fn new(
+        client: Client,
+        renew: impl Fn() -> Option<Client> + Send + Sync + 'static,
+        authority: Authority,
+        crash: CrashPoint,
+        metrics: Metrics,
+    ) -> Self {
+        Self { client: Mutex::new((0, client)), renew: Box::new(renew), authority, crash, metrics }
+    }
+
+    /// A call that changes nothing, or nothing of the state machine's: reads, the lease, Events.
+    ///
+    /// # Errors
+    /// Whatever kept the answer from coming, or the answer if it is a refusal.
+    pub async fn call(&self, call: &Call, request: Outgoing) -> Result<Bytes, RequestError> {
+        let (generation, client) = self.current();
+        let exchange = async {
+            let answer = client.send(request.map(Body::from)).await?;
+            let (parts, body) = answer.into_parts();
+            Ok::<_, kube::Error>((parts, body.collect_bytes().await?))
+        };
+        let outcome = tokio::time::timeout(DEADLINE, exchange).await;
+        let code = match &outcome {
+            Ok(Ok((parts, _))) => parts.status.as_u16(),
+            _ => 0,
+        };
+        self.metrics.request(call.verb, call.kind, code);
+        match outcome {
+            Err(_) => {
+                self.replace_client(generation);
+                Err(RequestError::Timeout { what: call.describe(), after: DEADLINE })
+            }
+            Ok(Err(error)) => Err(RequestError::Transport { what: call.describe(), cause: chain(&error) }),
+            Ok(Ok((parts, body))) if parts.status.is_success() => Ok(body),
+            Ok(Ok((parts, body))) => {
+                let seconds =
+                    parts.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+                Err(refused(call, code, &body, seconds.map(Duration::from_secs)))
+            }
+        }
+    }
+
+    /// A write of the state machine. `take` stores the answer before anybody else is told.
+    ///
+    /// # Errors
+    /// As [`Transport::call`], sorted by `operation`.
+    pub async fn write<T>(
+        &self,
+        call: &Call,
+        operation: Operation,
+        request: Outgoing,
+        take: impl FnOnce(&[u8]) -> Result<T, serde_json::Error>,
+    ) -> Result<T, ApiError> {
+        if !self.authority.holds() {
+            return Err(classify(operation, RequestError::NotLeading { what: call.describe() }));
+        }
+        let number = self.crash.begin();
+        self.crash.pass(number, Side::Before);
+        let answer = self.call(call, request).await;
+        self.crash.pass(number, Side::Unacked);
+        let answer = answer.map_err(|error| classify(operation, error))?;
+        let taken = take(&answer).map_err(|error| {
+            let cause = error.to_string();
+            classify(operation, RequestError::Unreadable { what: call.describe(), cause })
+        })?;
+        self.crash.pass(number, Side::After);
+        Ok(taken)
+    }
+
+    /// Opens a watch. Its end is the caller's to notice; see [`Transport::gone_silent`].
+    ///
+    /// # Errors
+    /// As [`Transport::call`].
+    pub async fn stream(
+        &self,
+        call: &Call,
+        request: Outgoing,
+    ) -> Result<(u64, impl AsyncBufRead + Send + use<>), RequestError> {
+        let (generation, client) = self.current();
+        match tokio::time::timeout(DEADLINE, client.request_stream(request)).await {
+            Ok(Ok(stream)) => {
+                self.metrics.request(call.verb, call.kind, 200);
+                Ok((generation, stream))
+            }
+            Ok(Err(kube::Error::Api(status))) => {
+                self.metrics.request(call.verb, call.kind, status.code);
+                let seconds = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|s| *s > 0);
+                let after = seconds.map(|seconds| Duration::from_secs(seconds.into()));
+                Err(RequestError::Refused { what: call.describe(), code: status.code, status, after })
+            }
+            Ok(Err(error)) => {
+                self.metrics.request(call.verb, call.kind, 0);
+                Err(RequestError::Transport { what: call.describe(), cause: chain(&error) })
+            }
+            Err(_) => {
+                self.metrics.request(call.verb, call.kind, 0);
+                self.replace_client(generation);
+                Err(RequestError::Timeout { what: call.describe(), after: DEADLINE })
+            }
+        }
+    }
+
+    /// The watch opened on this generation of the client did not end when it should have.
+    pub fn gone_silent(&self, generation: u64) {
+        self.replace_client(generation);
+    }
+
+    fn current(&self) -> (u64, Client) {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Drops the client of that generation with all its connections, unless that was done already.
+    fn replace_client(&self, generation: u64) {
+        let mut current = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.0 == generation
+            && let Some(client) = (self.renew)()
+        {
+            tracing::warn!("the API server did not answer in time: opening new connections");
+            *current = (generation + 1, client);
+        }
+    }
+}
+
+fn refused(call: &Call, code: u16, body: &[u8], after: Option<Duration>) -> RequestError {
+    let plain = || Box::new(Status { code, message: excerpt(body), ..Status::default() });
+    let status: Box<Status> = serde_json::from_slice(body).unwrap_or_else(|_| plain());
+    let after = after.or_else(|| {
+        let seconds = status.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+    });
+    RequestError::Refused { what: call.describe(), code, status, after }
+}
+
+/// The beginning of a body that is no Status, such as a proxy's error page.
+fn excerpt(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let line = text.lines().next().unwrap_or_default();
+    line.chars().take(200).collect()
+}
+
+/// The error with what it came from, without repeating what is said already.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Reads a JSON body.
+///
+/// # Errors
+/// As serde.
+pub fn read_json<'a, T: Deserialize<'a>>(call: &Call, body: &'a [u8]) -> Result<T, RequestError> {
+    serde_json::from_slice(body)
+        .map_err(|error| RequestError::Unreadable { what: call.describe(), cause: error.to_string() })
+}
+
+/// A request. The address is made of names that the API server has accepted before, so it is always well formed.
+pub fn outgoing(method: http::Method, target: String, content_type: Option<&'static str>, body: Vec<u8>) -> Outgoing {
+    let mut request = Request::new(body);
+    *request.method_mut() = method;
+    *request.uri_mut() = target.parse().unwrap_or_default();
+    if let Some(content_type) = content_type {
+        request.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
+    }
+    request
+}

@@ -1,0 +1,138 @@
+//! One kind at work: its queue, its driver, and what puts an object into the queue.
+
+use std::{fmt, sync::Arc};
+
+use actions::{
+    machine::{BadTable, Clock, Driver, Sink},
+    ports::{ChildKind, World},
+};
+use crds::RefKind;
+use futures::future::BoxFuture;
+
+use super::{
+    kinds::{Controlled, Maps},
+    queue::Queue,
+    wake,
+};
+use crate::{
+    cache::Referrers,
+    cluster::{CustomObjects, ObjectMap, Transport},
+};
+
+/// What the controllers of all kinds share.
+pub struct Shared {
+    /// The maps that the watches fill.
+    pub maps: Arc<Maps>,
+    /// What writes go through.
+    pub transport: Arc<Transport>,
+    /// The ports of the actions.
+    pub world: Arc<World>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Where steps are told.
+    pub sinks: Vec<Arc<dyn Sink>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+/// A controller, whatever its kind.
+pub trait Controller: Send + Sync {
+    /// The kind.
+    fn kind(&self) -> &'static str;
+    /// How many of its objects wait for a worker.
+    fn depth(&self) -> usize;
+    /// Takes every object through its steps, for as long as this is polled.
+    fn lead(&self, workers: usize) -> BoxFuture<'_, ()>;
+}
+
+struct Running<K: Controlled> {
+    queue: Arc<Queue>,
+    driver: Arc<Driver<K>>,
+    map: Arc<ObjectMap<K>>,
+}
+
+impl<K: Controlled> Controller for Running<K> {
+    fn kind(&self) -> &'static str {
+        K::KIND
+    }
+
+    fn depth(&self) -> usize {
+        self.queue.depth()
+    }
+
+    fn lead(&self, workers: usize) -> BoxFuture<'_, ()> {
+        let driver = self.driver.clone();
+        let step = move |key| {
+            let driver = driver.clone();
+            async move { driver.step(&key).await }
+        };
+        Box::pin(async move { self.queue.run(self.map.keys(), workers, step).await })
+    }
+}
+
+/// A controller of the objects in `map`. To be made before the watches begin, so that it misses no change.
+///
+/// # Errors
+/// A fault in the kind's table of edges or its list of actions.
+pub fn controller<K: Controlled>(shared: &Shared, map: &Arc<ObjectMap<K>>) -> Result<Arc<dyn Controller>, BadTable> {
+    let queue = Arc::new(Queue::default());
+    wire(shared, map, &queue);
+    let objects = Arc::new(CustomObjects::new(shared.transport.clone(), map.clone()));
+    let driver = Driver::new(K::registry()?, shared.world.clone(), objects, shared.clock.clone(), shared.sinks.clone());
+    Ok(Arc::new(Running { queue, driver: Arc::new(driver), map: map.clone() }))
+}
+
+fn wire<K: Controlled>(shared: &Shared, map: &ObjectMap<K>, queue: &Arc<Queue>) {
+    let referrers = Arc::new(Referrers::default());
+    let (own, index) = (queue.clone(), referrers.clone());
+    map.subscribe(move |change| {
+        index.follow(change);
+        if wake::wakes_itself(change) {
+            own.add(&change.key);
+        }
+    });
+    let views = &shared.maps.views;
+    for kind in K::CHILDREN {
+        let Some(children) = views.children.get(kind) else { continue };
+        let queue = queue.clone();
+        children.subscribe(move |change| {
+            if wake::wakes_owner(change) {
+                wake::owners(K::KIND, change).for_each(|owner| queue.add(&owner));
+            }
+        });
+    }
+    if K::PODS {
+        let queue = queue.clone();
+        views.pods.subscribe(move |change| {
+            if wake::wakes_workload(change) {
+                wake::workloads(K::KIND, change).for_each(|workload| queue.add(&workload));
+            }
+        });
+    }
+    for &kind in K::REFERENCES {
+        let (queue, referrers) = (queue.clone(), referrers.clone());
+        let wake_users = move |key: &_| referrers.of(kind, key).iter().for_each(|user| queue.add(user));
+        let data = match kind {
+            RefKind::Tool => {
+                views.tools.subscribe(move |change| {
+                    if wake::wakes_referrers(change) {
+                        wake_users(&change.key);
+                    }
+                });
+                continue;
+            }
+            RefKind::Secret => ChildKind::Secret,
+            RefKind::ConfigMap => ChildKind::ConfigMap,
+        };
+        let Some(data) = views.children.get(&data) else { continue };
+        data.subscribe(move |change| {
+            if wake::wakes_readers(change) {
+                wake_users(&change.key);
+            }
+        });
+    }
+}

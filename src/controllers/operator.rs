@@ -1,0 +1,274 @@
+//! `recif operator`: the process. Watches, serves its probes, and while it holds the lease takes steps.
+
+use std::{
+    env,
+    hash::{BuildHasher, Hasher, RandomState},
+    net::SocketAddr,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use actions::{
+    machine::{PhaseTrace, Sink, SystemClock},
+    ports::World,
+    render::{Settings, dsn},
+};
+use clap::ArgAction;
+use crds::{Agent, Tool};
+use futures::future::join_all;
+use prometheus_client::registry::Registry;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    controller::{Controller, Shared, controller},
+    kinds::{Maps, Scope},
+    sinks::Events,
+};
+use crate::{
+    cache::Caches,
+    cluster::{
+        Authority, Board, ChildWriter, Elector, client, crash::CrashPoint, events::event_queue, lease::LeaseObject,
+        metrics::Metrics,
+    },
+    telemetry::{
+        http::{self, Probes},
+        logs::{self, DEFAULT_FILTER, LogFormat},
+        steps::StepMetrics,
+    },
+};
+
+/// How long Events that were told already may take to leave at the end.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// Options of `recif operator`.
+#[derive(Debug, clap::Args)]
+pub struct OperatorArgs {
+    /// Namespaces to work in, separated by commas; all when empty
+    #[arg(long, env = "RECIF_NAMESPACES", value_delimiter = ',', value_name = "NAMES")]
+    namespaces: Vec<String>,
+    /// Address of /metrics, /healthz and /readyz
+    #[arg(long, env = "RECIF_LISTEN", default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// How log lines look
+    #[arg(long, env = "RECIF_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
+    log_format: LogFormat,
+    /// What is logged: a level, or target=level, separated by commas
+    #[arg(long, env = "RECIF_LOG", default_value = DEFAULT_FILTER, value_name = "FILTER")]
+    log: String,
+    /// Write only while holding the lease; =false for a replica that is alone for sure
+    #[arg(
+        long, env = "RECIF_LEADER_ELECT", default_value_t = true, action = ArgAction::Set, require_equals = true,
+        num_args = 0..=1, default_missing_value = "true", value_name = "BOOL"
+    )]
+    leader_elect: bool,
+    /// Name of the lease, in the operator's namespace
+    #[arg(long, env = "RECIF_LEASE_NAME", default_value = "recif-operator", value_name = "NAME")]
+    lease_name: String,
+    /// Namespace of the operator: of its lease, and of single-label hosts in its own URLs
+    #[arg(long, env = "POD_NAMESPACE", default_value = "recif-system", value_name = "NAMESPACE")]
+    operator_namespace: String,
+    /// DNS domain of the cluster
+    #[arg(long, env = "RECIF_CLUSTER_DOMAIN", default_value = "cluster.local", value_name = "DOMAIN")]
+    cluster_domain: String,
+    /// Objects of one kind that are worked on at the same time
+    #[arg(long, env = "RECIF_WORKERS", default_value_t = 16, value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: u16,
+    /// Uid of this Pod: its identity as a holder of the lease; random when empty
+    #[arg(long, env = "POD_UID", default_value = "", value_name = "UID")]
+    pod_uid: String,
+    /// Database of agents that name none of their own
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "DSN")]
+    database_url: Option<String>,
+    /// Ollama of agents that use one
+    #[arg(long, env = "OLLAMA_BASE_URL", value_name = "URL")]
+    ollama_base_url: Option<String>,
+}
+
+/// Why the process ended.
+#[derive(Debug, thiserror::Error)]
+enum OperatorError {
+    #[error("{0}")]
+    Flag(String),
+    #[error(transparent)]
+    Connect(#[from] client::ConnectError),
+    #[error("the tables of the state machine are wrong: {0}")]
+    Table(#[from] actions::machine::BadTable),
+    #[error("listen on {0}: {1}")]
+    Listen(SocketAddr, std::io::Error),
+    #[error("wait for signals: {0}")]
+    Signals(std::io::Error),
+    #[error("a task of the process ended: {0}")]
+    Ended(String),
+}
+
+/// Runs until SIGTERM or SIGINT: exit code 0; 1 when it cannot go on, 2 for a wrong flag.
+pub async fn run(args: OperatorArgs) -> ExitCode {
+    match operate(args).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(OperatorError::Flag(message)) => {
+            eprintln!("error: {message}");
+            ExitCode::from(2)
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            tracing::error!(%error, "the operator ends");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
+    let OperatorArgs {
+        namespaces,
+        listen,
+        log_format,
+        log,
+        leader_elect,
+        lease_name,
+        operator_namespace,
+        cluster_domain,
+        workers,
+        pod_uid,
+        database_url,
+        ollama_base_url,
+    } = args;
+    let settings = settings(&operator_namespace, cluster_domain, database_url, ollama_base_url)?;
+    logs::init(log_format, &log).map_err(|error| OperatorError::Flag(format!("--log {log}: {error}")))?;
+    let crash = env::var("RECIF_CRASH_AT").ok().map(|at| CrashPoint::parse(&at)).transpose();
+    let crash = crash.map_err(OperatorError::Flag)?.unwrap_or_default();
+    let identity = if pod_uid.is_empty() { random_identity() } else { pod_uid };
+
+    let mut registry = Registry::default();
+    let (metrics, steps) = (Metrics::default(), StepMetrics::new(&mut registry));
+    metrics.register(&mut registry);
+    let authority = if leader_elect { Authority::by_lease() } else { Authority::always() };
+    let transport = client::connect(authority.clone(), crash, metrics).await?;
+    let (events, event_sender) = event_queue(transport.clone(), identity.clone());
+
+    let maps = Arc::new(Maps::default());
+    let world = World {
+        views: Arc::new(Caches::new(&maps.views)),
+        cluster: Arc::new(ChildWriter::new(transport.clone(), maps.views.children.clone())),
+        settings: Arc::new(settings),
+        baselines: Default::default(),
+    };
+    let sinks: Vec<Arc<dyn Sink>> = vec![Arc::new(PhaseTrace), Arc::new(steps.clone()), Arc::new(Events(events))];
+    let (clock, world) = (Arc::new(SystemClock::default()), Arc::new(world));
+    let shared = Shared { maps: maps.clone(), transport: transport.clone(), world, clock, sinks };
+    let controllers: Arc<[_]> =
+        vec![controller::<Agent>(&shared, &maps.agents)?, controller::<Tool>(&shared, &maps.views.tools)?].into();
+
+    let stop = CancellationToken::new();
+    stop_on_signals(stop.clone())?;
+    let listener = http::bind(listen).await.map_err(|error| OperatorError::Listen(listen, error))?;
+    let board = Arc::new(Board::default());
+    let mut tasks = JoinSet::new();
+    let scope = Scope { namespaces, transport: transport.clone(), board: board.clone() };
+    maps.watch(&scope, &mut tasks);
+    tasks.spawn(serve(listener, registry, board.clone(), controllers.clone(), steps.clone()));
+    let events = tokio::spawn(event_sender.run(stop.clone()));
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), identity, %listen, "operator started");
+
+    let mut election = leader_elect.then(|| {
+        let row = board.add_started(format!("lease {operator_namespace}/{lease_name}"));
+        let api = Arc::new(LeaseObject::new(transport.clone(), operator_namespace, lease_name));
+        let board = board.clone();
+        Elector::new(api, identity, authority, move |error| board.report(row, error))
+    });
+    let outcome = tokio::select! {
+        biased;
+        () = stop.cancelled() => Ok(()),
+        ended = tasks.join_next() => Err(OperatorError::Ended(format!("{ended:?}"))),
+        () = terms(&board, election.as_mut(), &controllers, workers.into(), &steps) => Ok(()),
+    };
+    tracing::info!("operator stops");
+    if let Some(election) = &mut election {
+        let _ = timeout(FLUSH, election.release()).await;
+    }
+    stop.cancel();
+    let _ = timeout(FLUSH, events).await;
+    outcome
+}
+
+/// Leads whenever it may; never returns.
+async fn terms(
+    board: &Board,
+    mut election: Option<&mut Elector>,
+    controllers: &[Arc<dyn Controller>],
+    workers: usize,
+    steps: &StepMetrics,
+) {
+    board.started().await;
+    tracing::info!("every watch has started");
+    loop {
+        let lead = join_all(controllers.iter().map(|controller| controller.lead(workers)));
+        let Some(election) = &mut election else {
+            steps.leading(true);
+            lead.await;
+            return;
+        };
+        election.acquire().await;
+        tracing::info!("holding the lease");
+        steps.leading(true);
+        // Losing the lease drops every step under way.
+        tokio::select! {
+            () = election.keep() => {}
+            _ = lead => {}
+        }
+        steps.leading(false);
+        tracing::warn!("the lease is lost: standing by");
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    registry: Registry,
+    board: Arc<Board>,
+    controllers: Arc<[Arc<dyn Controller>]>,
+    steps: StepMetrics,
+) {
+    let refresh = move || controllers.iter().for_each(|found| steps.queued(found.kind(), found.depth()));
+    let probes = Probes { registry, unready: Box::new(move || board.unready()), refresh: Box::new(refresh) };
+    if let Err(error) = http::serve(listener, probes).await {
+        tracing::error!(%error, "the probes are no longer served");
+    }
+}
+
+fn settings(
+    operator_namespace: &str,
+    cluster_domain: String,
+    database_url: Option<String>,
+    ollama_base_url: Option<String>,
+) -> Result<Settings, OperatorError> {
+    let given = |value: Option<String>| value.filter(|value| !value.is_empty());
+    let database_url = given(database_url);
+    if let Some(url) = &database_url {
+        dsn::expand(url, operator_namespace, &cluster_domain)
+            .map_err(|error| OperatorError::Flag(format!("DATABASE_URL: {error}")))?;
+    }
+    let operator_namespace = operator_namespace.to_owned();
+    Ok(Settings { operator_namespace, cluster_domain, database_url, ollama_base_url: given(ollama_base_url) })
+}
+
+/// For a process that is no Pod. Two of them must differ, nothing more.
+fn random_identity() -> String {
+    format!("{:016x}", RandomState::new().build_hasher().finish())
+}
+
+fn stop_on_signals(stop: CancellationToken) -> Result<(), OperatorError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(OperatorError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(OperatorError::Signals)?;
+    tokio::spawn(async move {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        stop.cancel();
+    });
+    Ok(())
+}

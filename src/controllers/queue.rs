@@ -1,0 +1,288 @@
+//! Which objects of one kind are to be looked at, and when.
+//!
+//! A key is queued once however often it is added, is never worked on twice at the same time, and is worked on again if
+//! it was added meanwhile. Adding it overrides a delay: something happened, so there is no reason to wait. Between two
+//! terms of leadership the queue takes nothing, because a term begins with every object anyway.
+
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    fmt,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use actions::machine::{Key, Next};
+use futures::FutureExt;
+use tokio::{
+    sync::Notify,
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+
+/// The keys of one kind.
+#[derive(Default)]
+pub struct Queue {
+    inner: Mutex<Inner>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct Inner {
+    running: bool,
+    slots: HashMap<Key, Slot>,
+    ready: VecDeque<Key>,
+    later: BTreeSet<(Instant, Key)>,
+}
+
+/// Where a key is. A key without a slot is at rest.
+#[derive(Clone, Copy)]
+enum Slot {
+    Ready,
+    Later(Instant),
+    Working { again: bool },
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("depth", &self.depth()).finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    /// To be worked on as soon as possible.
+    pub fn add(&self, key: &Key) {
+        let mut inner = self.lock();
+        if !inner.running {
+            return;
+        }
+        match inner.slots.get(key).copied() {
+            Some(Slot::Ready | Slot::Working { again: true }) => return,
+            Some(Slot::Working { again: false }) => {
+                inner.slots.insert(key.clone(), Slot::Working { again: true });
+                return;
+            }
+            Some(Slot::Later(due)) => {
+                inner.later.remove(&(due, key.clone()));
+            }
+            None => {}
+        }
+        inner.make_ready(key.clone());
+        drop(inner);
+        self.wake.notify_one();
+    }
+
+    /// How many keys could be worked on now.
+    pub fn depth(&self) -> usize {
+        self.lock().ready.len()
+    }
+
+    /// Works for one term, beginning with these keys, at most `workers` at a time. Never returns; dropping it drops the
+    /// work under way and forgets what was queued.
+    pub async fn run<W, F>(&self, keys: Vec<Key>, workers: usize, work: W)
+    where
+        W: Fn(Key) -> F + Send + Sync + 'static,
+        F: Future<Output = Next> + Send + 'static,
+    {
+        let _term = Term::begin(self, keys);
+        let work = Arc::new(work);
+        let mut tasks = JoinSet::new();
+        loop {
+            while tasks.len() < workers {
+                let Some(key) = self.lock().take(Instant::now()) else { break };
+                let work = work.clone();
+                tasks.spawn(async move {
+                    let step = AssertUnwindSafe(work(key.clone())).catch_unwind().await;
+                    (step.unwrap_or(AFTER_PANIC), key)
+                });
+            }
+            let due = self.lock().later.first().map(|(due, _)| *due);
+            let idle = tasks.len() < workers;
+            tokio::select! {
+                Some(done) = tasks.join_next() => {
+                    if let Ok((next, key)) = done {
+                        self.lock().finish(key, next, Instant::now());
+                    }
+                }
+                () = self.wake.notified(), if idle => {}
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if idle && due.is_some() => {}
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A term of leadership: the queue is empty before it and after it.
+struct Term<'a>(&'a Queue);
+
+impl<'a> Term<'a> {
+    fn begin(queue: &'a Queue, keys: Vec<Key>) -> Self {
+        let mut inner = queue.lock();
+        *inner = Inner { running: true, ..Inner::default() };
+        for key in keys {
+            if !inner.slots.contains_key(&key) {
+                inner.make_ready(key);
+            }
+        }
+        drop(inner);
+        Self(queue)
+    }
+}
+
+impl Drop for Term<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() = Inner::default();
+    }
+}
+
+impl Inner {
+    fn make_ready(&mut self, key: Key) {
+        self.slots.insert(key.clone(), Slot::Ready);
+        self.ready.push_back(key);
+    }
+
+    /// The next key to work on.
+    fn take(&mut self, now: Instant) -> Option<Key> {
+        while let Some((due, _)) = self.later.first()
+            && *due <= now
+            && let Some((_, key)) = self.later.pop_first()
+        {
+            self.make_ready(key);
+        }
+        let key = self.ready.pop_front()?;
+        self.slots.insert(key.clone(), Slot::Working { again: false });
+        Some(key)
+    }
+
+    fn finish(&mut self, key: Key, next: Next, now: Instant) {
+        let again = matches!(self.slots.remove(&key), Some(Slot::Working { again: true }));
+        match next {
+            _ if again => self.make_ready(key),
+            Next::Again => self.make_ready(key),
+            Next::After(delay) => self.delay(key, now + delay.min(LONGEST)),
+            Next::Idle => {}
+        }
+    }
+
+    fn delay(&mut self, key: Key, due: Instant) {
+        self.slots.insert(key.clone(), Slot::Later(due));
+        self.later.insert((due, key));
+    }
+}
+
+/// The driver catches the panics of actions, so this is a defect of its own; the object must not be forgotten for it.
+const AFTER_PANIC: Next = Next::After(Duration::from_secs(60));
+/// Nothing needs a longer delay, and an instant can overflow.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+#[cfg(test)]
+mod tests {
+    use tokio::{sync::mpsc, time::sleep};
+
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::new("ns", name)
+    }
+
+    /// Runs a queue in which each step takes `took` and then answers `next`; reports the steps' beginnings.
+    fn start(
+        keys: &[&str],
+        workers: usize,
+        took: Duration,
+        next: impl Fn(&Key) -> Next + Send + Sync + 'static,
+    ) -> (Arc<Queue>, mpsc::UnboundedReceiver<(String, Duration)>, tokio::task::JoinHandle<()>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let queue = Arc::new(Queue::default());
+        let (running, begun, next) = (queue.clone(), Instant::now(), Arc::new(next));
+        let keys = keys.iter().map(|name| key(name)).collect();
+        let task = tokio::spawn(async move {
+            let work = move |key: Key| {
+                let (sender, next) = (sender.clone(), next.clone());
+                async move {
+                    sender.send((key.name.clone(), begun.elapsed())).unwrap();
+                    sleep(took).await;
+                    next(&key)
+                }
+            };
+            running.run(keys, workers, work).await;
+        });
+        (queue, receiver, task)
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_is_queued_once() {
+        let (queue, mut steps, _task) = start(&["a", "a", "b"], 1, SECOND, |_| Next::Idle);
+        sleep(SECOND / 2).await;
+        queue.add(&key("b"));
+        assert_eq!(queue.depth(), 1);
+        sleep(SECOND * 10).await;
+        assert_eq!(steps.recv().await.unwrap().0, "a");
+        assert_eq!(steps.recv().await.unwrap().0, "b");
+        assert!(steps.try_recv().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_added_while_it_is_worked_on_is_worked_on_again_and_never_twice_at_once() {
+        let (queue, mut steps, _task) = start(&["a"], 4, SECOND, |_| Next::Idle);
+        sleep(SECOND / 2).await;
+        queue.add(&key("a"));
+        queue.add(&key("a"));
+        assert_eq!(steps.recv().await.unwrap().1, Duration::ZERO);
+        assert_eq!(steps.recv().await.unwrap().1, SECOND);
+        sleep(SECOND * 10).await;
+        assert!(steps.try_recv().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn adding_overrides_a_delay() {
+        let (queue, mut steps, _task) = start(&["a"], 1, Duration::ZERO, |_| Next::After(SECOND * 60));
+        steps.recv().await.unwrap();
+        sleep(SECOND).await;
+        queue.add(&key("a"));
+        assert_eq!(steps.recv().await.unwrap().1, SECOND);
+        assert_eq!(steps.recv().await.unwrap().1, SECOND * 61, "the delay begins anew");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_moved_goes_on_at_once_behind_the_others() {
+        let (_queue, mut steps, task) = start(&["a", "b"], 1, SECOND, |_| Next::Again);
+        for expected in ["a", "b", "a", "b"] {
+            assert_eq!(steps.recv().await.unwrap().0, expected);
+        }
+        task.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_forgets_nobody() {
+        let (_queue, mut steps, _task) = start(&["a"], 1, Duration::ZERO, |_| panic!("a defect"));
+        assert_eq!(steps.recv().await.unwrap().1, Duration::ZERO);
+        assert_eq!(steps.recv().await.unwrap().1, SECOND * 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_workers_than_asked_for() {
+        let (_queue, mut steps, _task) = start(&["a", "b", "c"], 2, SECOND, |_| Next::Idle);
+        let mut times = Vec::new();
+        for _ in 0..3 {
+            times.push(steps.recv().await.unwrap().1);
+        }
+        assert_eq!(times, [Duration::ZERO, Duration::ZERO, SECOND]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_term_drops_the_work_and_takes_nothing_more() {
+        let (queue, mut steps, task) = start(&["a", "b"], 1, SECOND, |_| Next::Again);
+        steps.recv().await.unwrap();
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+        queue.add(&key("c"));
+        assert_eq!(queue.depth(), 0);
+        assert!(steps.recv().await.is_none(), "the step under way is gone, and its sender with it");
+    }
+}

@@ -1,0 +1,162 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use actions::ports::{ChildKind, ChildRef, Controller, PodTrouble};
+use crds::{Agent, Tool};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn change<T>(old: Option<T>, new: Option<T>, cause: Cause) -> Change<T> {
+    Change { key: Key::new("ns", "a"), old: old.map(Arc::new), new: new.map(Arc::new), cause }
+}
+
+fn patched(base: &Value, path: &str, value: Value) -> Value {
+    let mut changed = base.clone();
+    *changed.pointer_mut(path).unwrap() = value;
+    changed
+}
+
+/// Whether setting `path` of the object wakes by `wakes`.
+fn judge<K: Machine + serde::de::DeserializeOwned>(
+    base: &Value,
+    wakes: fn(&Change<K>) -> bool,
+    path: &str,
+    value: Value,
+) -> bool {
+    let read = |json: Value| Some(serde_json::from_value::<K>(json).unwrap());
+    wakes(&change(read(base.clone()), read(patched(base, path, value)), Cause::Watch))
+}
+
+#[test]
+fn an_object_is_woken_by_what_a_step_reads_and_never_by_its_status() {
+    let base = json!({
+        "apiVersion": "agents.recif.dev/v1", "kind": "Agent",
+        "metadata": {"name": "a", "namespace": "ns", "uid": "u", "generation": 1, "resourceVersion": "1",
+            "labels": {}, "annotations": {"note": "x", "recif.dev/rollout-at": "1"}, "finalizers": [],
+            "ownerReferences": [], "deletionTimestamp": null},
+        "spec": {"name": "A", "framework": "corail"},
+        "status": {"phase": "Running", "replicas": 1},
+    });
+    let owner = json!([{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "x"}]);
+    let table = [
+        ("/metadata/generation", json!(2), true),
+        ("/metadata/uid", json!("v"), true),
+        ("/metadata/labels", json!({"a": "b"}), true),
+        ("/metadata/finalizers", json!(["x"]), true),
+        ("/metadata/ownerReferences", owner, true),
+        ("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"), true),
+        ("/metadata/annotations/recif.dev~1rollout-at", json!("2"), true),
+        ("/metadata/annotations/note", json!("y"), false),
+        ("/metadata/resourceVersion", json!("2"), false),
+        ("/status/phase", json!("Failed"), false),
+    ];
+    for (path, value, expected) in table {
+        assert_eq!(judge::<Agent>(&base, wakes_itself, path, value), expected, "{path}");
+    }
+}
+
+#[test]
+fn referrers_are_woken_by_what_a_reference_is_judged_by_only() {
+    let base = json!({
+        "apiVersion": "agents.recif.dev/v1", "kind": "Tool",
+        "metadata": {"name": "t", "namespace": "ns", "uid": "u", "generation": 1, "labels": {}, "annotations": {}},
+        "spec": {"name": "t", "type": "http"},
+        "status": {"phase": "Available", "observedGeneration": 1, "history": [],
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Available", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+    });
+    let history = json!([{"seq": 1, "at": "2026-01-01T00:00:00Z", "to": "Available", "action": "check"}]);
+    let table = [
+        ("/metadata/generation", json!(2), true),
+        ("/metadata/uid", json!("v"), true),
+        ("/status/phase", json!("Error"), true),
+        ("/status/observedGeneration", json!(2), true),
+        ("/status/conditions/0/message", json!("no endpoint"), true),
+        ("/status/history", history, false),
+        ("/metadata/annotations", json!({"a": "b"}), false),
+        ("/metadata/labels", json!({"a": "b"}), false),
+    ];
+    for (path, value, expected) in table {
+        assert_eq!(judge::<Tool>(&base, wakes_referrers, path, value), expected, "{path}");
+    }
+}
+
+fn child() -> Child {
+    Child {
+        child: ChildRef { kind: ChildKind::Deployment, namespace: "ns".into(), name: "a".into() },
+        uid: "u".into(),
+        resource_version: 1,
+        generation: 1,
+        labels: BTreeMap::from([("recif.dev/agent".into(), "a".into())]),
+        controller: Some(Controller { group: GROUP.into(), kind: "Agent".into(), name: "a".into(), uid: "x".into() }),
+        owned: Some("1".into()),
+        deleting: false,
+        data: BTreeMap::new(),
+        deployment: Some(DeploymentState::default()),
+    }
+}
+
+fn ready() -> Child {
+    let state = DeploymentState { ready: 1, ..DeploymentState::default() };
+    Child { deployment: Some(state), resource_version: 2, ..child() }
+}
+
+#[test]
+fn an_owner_is_woken_by_its_child_but_not_by_its_own_apply() {
+    let newer = Child { resource_version: 2, ..child() };
+    let drifted = Child { owned: None, ..newer.clone() };
+    let table = [
+        ("made", None, Some(child()), Cause::Watch, true),
+        ("gone", Some(child()), None, Cause::Watch, true),
+        ("status", Some(child()), Some(ready()), Cause::Watch, true),
+        ("drift", Some(child()), Some(drifted.clone()), Cause::Watch, true),
+        ("foreign annotation", Some(child()), Some(newer), Cause::Watch, false),
+        ("made by us", None, Some(child()), Cause::Write, false),
+        ("applied by us", Some(child()), Some(drifted), Cause::Write, false),
+        ("ready since, seen in our answer", Some(child()), Some(ready()), Cause::Write, true),
+    ];
+    for (what, old, new, cause, expected) in table {
+        assert_eq!(wakes_owner(&change(old, new, cause)), expected, "{what}");
+    }
+}
+
+#[test]
+fn an_owner_is_found_by_reference_and_a_stripped_child_by_label() {
+    let found = |old: Option<Child>, new: Option<Child>| -> Vec<String> {
+        owners("Agent", &change(old, new, Cause::Watch)).map(|key| key.name).collect()
+    };
+    assert_eq!(found(None, Some(child())), ["a"]);
+    assert_eq!(found(Some(child()), Some(Child { controller: None, ..child() })), ["a"]);
+    let foreign = Controller { kind: "Other".into(), ..child().controller.unwrap() };
+    assert_eq!(found(Some(child()), Some(Child { controller: Some(foreign.clone()), ..child() })), ["a"]);
+    assert!(found(None, Some(Child { controller: Some(foreign), ..child() })).is_empty());
+}
+
+#[test]
+fn readers_are_woken_by_data_only() {
+    let secret = |value: &str| Child { data: BTreeMap::from([("k".into(), value.into())]), ..child() };
+    assert!(wakes_readers(&change(Some(secret("1")), Some(secret("2")), Cause::Watch)));
+    let labelled = Child { labels: BTreeMap::new(), ..secret("1") };
+    assert!(!wakes_readers(&change(Some(secret("1")), Some(labelled), Cause::Watch)));
+}
+
+#[test]
+fn a_workload_is_woken_by_the_health_of_its_pods() {
+    let pod = Pod {
+        name: "p".into(),
+        uid: "p".into(),
+        resource_version: 1,
+        labels: BTreeMap::from([("recif.dev/agent".into(), "a".into())]),
+        ready: false,
+        terminating: false,
+        ip: None,
+        restarts: 0,
+        trouble: None,
+    };
+    let addressed = Pod { ip: Some("10.0.0.1".into()), resource_version: 2, ..pod.clone() };
+    let troubled = Pod { trouble: Some(PodTrouble::Unschedulable), ..pod.clone() };
+    assert!(!wakes_workload(&change(Some(pod.clone()), Some(addressed), Cause::Watch)));
+    let change = change(Some(pod), Some(troubled), Cause::Watch);
+    assert!(wakes_workload(&change));
+    assert_eq!(workloads("Agent", &change).collect::<Vec<_>>(), [Key::new("ns", "a")]);
+}

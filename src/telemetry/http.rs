@@ -1,0 +1,87 @@
+//! `/healthz`, `/readyz` and `/metrics`.
+
+use std::{fmt, net::SocketAddr, sync::Arc};
+
+use axum::{Router, extract::State, http::StatusCode, routing::get};
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use tokio::net::TcpListener;
+
+/// What the probes show.
+pub struct Probes {
+    /// Everything that is counted.
+    pub registry: Registry,
+    /// What keeps the process from being ready, one line each.
+    pub unready: Box<dyn Fn() -> Vec<String> + Send + Sync>,
+    /// Called before metrics are read, for gauges that are only looked at.
+    pub refresh: Box<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Probes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Probes").finish_non_exhaustive()
+    }
+}
+
+/// Takes the port.
+///
+/// # Errors
+/// When it cannot be had.
+pub async fn bind(listen: SocketAddr) -> std::io::Result<TcpListener> {
+    TcpListener::bind(listen).await
+}
+
+/// Serves the probes for ever.
+///
+/// # Errors
+/// When the listener breaks.
+pub async fn serve(listener: TcpListener, probes: Probes) -> std::io::Result<()> {
+    axum::serve(listener, router(probes)).await
+}
+
+fn router(probes: Probes) -> Router {
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(Arc::new(probes))
+}
+
+async fn readyz(State(probes): State<Arc<Probes>>) -> (StatusCode, String) {
+    match (probes.unready)().as_slice() {
+        [] => (StatusCode::OK, "ok\n".to_owned()),
+        lines => (StatusCode::SERVICE_UNAVAILABLE, lines.join("\n") + "\n"),
+    }
+}
+
+async fn metrics(
+    State(probes): State<Arc<Probes>>,
+) -> Result<([(&'static str, &'static str); 1], String), (StatusCode, String)> {
+    (probes.refresh)();
+    let mut text = String::new();
+    encode(&mut text, &probes.registry).map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    Ok(([("content-type", "application/openmetrics-text; version=1.0.0; charset=utf-8")], text))
+}
+
+#[cfg(test)]
+mod tests {
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    async fn ready(lines: Vec<String>) -> (StatusCode, String) {
+        let unready = Box::new(move || lines.clone());
+        let probes = Probes { registry: Registry::default(), unready, refresh: Box::new(|| {}) };
+        let request = axum::http::Request::get("/readyz").body(axum::body::Body::empty()).unwrap();
+        let answer = router(probes).oneshot(request).await.unwrap();
+        let status = answer.status();
+        let body = axum::body::to_bytes(answer.into_body(), 1000).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_process_that_is_not_ready_says_why() {
+        assert_eq!(ready(Vec::new()).await.0, StatusCode::OK);
+        let (status, body) = ready(vec!["watch agents: not started".into()]).await;
+        assert_eq!((status, body.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "watch agents: not started\n"));
+    }
+}

@@ -1,0 +1,33 @@
+//! Logs on stdout: one JSON object per line in production, readable lines in a terminal. The phase trace is a target of
+//! its own, `phase_trace`, and is on by default.
+
+use std::str::FromStr;
+
+use tracing_subscriber::{EnvFilter, filter::ParseError};
+
+/// What is logged when nobody says otherwise.
+pub const DEFAULT_FILTER: &str = "info,kube=warn,hyper=warn,tower=warn";
+
+/// How a log line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// One JSON object per line.
+    Json,
+    /// For people.
+    Pretty,
+}
+
+/// Begins logging; to be called once.
+///
+/// # Errors
+/// When the filter is not of the form `level` or `target=level`, separated by commas.
+pub fn init(format: LogFormat, filter: &str) -> Result<(), ParseError> {
+    let filter = EnvFilter::from_str(filter)?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter);
+    // A second call, as in a test, changes nothing.
+    let _ = match format {
+        LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
+        LogFormat::Pretty => builder.compact().try_init(),
+    };
+    Ok(())
+}

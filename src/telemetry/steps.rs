@@ -1,0 +1,70 @@
+//! What is counted about steps. No label ever holds the name of an object.
+
+use actions::machine::{Sink, StepRecord};
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StepLabels {
+    kind: &'static str,
+    phase: String,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
+}
+
+/// Counts steps and how long they took.
+#[derive(Debug, Clone)]
+pub struct StepMetrics {
+    steps: Family<StepLabels, Counter>,
+    seconds: Family<KindLabel, Histogram, fn() -> Histogram>,
+    queued: Family<KindLabel, Gauge>,
+    leading: Gauge,
+}
+
+impl StepMetrics {
+    /// The metrics, in this registry.
+    pub fn new(registry: &mut Registry) -> Self {
+        let seconds: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 4.0, 8));
+        let metrics = Self {
+            steps: Family::default(),
+            seconds: Family::new_with_constructor(seconds),
+            queued: Family::default(),
+            leading: Gauge::default(),
+        };
+        registry.register("recif_steps", "Steps by the phase they began in", metrics.steps.clone());
+        registry.register("recif_step_duration_seconds", "How long steps took", metrics.seconds.clone());
+        registry.register("recif_queue_depth", "Objects that could be stepped now", metrics.queued.clone());
+        registry.register("recif_leading", "1 while this replica holds the lease", metrics.leading.clone());
+        metrics
+    }
+
+    /// How many objects of a kind wait for a worker.
+    pub fn queued(&self, kind: &'static str, depth: usize) {
+        self.queued.get_or_create(&KindLabel { kind }).set(i64::try_from(depth).unwrap_or(i64::MAX));
+    }
+
+    /// Whether this replica writes.
+    pub fn leading(&self, leading: bool) {
+        self.leading.set(leading.into());
+    }
+}
+
+impl Sink for StepMetrics {
+    fn record(&self, step: &StepRecord) {
+        let labels = StepLabels { kind: step.kind, phase: step.from.clone(), outcome: step.outcome.as_str() };
+        self.steps.get_or_create(&labels).inc();
+        self.seconds.get_or_create(&KindLabel { kind: step.kind }).observe(step.took.as_secs_f64());
+    }
+}
