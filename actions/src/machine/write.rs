@@ -34,7 +34,12 @@ impl<K: Machine> Driver<K> {
             self.memory.not_refused(step.key);
         }
         match sent {
-            Ok(Sent::Nothing) => self.tell(&record, next),
+            Ok(Sent::Nothing) => {
+                if record.outcome == StepOutcome::Acted {
+                    record.outcome = StepOutcome::Idle;
+                }
+                self.tell(&record, next)
+            }
             Ok(Sent::Gone) => {
                 record.to = "gone".to_owned();
                 self.tell(&record, Next::Idle)
