@@ -27,6 +27,7 @@ start_cluster() {
         open_room
         say "opened the namespaces of cluster '$CLUSTER'"
     }
+    choose_controllers "$with_node"
     start_and_await etcd
     start_and_await apiserver
     start_and_await relay controller-manager scheduler

@@ -15,7 +15,7 @@ use crds::{ChildRecord, GROUP, MANAGED_BY, digest};
 use super::Workload;
 use crate::{
     machine::{ActionError, ApiError, Context},
-    ports::{Child, ChildRef, Manifest},
+    ports::{Child, ChildKind, ChildRef, Manifest},
     render::MANAGED_BY_LABEL,
 };
 
@@ -202,9 +202,7 @@ pub(super) async fn remove_unwanted<K: Workload>(
         records.into_iter().partition(|record| wanted.iter().any(|manifest| is_record_of(record, &manifest.child)));
     next.status_mut().children = kept;
     for record in surplus {
-        let Some(kind) = crate::ports::ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == record.kind) else {
-            continue;
-        };
+        let Some(kind) = kind_of(&record) else { continue };
         let child = ChildRef { kind, namespace: namespace.clone(), name: record.name };
         if let Some(seen) = cx.views.child(&child)
             && is_ours(next, &seen)
@@ -215,6 +213,24 @@ pub(super) async fn remove_unwanted<K: Workload>(
         }
     }
     Ok(())
+}
+
+/// Brings records that no status holds yet into the status of `next`: the write that was to carry them failed.
+pub(super) fn recall<K: Workload>(cx: &Context<K>, next: &mut K) {
+    let namespace = next.meta().namespace.clone().unwrap_or_default();
+    let records = next.status().map(|status| status.children.clone()).unwrap_or_default();
+    for record in records {
+        let Some(kind) = kind_of(&record) else { continue };
+        let child = ChildRef { kind, namespace: namespace.clone(), name: record.name };
+        if let Some(record) = cx.baselines.record(next, &child) {
+            keep(next, record);
+        }
+    }
+}
+
+/// The kind of the child that a record speaks of, if this build knows it.
+pub(super) fn kind_of(record: &ChildRecord) -> Option<ChildKind> {
+    ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == record.kind)
 }
 
 /// Whether the user asked that deleting the object leaves its children alone.
