@@ -47,7 +47,8 @@ impl<K: Machine> Driver<K> {
             Ok(Sent::Written(answer)) => {
                 record.rv_after = answer.meta().resource_version.clone().unwrap_or_default();
                 record.to = done.raw_phase().unwrap_or_default().to_owned();
-                if let Some(entry) = done.machine().and_then(|machine| machine.history.last()) {
+                let entry = done.machine().and_then(|machine| machine.history.last());
+                if let Some(entry) = entry.filter(|entry| entry.seq > record.seq) {
                     record.seq = entry.seq;
                     record.reason = entry.reason.clone();
                     record.trace_id = entry.trace_id.clone();

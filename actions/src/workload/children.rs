@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crds::{ChildRecord, GROUP, MANAGED_BY, digest};
+use crds::{ChildRecord, GROUP, MANAGED_BY, Phase, digest};
 
 use super::Workload;
 use crate::{
@@ -139,7 +139,7 @@ pub(super) async fn ensure<K: Workload>(
             && record.inputs == inputs
             && drift(Some(seen), &record) == Drift::None
         {
-            keep(next, record);
+            keep(next, ChildRecord { uid: seen.uid.clone(), ..record });
             return Ok(Ensured::Kept);
         }
     }
@@ -172,7 +172,8 @@ pub(super) fn drift(seen: Option<&Child>, record: &ChildRecord) -> Drift {
     match seen {
         None => Drift::Gone,
         Some(seen) if seen.deleting => Drift::Deleting,
-        Some(seen) if seen.uid == record.uid && seen.owned.as_deref() == Some(record.owned.as_str()) => Drift::None,
+        // Whoever made a child anew without us owns all of it, so the digest tells that too.
+        Some(seen) if seen.owned.as_deref() == Some(record.owned.as_str()) => Drift::None,
         Some(_) => Drift::Changed,
     }
 }
@@ -248,8 +249,11 @@ fn is_record_of(record: &ChildRecord, child: &ChildRef) -> bool {
 }
 
 fn keep<K: Workload>(next: &mut K, record: ChildRecord) {
+    let settled = next.phase().is_some_and(Phase::is_settled);
     let children = &mut next.status_mut().children;
     match children.iter_mut().find(|found| found.kind == record.kind && found.name == record.name) {
+        // A child that was made again is as it was: its new uid alone is not worth a write.
+        Some(found) if settled && found.inputs == record.inputs && found.owned == record.owned => {}
         Some(found) => *found = record,
         None => children.push(record),
     }

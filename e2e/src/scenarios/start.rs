@@ -77,10 +77,8 @@ async fn the_samples_reach_running_and_answer(ns: Namespace) -> Result<()> {
 async fn the_documented_agent_runs_unchanged(ns: Namespace) -> Result<()> {
     let accepted = ns.env.file("e2e/manifests/accept");
     let mut names = Vec::new();
-    for file in ["tool-http.yaml", "tool-cli.yaml", "agent-documented.yaml"] {
-        for document in documents(&text(&accepted.join(file))?)? {
-            names.extend(ns.apply(&document).await?.metadata.name);
-        }
+    for document in documents(&text(&accepted.join("agent-documented.yaml"))?)? {
+        names.extend(ns.apply(&document).await?.metadata.name);
     }
     let name = names.last().context("no agent in agent-documented.yaml")?;
     let running = ns.running(name).await?;
