@@ -13,7 +13,7 @@ use super::{
 /// The longest time between two attempts at something that the API server refuses without our fault.
 const UNREACHABLE: Duration = Duration::from_secs(5);
 const FORBIDDEN: Duration = Duration::from_secs(10);
-const NAMESPACE_GOES: Duration = Duration::from_secs(60);
+const NAMESPACE_GOES: Duration = Duration::from_secs(30);
 
 /// The result of a step, sorted by what the driver does about it.
 enum Verdict<K> {
@@ -111,7 +111,8 @@ impl<K: Machine> Driver<K> {
                     let message = "the namespace is being deleted".to_owned();
                     let patience = Duration::from_secs(2);
                     let wait = Wait { reason: "NamespaceTerminating", message, missing: false, patience };
-                    Verdict::Refused { wait, after: None, most: NAMESPACE_GOES }
+                    // The deletion of the object itself will wake it.
+                    Verdict::Refused { wait, after: Some(NAMESPACE_GOES), most: NAMESPACE_GOES }
                 }
                 ApiError::Forbidden(message) => {
                     let wait = Wait { reason: "Forbidden", message, missing: true, patience: Duration::ZERO };
