@@ -76,13 +76,16 @@ async fn the_samples_reach_running_and_answer(ns: Namespace) -> Result<()> {
 
 async fn the_documented_agent_runs_unchanged(ns: Namespace) -> Result<()> {
     let accepted = ns.env.file("e2e/manifests/accept");
-    let mut names = Vec::new();
-    for file in ["tool-http.yaml", "tool-cli.yaml", "agent-documented.yaml"] {
-        for document in documents(&text(&accepted.join(file))?)? {
-            names.extend(ns.apply(&document).await?.metadata.name);
+    let mut documented = documents(&text(&accepted.join("agent-documented.yaml"))?)?;
+    let agent = documented.pop().context("no agent in agent-documented.yaml")?;
+    let name = agent["metadata"]["name"].as_str().context("the documented agent has no name")?;
+    for (name, file) in [("weather-api", "tool-http.yaml"), ("kubectl-reader", "tool-cli.yaml")] {
+        for mut tool in documents(&text(&accepted.join(file))?)? {
+            tool["metadata"]["name"] = json!(name);
+            ns.apply(&tool).await?;
         }
     }
-    let name = names.last().context("no agent in agent-documented.yaml")?;
+    ns.apply(&agent).await?;
     let running = ns.running(name).await?;
     let bases = running.condition("KnowledgeBasesConfigured");
     ensure!(bases.is_false() && bases.reason == "MissingDatabaseUrl", "KnowledgeBasesConfigured: {bases:?}");
