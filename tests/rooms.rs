@@ -3,6 +3,8 @@
 //! Dependencies that point one way are what lets a reader understand one room at a time, so they are checked rather than
 //! trusted.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

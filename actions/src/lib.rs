@@ -4,6 +4,8 @@
 //! be tested without a cluster.
 
 pub mod agent;
+#[cfg(test)]
+mod fake;
 pub mod machine;
 pub mod ports;
 pub mod reference;

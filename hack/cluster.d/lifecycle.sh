@@ -27,6 +27,7 @@ start_cluster() {
         open_room
         say "opened the namespaces of cluster '$CLUSTER'"
     }
+    choose_controllers "$with_node"
     start_and_await etcd
     start_and_await apiserver
     start_and_await relay controller-manager scheduler
@@ -85,7 +86,11 @@ link_tools() {
     ln -sfn "$(kubernetes_dir)/kubectl" "$STATE/bin/kubectl"
     ln -sfn "$(binaries_dir)/recif" "$STATE/bin/recif"
 }
-binaries_dir() { echo "${CARGO_TARGET_DIR:-$ROOT/target}/release"; }
+binaries_dir() {
+    local folder=${RECIF_PROFILE:-release}
+    [ "$folder" != dev ] || folder=debug
+    echo "${CARGO_TARGET_DIR:-$ROOT/target}/$folder"
+}
 
 print_env() {
     if [ "$CLUSTER" = existing ]; then

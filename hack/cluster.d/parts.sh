@@ -39,6 +39,15 @@ part_state() {
     local process
     for process in $(processes_of "$1"); do process_state "$process"; done | sort -r | head -1
 }
+# Without a node no Pod ever runs: whoever asks for such a cluster says itself when a Deployment is ready, and nobody
+# contradicts.
+controllers() { if [ -f "$STATE/without-node" ]; then echo '*,-deployment-controller,-replicaset-controller'; else echo '*'; fi; }
+choose_controllers() {
+    local before
+    before=$(controllers)
+    if [ "$1" = no ]; then touch "$STATE/without-node"; else rm -f "$STATE/without-node"; fi
+    [ "$(controllers)" = "$before" ] || stop_part controller-manager
+}
 known_part() { [[ " ${CONTROL_PLANE[*]} ${NODE_PARTS[*]} " == *" $1 "* ]] || die "no part '$1': there are ${CONTROL_PLANE[*]} ${NODE_PARTS[*]}"; }
 part_log() { known_part "$1"; cat "$STATE/logs/$(processes_of "$1" | cut -d' ' -f1).log"; }
 
@@ -66,7 +75,7 @@ start_part() {
             --audit-policy-file "$STATE/config/audit.yaml" --audit-log-path "$STATE/audit.log" --audit-log-maxsize 1000 --audit-log-maxbackup 1 ;;
     controller-manager)
         spawn controller-manager "$kube/kube-controller-manager" --kubeconfig "$pki/controller-manager.kubeconfig" \
-            --leader-elect=false --kube-api-qps 300 --kube-api-burst 600 --use-service-account-credentials --root-ca-file "$pki/ca.crt" \
+            --controllers "$(controllers)" --leader-elect=false --kube-api-qps 300 --kube-api-burst 600 --use-service-account-credentials --root-ca-file "$pki/ca.crt" \
             --service-account-private-key-file "$pki/service-accounts.key" --cert-dir "$STATE/run" --bind-address 127.0.0.1 ;;
     scheduler)
         spawn scheduler "$kube/kube-scheduler" --kubeconfig "$pki/scheduler.kubeconfig" --leader-elect=false \

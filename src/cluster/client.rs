@@ -28,7 +28,7 @@ pub async fn connect(
     metrics: Metrics,
 ) -> Result<Arc<Transport>, ConnectError> {
     let mut config = Config::infer().await?;
-    config.connect_timeout = Some(Duration::from_secs(5));
+    config.connect_timeout = Some(Duration::from_secs(3));
     config.default_retry = false;
     let agent = concat!("recif/", env!("CARGO_PKG_VERSION"));
     config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));

@@ -7,6 +7,7 @@
 //! and the crash points of the tests live.
 
 pub mod apply;
+pub mod board;
 pub mod client;
 pub mod crash;
 pub mod custom;
@@ -14,6 +15,7 @@ pub mod decode;
 pub mod error;
 pub mod events;
 pub mod lease;
+pub mod lease_api;
 pub mod live;
 pub mod metrics;
 pub mod patch;
@@ -26,9 +28,11 @@ pub mod transport;
 pub mod watch;
 
 pub use apply::ChildWriter;
+pub use board::Board;
 pub use events::{EventNote, EventQueue};
-pub use lease::{Authority, Elector, LeaseApi};
+pub use lease::{Authority, Elector};
+pub use lease_api::{LeaseApi, LeaseObject};
 pub use patch::CustomObjects;
 pub use store::{Cause, Change, Head, ObjectMap, Seen};
 pub use transport::Transport;
-pub use watch::{Board, Source, Watch};
+pub use watch::{Source, Watch};

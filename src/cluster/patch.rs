@@ -78,3 +78,43 @@ impl<K: Machine + Custom> Objects<K> for CustomObjects<K> {
         Ok((!is_over(&*object)).then_some(object))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crds::Agent;
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::testing::{answer, scripted};
+
+    fn agent(version: u64, deleting: bool) -> String {
+        let mut metadata = json!({"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": version.to_string()});
+        if deleting {
+            metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        }
+        json!({"metadata": metadata, "spec": {"name": "A", "framework": "corail"}}).to_string()
+    }
+
+    #[tokio::test]
+    async fn the_answer_is_what_is_read_next() {
+        let (transport, mut asked) = scripted(vec![answer(200, agent(7, false))]);
+        let objects = CustomObjects::<Agent>::new(transport, Arc::default());
+        let key = Key::new("ns", "a");
+        let patch = json!([{"op": "test", "path": "/metadata/uid", "value": "u"}]);
+        let stored = objects.patch_status(&key, patch.clone()).await.unwrap();
+        assert_eq!(objects.newest(&key), Some(stored));
+        let asked = asked.recv().await.unwrap();
+        let path = "/apis/agents.recif.dev/v1/namespaces/ns/agents/a/status?fieldManager=recif-operator";
+        assert_eq!((asked.line, asked.body), (format!("PATCH {path}"), patch));
+    }
+
+    #[tokio::test]
+    async fn an_object_whose_last_finalizer_went_is_gone() {
+        let (transport, _asked) = scripted(vec![answer(200, agent(7, true))]);
+        let map = Arc::new(ObjectMap::default());
+        let objects = CustomObjects::<Agent>::new(transport, map.clone());
+        let key = Key::new("ns", "a");
+        assert_eq!(objects.patch_metadata(&key, json!([])).await, Ok(None));
+        assert_eq!(objects.newest(&key), None);
+    }
+}

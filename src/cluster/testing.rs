@@ -45,8 +45,35 @@ pub(super) fn silent(lines: &[&str]) -> Answer {
     Answer { hangs: true, ..events(lines) }
 }
 
-/// A transport to such a server.
+/// What such a server will answer.
+#[derive(Default)]
+pub(super) struct Script {
+    pub(super) answers: Vec<Answer>,
+    pub(super) authority: Option<Authority>,
+}
+
+/// A transport to such a server, and what is asked of it.
 pub(super) fn scripted(answers: Vec<Answer>) -> (Arc<Transport>, UnboundedReceiver<Asked>) {
+    let (client, asked) = serve(answers);
+    (Arc::new(transport(client, Authority::always(), || None)), asked)
+}
+
+impl Script {
+    /// A transport to such a server, with another way to renew its client.
+    pub(super) fn transport(self, renew: impl Fn() -> Option<kube::Client> + Send + Sync + 'static) -> Transport {
+        transport(serve(self.answers).0, self.authority.unwrap_or_else(Authority::always), renew)
+    }
+}
+
+fn transport(
+    client: kube::Client,
+    authority: Authority,
+    renew: impl Fn() -> Option<kube::Client> + Send + Sync + 'static,
+) -> Transport {
+    Transport::new(client, renew, authority, CrashPoint::default(), Metrics::default())
+}
+
+fn serve(answers: Vec<Answer>) -> (kube::Client, UnboundedReceiver<Asked>) {
     let (sender, receiver) = unbounded_channel();
     let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -69,7 +96,5 @@ pub(super) fn scripted(answers: Vec<Answer>) -> (Arc<Transport>, UnboundedReceiv
             Ok::<_, std::io::Error>(Response::builder().status(next.status).body(body).unwrap())
         }
     });
-    let client = kube::Client::new(service, "default");
-    let transport = Transport::new(client, || None, Authority::always(), CrashPoint::default(), Metrics::default());
-    (Arc::new(transport), receiver)
+    (kube::Client::new(service, "default"), receiver)
 }

@@ -206,7 +206,11 @@ fn excerpt(body: &[u8]) -> String {
 }
 
 /// The error with what it came from, without repeating what is said already.
-fn chain(error: &dyn std::error::Error) -> String {
+fn chain(error: &kube::Error) -> String {
+    let error: &dyn std::error::Error = match error {
+        kube::Error::Service(inner) => inner.as_ref(),
+        other => other,
+    };
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -237,4 +241,57 @@ pub fn outgoing(method: http::Method, target: String, content_type: Option<&'sta
         request.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
     }
     request
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    };
+
+    use super::*;
+    use crate::cluster::testing::{Script, answer, scripted, silent};
+
+    fn call() -> Call {
+        Call { verb: "get", kind: "Agent", object: "ns/a".into() }
+    }
+
+    fn get() -> Outgoing {
+        outgoing(http::Method::GET, "/x".into(), None, Vec::new())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_without_an_answer_ends_in_time_and_leaves_its_connections_behind() {
+        let renewals = Arc::new(AtomicU32::new(0));
+        let count = renewals.clone();
+        let script = Script { answers: vec![silent(&[]), silent(&[])], ..Script::default() };
+        let transport = script.transport(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            Some(scripted(vec![answer(200, "{}".into())]).0.current().1)
+        });
+        let begun = tokio::time::Instant::now();
+        let (call, other) = (call(), call());
+        let (first, second) = tokio::join!(transport.call(&call, get()), transport.call(&other, get()));
+        let text = first.unwrap_err().to_string();
+        assert_eq!((text.as_str(), begun.elapsed()), ("get Agent ns/a: no answer within 10 s", DEADLINE));
+        assert!(second.is_err());
+        assert_eq!(renewals.load(Ordering::Relaxed), 1, "once for all that were on the old client");
+        transport.call(&call, get()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_replica_that_does_not_lead_sends_no_write() {
+        let script = Script { authority: Some(Authority::by_lease()), ..Script::default() };
+        let transport = script.transport(|| None);
+        let written = transport.write(&call(), Operation::Apply, get(), |_| Ok(())).await;
+        assert!(matches!(written, Err(ApiError::Transient { .. })), "{written:?}");
+    }
+
+    #[tokio::test]
+    async fn a_page_of_a_proxy_is_an_error_with_its_first_line() {
+        let (transport, _) = scripted(vec![answer(502, "<h1>Bad gateway</h1>\nmore".into())]);
+        let error = transport.call(&call(), get()).await.unwrap_err();
+        assert_eq!(error.to_string(), "get Agent ns/a: <h1>Bad gateway</h1> (502)");
+    }
 }

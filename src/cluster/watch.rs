@@ -5,22 +5,16 @@
 //! `watcher` has no deadline for its list and its opening request, decodes versions that are known already, and fails
 //! the whole list for one object that it cannot decode; so the loop is our own.
 
-use std::{
-    borrow::Cow,
-    fmt,
-    pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{borrow::Cow, fmt, pin::pin, sync::Arc, time::Duration};
 
 use backoff::{BackoffBuilder, ExponentialBuilder};
 use futures::{AsyncBufRead, AsyncBufReadExt};
 use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::Notify;
 
 use super::{
+    board::Board,
     decode::head,
     error::RequestError,
     resource::{Resource, Target},
@@ -33,7 +27,7 @@ const WATCH: Duration = Duration::from_secs(25);
 /// A watch still open after this time is dead: its server should have ended it.
 const SILENCE: Duration = Duration::from_secs(28);
 /// Objects in one page of a list, so that a list is never held whole.
-const PAGE: &str = "250";
+const PAGE: &str = "100";
 
 /// What to watch and how to read it.
 pub struct Source<T> {
@@ -59,81 +53,6 @@ impl<T> Clone for Source<T> {
 impl<T> fmt::Debug for Source<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Source").field("resource", &self.resource).finish_non_exhaustive()
-    }
-}
-
-/// The state of every watch, for the readiness probe.
-#[derive(Debug, Default)]
-pub struct Board {
-    rows: Mutex<Vec<Row>>,
-    changed: Notify,
-}
-
-#[derive(Debug)]
-struct Row {
-    what: String,
-    started: bool,
-    problem: Option<Problem>,
-}
-
-#[derive(Debug)]
-struct Problem {
-    text: String,
-    /// A missing right is said even by a replica that was ready before: somebody has to act.
-    forbidden: bool,
-}
-
-impl Board {
-    /// What keeps the process from being ready, one line per watch; empty: nothing.
-    pub fn unready(&self) -> Vec<String> {
-        let rows = self.rows();
-        let blocking = rows.iter().filter(|row| !row.started || row.problem.as_ref().is_some_and(|p| p.forbidden));
-        let line = |row: &Row| match &row.problem {
-            Some(problem) => format!("{}: {}", row.what, problem.text),
-            None => format!("{}: not started", row.what),
-        };
-        blocking.map(line).collect()
-    }
-
-    /// Returns when every watch has had a complete list.
-    pub async fn started(&self) {
-        loop {
-            let changed = self.changed.notified();
-            if self.rows().iter().all(|row| row.started) {
-                return;
-            }
-            changed.await;
-        }
-    }
-
-    /// A row for something that is no watch and needs no start.
-    pub fn add_started(&self, what: String) -> usize {
-        let row = self.add(what);
-        self.set(row, |row| row.started = true);
-        row
-    }
-
-    /// Takes note of a failure, or of its end.
-    pub fn report(&self, row: usize, error: Option<&RequestError>) {
-        let problem = error.map(|error| Problem { text: error.to_string(), forbidden: error.code() == Some(403) });
-        self.set(row, |row| row.problem = problem);
-    }
-
-    fn add(&self, what: String) -> usize {
-        let mut rows = self.rows();
-        rows.push(Row { what, started: false, problem: None });
-        rows.len() - 1
-    }
-
-    fn set(&self, row: usize, update: impl FnOnce(&mut Row)) {
-        if let Some(row) = self.rows().get_mut(row) {
-            update(row);
-        }
-        self.changed.notify_waiters();
-    }
-
-    fn rows(&self) -> MutexGuard<'_, Vec<Row>> {
-        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,3 +1,5 @@
+use std::sync::Mutex;
+
 use actions::machine::Key;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -86,7 +88,7 @@ async fn a_watch_goes_on_from_the_last_version_it_saw() {
     let log = seen.clone();
     run.map.subscribe(move |change| log.lock().unwrap().push(change.new.as_deref().copied()));
     assert_eq!(run.board.unready(), ["watch /apis/agents.recif.dev/v1/agents: not started"]);
-    assert_eq!(run.next().await, "limit=250");
+    assert_eq!(run.next().await, "limit=100");
     assert_eq!(run.next().await, format!("{FROM}10"));
     assert!(run.board.unready().is_empty());
     assert_eq!(run.next().await, format!("{FROM}12"));
@@ -103,7 +105,7 @@ async fn a_version_that_is_too_old_means_listing_again_and_finding_what_is_gone(
         events(&[gone]),
         list(30, &[object("a", 5, "1")]),
     ]);
-    for expected in ["limit=250".to_owned(), format!("{FROM}10"), "limit=250".into(), format!("{FROM}30")] {
+    for expected in ["limit=100".to_owned(), format!("{FROM}10"), "limit=100".into(), format!("{FROM}30")] {
         assert_eq!(run.next().await, expected);
     }
     assert_eq!((run.value("a"), run.value("b")), (Some(1), None));
@@ -163,8 +165,8 @@ async fn a_long_list_comes_in_pages() {
     let page =
         format!(r#"{{"metadata":{{"resourceVersion":"10","continue":"x/y"}},"items":[{}]}}"#, object("a", 5, "1"));
     let mut run = Running::start(vec![answer(200, page), list(10, &[object("b", 6, "2")]), silent(&[])]);
-    assert_eq!(run.next().await, "limit=250");
-    assert_eq!(run.next().await, "limit=250&continue=x%2Fy");
+    assert_eq!(run.next().await, "limit=100");
+    assert_eq!(run.next().await, "limit=100&continue=x%2Fy");
     assert_eq!(run.next().await, format!("{FROM}10"));
     assert_eq!((run.value("a"), run.value("b")), (Some(1), Some(2)));
 }

@@ -34,7 +34,7 @@ use super::{
 use crate::{
     cache::Caches,
     cluster::{
-        Authority, Board, ChildWriter, Elector, client, crash::CrashPoint, events::event_queue, lease::LeaseObject,
+        Authority, Board, ChildWriter, Elector, LeaseObject, client, crash::CrashPoint, events::event_queue,
         metrics::Metrics,
     },
     telemetry::{

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use tracing_subscriber::{EnvFilter, filter::ParseError};
 
 /// What is logged when nobody says otherwise.
-pub const DEFAULT_FILTER: &str = "info,kube=warn,hyper=warn,tower=warn";
+pub const DEFAULT_FILTER: &str = "info,kube_client=off,hyper=warn,tower=warn";
 
 /// How a log line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -13,7 +13,7 @@ use super::{
 /// The longest time between two attempts at something that the API server refuses without our fault.
 const UNREACHABLE: Duration = Duration::from_secs(5);
 const FORBIDDEN: Duration = Duration::from_secs(10);
-const NAMESPACE_GOES: Duration = Duration::from_secs(60);
+const NAMESPACE_GOES: Duration = Duration::from_secs(30);
 
 /// The result of a step, sorted by what the driver does about it.
 enum Verdict<K> {
@@ -38,7 +38,6 @@ impl<K: Machine> Driver<K> {
         let result = std::mem::replace(&mut step.result, Ok(None));
         match self.judge(&step, result) {
             Verdict::Change(next) => {
-                self.memory.not_refused(key);
                 self.memory.done_waiting(key);
                 let outcome = match step.wait {
                     _ if next.phase() != cr.phase() => StepOutcome::Moved,
@@ -48,7 +47,6 @@ impl<K: Machine> Driver<K> {
                 self.stay_or_move(step, next, outcome, true).await
             }
             Verdict::Stay => {
-                self.memory.not_refused(key);
                 let next = cr.as_ref().clone();
                 match &step.wait {
                     None => {
@@ -56,7 +54,10 @@ impl<K: Machine> Driver<K> {
                         self.stay_or_move(step, next, StepOutcome::Idle, true).await
                     }
                     Some(wait) => match self.patience_left(&step, wait) {
-                        Some(left) => self.told(&step, StepOutcome::Waiting, soonest(left, step.recheck)),
+                        Some(left) => {
+                            self.memory.not_refused(key);
+                            self.told(&step, StepOutcome::Waiting, soonest(left, step.recheck))
+                        }
                         None => self.stay_or_move(step, next, StepOutcome::Waiting, true).await,
                     },
                 }
@@ -110,7 +111,8 @@ impl<K: Machine> Driver<K> {
                     let message = "the namespace is being deleted".to_owned();
                     let patience = Duration::from_secs(2);
                     let wait = Wait { reason: "NamespaceTerminating", message, missing: false, patience };
-                    Verdict::Refused { wait, after: None, most: NAMESPACE_GOES }
+                    // The deletion of the object itself will wake it.
+                    Verdict::Refused { wait, after: Some(NAMESPACE_GOES), most: NAMESPACE_GOES }
                 }
                 ApiError::Forbidden(message) => {
                     let wait = Wait { reason: "Forbidden", message, missing: true, patience: Duration::ZERO };
@@ -162,10 +164,17 @@ impl<K: Machine> Driver<K> {
     }
 
     /// Writes a failure: to the failed phase if it is `last` and an edge leads there, else where it stands.
-    async fn failed(&self, step: Step<'_, K>, failed: Failed, last: bool) -> Next {
+    async fn failed(&self, step: Step<'_, K>, mut failed: Failed, last: bool) -> Next {
         let cr = &step.cr;
+        if is_known(cr.as_ref(), &failed) {
+            let refusals = self.memory.refused(step.key, cr.uid());
+            let after = step::backoff(refusals, cr.uid(), step::LONGEST_BACKOFF);
+            return self.told(&step, StepOutcome::Retry, Next::After(after));
+        }
         let leads = |by| K::EDGES.iter().any(|edge| edge.allows(cr.phase(), K::Phase::FAILED, by));
         let moves = last && (leads(By::Rule(Rule::Fail)) || leads(step.by));
+        // Where no edge leads to the failed phase, as in Terminating, giving up would leave the object stuck.
+        failed.retryable |= !moves && cr.phase() != Some(K::Phase::FAILED);
         let decision = Decision {
             next: if moves { cr.moved_to(K::Phase::FAILED) } else { cr.as_ref().clone() },
             by: step.by.as_str(),
@@ -204,6 +213,13 @@ impl<K: Machine> Driver<K> {
         let current = cr.machine().and_then(|machine| machine.observed_generation) == Some(cr.generation());
         (current && !left.is_zero()).then_some(left)
     }
+}
+
+/// Whether the object is Failed and says so already: looking again writes nothing.
+fn is_known<K: Machine>(cr: &K, failed: &Failed) -> bool {
+    let Some(machine) = cr.machine().filter(|_| cr.phase() == Some(K::Phase::FAILED)) else { return false };
+    let reason = machine.failure.as_ref().is_some_and(|failure| failure.reason == failed.reason);
+    reason && machine.conditions.iter().any(|found| found.type_ == "Ready" && found.message == failed.message)
 }
 
 fn soonest(after: Duration, recheck: Option<Duration>) -> Next {

@@ -85,8 +85,12 @@ pub(super) fn derive<K: Machine>(cr: &mut K, phase: K::Phase, findings: Findings
     for (type_, (status, reason, message)) in DERIVED.into_iter().zip([ready, reconciling, stalled]) {
         set_condition(conditions, condition(type_, status, reason, message));
     }
+    let unknown = !conditions.iter().any(|found| found.type_ == "Available");
     if K::AVAILABLE_BY_PHASE {
         set_condition(conditions, condition("Available", available.0, &available.1, available.2));
+    } else if unknown {
+        // Every kind has it from the first status on; from then on it is the actions'.
+        set_condition(conditions, condition("Available", false, name, ""));
     }
 }
 

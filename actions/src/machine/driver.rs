@@ -110,7 +110,8 @@ impl<K: Machine> Driver<K> {
             let terminating = K::Phase::TERMINATING?;
             return (phase != Some(terminating)).then(|| (Rule::Delete, cr.moved_to(terminating)));
         }
-        if phase.is_none() {
+        // A status that says Terminating of an object that nobody deletes was copied or edited: it says nothing.
+        if phase.is_none() || phase == K::Phase::TERMINATING {
             let mut next = admitted(cr.as_ref());
             if let Some(ours) = K::FINALIZER.filter(|_| !cr.has_finalizer()) {
                 next.meta_mut().finalizers.get_or_insert_default().push(ours.to_owned());

@@ -17,6 +17,8 @@ mod patch;
 mod registry;
 mod sinks;
 mod step;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use action::{Action, Context, Key, Machine, Objects};

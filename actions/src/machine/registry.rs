@@ -68,8 +68,13 @@ impl<K: Machine> Registry<K> {
     /// # Errors
     /// The first fault found.
     pub fn new(actions: Vec<Arc<dyn Action<K>>>) -> Result<Self, BadTable> {
+        Self::over(actions, K::EDGES)
+    }
+
+    /// Checks the list against these edges.
+    pub(super) fn over(actions: Vec<Arc<dyn Action<K>>>, edges: &[Edge<K::Phase>]) -> Result<Self, BadTable> {
         let registry = Self(actions);
-        registry.check(K::EDGES)?;
+        registry.check(edges)?;
         Ok(registry)
     }
 

@@ -52,6 +52,7 @@ pub(super) fn complete<K: Machine>(before: &K, decision: Decision<K>, now: Times
     let Decision { mut next, by, reason, wait, failure, observed } = decision;
     let from = before.phase();
     let Some(phase) = next.phase() else { return next };
+    let exact = now;
     let now = conditions::to_seconds(now);
     let old = before.machine().cloned().unwrap_or_default();
 
@@ -60,7 +61,7 @@ pub(super) fn complete<K: Machine>(before: &K, decision: Decision<K>, now: Times
     let record = match &failure {
         Some(failed) => {
             let previous = if inputs_changed { None } else { old.failure.as_ref() };
-            Some(count::<K>(failed, previous, from.unwrap_or(phase), before.uid(), now))
+            Some(count::<K>(failed, previous, from.unwrap_or(phase), before.uid(), exact))
         }
         None if inputs_changed || forgiven(before, phase, now) => None,
         None => next.machine().and_then(|machine| machine.failure.clone()),
@@ -122,7 +123,9 @@ fn count<K: Machine>(
 ) -> Failure {
     let attempts = previous.map_or(0, |failure| failure.attempts).saturating_add(1);
     let delay = failed.after.unwrap_or_else(|| backoff(attempts, uid, LONGEST_BACKOFF));
-    let next = now.checked_add(delay).map_or(now, conditions::to_seconds);
+    // Rounded up: an attempt that is due in the past would never be made.
+    let almost = Duration::from_millis(999);
+    let next = now.checked_add(delay + almost).map_or(now, conditions::to_seconds);
     // The phase that failed, also when the look from Failed finds the same failure again.
     let during = match previous {
         Some(failure) if during == K::Phase::FAILED => failure.during.clone(),

@@ -28,8 +28,18 @@ impl<K: Machine> Driver<K> {
             None => Next::Idle,
         };
         let mut record = self.describe(step, outcome);
-        match self.send(step, &done).await {
-            Ok(Sent::Nothing) => self.tell(&record, next),
+        let sent = self.send(step, &done).await;
+        // The step's requests and its write went through.
+        if sent.is_ok() && outcome != StepOutcome::Retry {
+            self.memory.not_refused(step.key);
+        }
+        match sent {
+            Ok(Sent::Nothing) => {
+                if record.outcome == StepOutcome::Acted {
+                    record.outcome = StepOutcome::Idle;
+                }
+                self.tell(&record, next)
+            }
             Ok(Sent::Gone) => {
                 record.to = "gone".to_owned();
                 self.tell(&record, Next::Idle)
@@ -37,7 +47,8 @@ impl<K: Machine> Driver<K> {
             Ok(Sent::Written(answer)) => {
                 record.rv_after = answer.meta().resource_version.clone().unwrap_or_default();
                 record.to = done.raw_phase().unwrap_or_default().to_owned();
-                if let Some(entry) = done.machine().and_then(|machine| machine.history.last()) {
+                let entry = done.machine().and_then(|machine| machine.history.last());
+                if let Some(entry) = entry.filter(|entry| entry.seq > record.seq) {
                     record.seq = entry.seq;
                     record.reason = entry.reason.clone();
                     record.trace_id = entry.trace_id.clone();
@@ -45,11 +56,11 @@ impl<K: Machine> Driver<K> {
                 record.announce = announcement(step.cr.as_ref(), &done, step.wait.as_ref());
                 self.tell(&record, next)
             }
-            Err(ApiError::Stale | ApiError::WrongUid(_)) => {
+            // Should it be gone, the watch will say so.
+            Err(ApiError::Stale | ApiError::WrongUid(_) | ApiError::NotFound) => {
                 record.outcome = StepOutcome::Stale;
                 self.tell(&record, self.stale(step))
             }
-            Err(ApiError::NotFound) => Next::Idle,
             Err(error) => {
                 let defect = matches!(error, ApiError::Invalid(_) | ApiError::SelectorImmutable(_));
                 record.outcome = if defect { StepOutcome::Defect } else { StepOutcome::Retry };
@@ -90,7 +101,8 @@ impl<K: Machine> Driver<K> {
         Next::After(Duration::from_millis(20) * u32::try_from(refusals.clamp(1, 50)).unwrap_or(1))
     }
 
-    /// Until the next attempt of a failure, or until old attempts are forgotten.
+    /// Until the next attempt of a failure, or until old attempts are forgotten; `None` when that is over: this step was
+    /// the attempt.
     fn due(&self, cr: &K) -> Option<Duration> {
         let phase = cr.phase()?;
         let failure = cr.machine()?.failure.as_ref()?;
@@ -100,7 +112,7 @@ impl<K: Machine> Driver<K> {
             None => failure.next_attempt_at.as_ref()?.0,
         };
         let left = at.duration_since(self.clock.now());
-        Some(Duration::try_from(left).unwrap_or_default().max(Duration::from_millis(100)))
+        Duration::try_from(left).ok().filter(|left| !left.is_zero()).map(|left| left.max(Duration::from_millis(100)))
     }
 
     fn describe(&self, step: &Step<'_, K>, outcome: StepOutcome) -> StepRecord {

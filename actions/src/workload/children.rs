@@ -10,12 +10,12 @@ use std::{
     time::Duration,
 };
 
-use crds::{ChildRecord, GROUP, MANAGED_BY, digest};
+use crds::{ChildRecord, GROUP, MANAGED_BY, Phase, digest};
 
 use super::Workload;
 use crate::{
     machine::{ActionError, ApiError, Context},
-    ports::{Child, ChildRef, Manifest},
+    ports::{Child, ChildKind, ChildRef, Manifest},
     render::MANAGED_BY_LABEL,
 };
 
@@ -139,7 +139,7 @@ pub(super) async fn ensure<K: Workload>(
             && record.inputs == inputs
             && drift(Some(seen), &record) == Drift::None
         {
-            keep(next, record);
+            keep(next, ChildRecord { uid: seen.uid.clone(), ..record });
             return Ok(Ensured::Kept);
         }
     }
@@ -172,7 +172,8 @@ pub(super) fn drift(seen: Option<&Child>, record: &ChildRecord) -> Drift {
     match seen {
         None => Drift::Gone,
         Some(seen) if seen.deleting => Drift::Deleting,
-        Some(seen) if seen.uid == record.uid && seen.owned.as_deref() == Some(record.owned.as_str()) => Drift::None,
+        // Whoever made a child anew without us owns all of it, so the digest tells that too.
+        Some(seen) if seen.owned.as_deref() == Some(record.owned.as_str()) => Drift::None,
         Some(_) => Drift::Changed,
     }
 }
@@ -202,9 +203,7 @@ pub(super) async fn remove_unwanted<K: Workload>(
         records.into_iter().partition(|record| wanted.iter().any(|manifest| is_record_of(record, &manifest.child)));
     next.status_mut().children = kept;
     for record in surplus {
-        let Some(kind) = crate::ports::ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == record.kind) else {
-            continue;
-        };
+        let Some(kind) = kind_of(&record) else { continue };
         let child = ChildRef { kind, namespace: namespace.clone(), name: record.name };
         if let Some(seen) = cx.views.child(&child)
             && is_ours(next, &seen)
@@ -215,6 +214,24 @@ pub(super) async fn remove_unwanted<K: Workload>(
         }
     }
     Ok(())
+}
+
+/// Brings records that no status holds yet into the status of `next`: the write that was to carry them failed.
+pub(super) fn recall<K: Workload>(cx: &Context<K>, next: &mut K) {
+    let namespace = next.meta().namespace.clone().unwrap_or_default();
+    let records = next.status().map(|status| status.children.clone()).unwrap_or_default();
+    for record in records {
+        let Some(kind) = kind_of(&record) else { continue };
+        let child = ChildRef { kind, namespace: namespace.clone(), name: record.name };
+        if let Some(record) = cx.baselines.record(next, &child) {
+            keep(next, record);
+        }
+    }
+}
+
+/// The kind of the child that a record speaks of, if this build knows it.
+pub(super) fn kind_of(record: &ChildRecord) -> Option<ChildKind> {
+    ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == record.kind)
 }
 
 /// Whether the user asked that deleting the object leaves its children alone.
@@ -232,8 +249,11 @@ fn is_record_of(record: &ChildRecord, child: &ChildRef) -> bool {
 }
 
 fn keep<K: Workload>(next: &mut K, record: ChildRecord) {
+    let settled = next.phase().is_some_and(Phase::is_settled);
     let children = &mut next.status_mut().children;
     match children.iter_mut().find(|found| found.kind == record.kind && found.name == record.name) {
+        // A child that was made again is as it was: its new uid alone is not worth a write.
+        Some(found) if settled && found.inputs == record.inputs && found.owned == record.owned => {}
         Some(found) => *found = record,
         None => children.push(record),
     }

@@ -8,12 +8,12 @@ use crds::WorkloadPhase;
 use super::{
     Workload,
     children::{Drift, Ensured, drift, ensure, remove_unwanted},
-    health::{self, Rollout, explain, is_config, observe, owned_replicas, rollout, wanted},
+    health::{self, Rollout, explain, observe, owned_replicas, rollout, wanted},
     render::changed_inputs,
 };
 use crate::{
     machine::{Action, ActionError, Context},
-    ports::{ChildKind, ChildRef},
+    ports::{ChildRef, Manifest},
 };
 
 /// See the module.
@@ -39,15 +39,15 @@ impl<K: Workload> Action<K> for Deploy {
             cx.notes.because(why);
             return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
         }
-        if let Some(child) = drifted_config(cx, cr.as_ref()) {
-            cx.notes.because(format!("{child} is gone or was changed"));
-            return Ok(Some(cr.moved_to(WorkloadPhase::Rendering)));
-        }
         let live = cx.views.child(&cr.deployment());
         let replicas = owned_replicas(cr.as_ref(), live.as_ref().and_then(|live| live.deployment.as_ref()));
         let rendered = cr.render(cx, replicas)?;
         if cr.status().and_then(|status| status.content_hash.as_ref()) != Some(&rendered.content_hash) {
             cx.notes.because("what is to be rendered changed");
+            return Ok(Some(cr.moved_to(WorkloadPhase::Rendering)));
+        }
+        if let Some(child) = drifted(cx, cr.as_ref(), &rendered.config) {
+            cx.notes.because(format!("{child} is gone or was changed"));
             return Ok(Some(cr.moved_to(WorkloadPhase::Rendering)));
         }
         let mut next = cr.as_ref().clone();
@@ -87,15 +87,12 @@ impl<K: Workload> Action<K> for Deploy {
     }
 }
 
-/// A child that Pods read and that is not as we left it.
-fn drifted_config<K: Workload>(cx: &Context<K>, cr: &K) -> Option<ChildRef> {
-    let namespace = cr.meta().namespace.clone().unwrap_or_default();
-    let records = cr.status().map(|status| status.children.as_slice()).unwrap_or_default();
-    records.iter().filter(|record| is_config(record)).find_map(|record| {
-        let kind = ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == record.kind)?;
-        let child = ChildRef { kind, namespace: namespace.clone(), name: record.name.clone() };
-        let baseline = cx.baselines.record(cr, &child)?;
-        let seen = cx.views.child(&child);
-        (drift(seen.as_deref(), &baseline) != Drift::None).then_some(child)
-    })
+/// A child that Pods read and that is not as we left it. Those that are no longer wanted may go.
+fn drifted<K: Workload>(cx: &Context<K>, cr: &K, config: &[Manifest]) -> Option<ChildRef> {
+    let children = config.iter().map(|manifest| &manifest.child);
+    let mut drifted = children.filter(|child| {
+        let seen = cx.views.child(child);
+        cx.baselines.record(cr, child).is_none_or(|baseline| drift(seen.as_deref(), &baseline) != Drift::None)
+    });
+    drifted.next().cloned()
 }

@@ -7,6 +7,7 @@ use crate::machine::{At, Edge, Rule};
 /// The moves of Agent, Flow, FlowSet and MCPServer.
 pub const EDGES: &[Edge<WorkloadPhase>] = &[
     Edge::rule(At::Nothing, Pending, Rule::Admit, "first seen"),
+    Edge::rule(At::In(Terminating), Pending, Rule::Admit, "the status says deleted, and nobody deletes it"),
     Edge::new(Pending, Resolving, "accept", "the spec is valid"),
     Edge::new(Pending, Failed, "accept", "the spec is invalid"),
     Edge::new(Resolving, Rendering, "resolve", "every reference is there"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crds::{ChildRecord, Standing};
+use crds::Standing;
 
 use super::Workload;
 use crate::{
@@ -114,9 +114,4 @@ pub(super) fn trouble(pods: &[std::sync::Arc<Pod>]) -> Option<(&'static str, Str
         }
         PodTrouble::Unschedulable => ("Unschedulable", "no node takes the Pod".to_owned()),
     })
-}
-
-/// The baselines of what Pods read, as opposed to Service and Deployment.
-pub(super) fn is_config(record: &ChildRecord) -> bool {
-    !matches!(record.kind.as_str(), "Service" | "Deployment")
 }

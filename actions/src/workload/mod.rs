@@ -15,6 +15,8 @@ mod monitor;
 mod recover;
 mod render;
 mod resolve;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

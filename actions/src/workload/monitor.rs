@@ -9,13 +9,13 @@ use jiff::SignedDuration;
 
 use super::{
     Workload,
-    children::{Drift, Ensured, drift, ensure},
+    children::{Drift, Ensured, drift, ensure, kind_of, recall},
     health::{explain, observe, owned_replicas, wanted},
     render::changed_inputs,
 };
 use crate::{
     machine::{Action, ActionError, Context},
-    ports::{ChildKind, ChildRef, DeploymentState},
+    ports::{ChildRef, DeploymentState},
 };
 
 /// With no Pod available for this long, a workload has failed.
@@ -59,6 +59,7 @@ impl<K: Workload> Action<K> for Monitor {
         let live = cx.views.child(&cr.deployment());
         let state = live.as_ref().and_then(|live| live.deployment.clone()).unwrap_or_default();
         let mut next = cr.as_ref().clone();
+        recall(cx, &mut next);
         match self.look(cx, cr.as_ref(), &state) {
             Repair::None => {}
             Repair::Redeploy => {
@@ -118,7 +119,7 @@ impl Monitor {
             Some(_) => {}
         }
         for record in cr.status().map(|status| status.children.as_slice()).unwrap_or_default() {
-            let Some(kind) = ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == record.kind) else { continue };
+            let Some(kind) = kind_of(record) else { continue };
             let child = ChildRef { kind, namespace: namespace.clone(), name: record.name.clone() };
             match drifted(cx, cr, &child) {
                 Drift::None => {}
@@ -128,8 +129,13 @@ impl Monitor {
                 }
             }
         }
-        let scaled = owned_replicas(cr, Some(state)).is_some_and(|replicas| replicas != state.desired);
-        if scaled { Repair::After(Duration::ZERO, deployment) } else { Repair::None }
+        // An edit is applied even when the number is there already: it may be somebody else's, and its record is old.
+        let replicas = owned_replicas(cr, Some(state));
+        if replicas.is_some_and(|replicas| replicas != state.desired || cr.is_edited()) {
+            Repair::After(Duration::ZERO, deployment)
+        } else {
+            Repair::None
+        }
     }
 
     /// Fewer Pods than wanted: say why, and fail when there has been none for long.

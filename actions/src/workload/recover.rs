@@ -16,7 +16,7 @@ use crate::{
     ports::Manifest,
 };
 
-/// Nothing tells us that a foreign object is gone, so its name is looked at this often.
+/// Nothing tells us that an object without our label is gone, so its name is looked at this often.
 const LOOK_AT_NAMES: Duration = Duration::from_secs(5);
 
 /// See the module.
@@ -34,7 +34,7 @@ impl<K: Workload> Action<K> for Recover {
     }
 
     fn recheck(&self, cr: &K) -> Option<Duration> {
-        (reason(cr) == "NameConflict").then_some(LOOK_AT_NAMES)
+        matches!(reason(cr), "NameConflict" | "SelectorImmutable").then_some(LOOK_AT_NAMES)
     }
 
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
@@ -63,14 +63,22 @@ async fn cause_gone<K: Workload>(cx: &Context<K>, cr: &K) -> Result<Option<Strin
         let conflict = still_taken(cx, cr, rendered.config.iter().chain(&rendered.running)).await?;
         return Ok((!conflict).then(|| "the names are free now".to_owned()));
     }
-    if let Some(child) = cx.views.child(&cr.deployment()) {
-        let state = child.deployment.clone().unwrap_or_default();
-        let ready = state.available > 0 && rollout(&child, &state, wanted(cr, &state)) == Rollout::Done;
-        if ready {
-            return Ok(Some("the Pods are ready now".to_owned()));
+    match reason(cr) {
+        // Without our label it is in no cache.
+        "SelectorImmutable" if cx.cluster.look(&cr.deployment()).await?.is_none() => {
+            return Ok(Some("the Deployment is gone".to_owned()));
         }
-    } else if matches!(reason(cr), "SelectorImmutable" | "ProgressDeadlineExceeded" | "Unhealthy") {
-        return Ok(Some("the Deployment is gone".to_owned()));
+        "ProgressDeadlineExceeded" | "ReplicaFailure" | "Unhealthy" => match cx.views.child(&cr.deployment()) {
+            None => return Ok(Some("the Deployment is gone".to_owned())),
+            Some(child) => {
+                let state = child.deployment.clone().unwrap_or_default();
+                if state.available > 0 && rollout(&child, &state, wanted(cr, &state)) == Rollout::Done {
+                    return Ok(Some("the Pods are ready now".to_owned()));
+                }
+            }
+        },
+        // Pods of the last good configuration say nothing about any other failure.
+        _ => {}
     }
     let due = failure.filter(|failure| failure.retryable).and_then(|failure| failure.next_attempt_at.as_ref());
     Ok(due.filter(|due| due.0 <= cx.clock.now()).map(|_| "it is time to try again".to_owned()))

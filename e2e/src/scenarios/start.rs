@@ -76,16 +76,11 @@ async fn the_samples_reach_running_and_answer(ns: Namespace) -> Result<()> {
 
 async fn the_documented_agent_runs_unchanged(ns: Namespace) -> Result<()> {
     let accepted = ns.env.file("e2e/manifests/accept");
-    let mut documented = documents(&text(&accepted.join("agent-documented.yaml"))?)?;
-    let agent = documented.pop().context("no agent in agent-documented.yaml")?;
-    let name = agent["metadata"]["name"].as_str().context("the documented agent has no name")?;
-    for (name, file) in [("weather-api", "tool-http.yaml"), ("kubectl-reader", "tool-cli.yaml")] {
-        for mut tool in documents(&text(&accepted.join(file))?)? {
-            tool["metadata"]["name"] = json!(name);
-            ns.apply(&tool).await?;
-        }
+    let mut names = Vec::new();
+    for document in documents(&text(&accepted.join("agent-documented.yaml"))?)? {
+        names.extend(ns.apply(&document).await?.metadata.name);
     }
-    ns.apply(&agent).await?;
+    let name = names.last().context("no agent in agent-documented.yaml")?;
     let running = ns.running(name).await?;
     let bases = running.condition("KnowledgeBasesConfigured");
     ensure!(bases.is_false() && bases.reason == "MissingDatabaseUrl", "KnowledgeBasesConfigured: {bases:?}");

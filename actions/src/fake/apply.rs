@@ -1,0 +1,89 @@
+//! Server-side apply of children: who owns which field. Lists are owned whole, which is enough for what we apply.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{
+    Id, Obj, Store,
+    patch::{escape, set},
+};
+use crate::{machine::ApiError, ports::Manifest};
+
+/// Our field manager.
+pub(crate) const OURS: &str = "recif-operator";
+
+impl Store {
+    /// Applies by force, as the operator does.
+    pub(crate) fn apply(&mut self, manifest: &Manifest, uid: Option<&str>) -> Result<Obj, ApiError> {
+        let id = Id::from(&manifest.child);
+        let existing = self.get(&id).cloned();
+        match (&existing, uid) {
+            (None, None) if self.is_terminating(&id.namespace) => return Err(ApiError::NamespaceTerminating),
+            (None, Some(_)) => return Err(ApiError::WrongUid(format!("{id} is gone"))),
+            (Some(found), Some(uid)) if found.uid() != uid => {
+                return Err(ApiError::WrongUid(format!("{id} is another one")));
+            }
+            _ => {}
+        }
+        let selector = "/spec/selector/matchLabels";
+        if let Some(found) = &existing
+            && id.kind == "Deployment"
+            && found.body.pointer(selector) != manifest.body.pointer(selector)
+        {
+            return Err(ApiError::SelectorImmutable(format!("{id} has another selector: delete the Deployment")));
+        }
+        let mut obj = existing.unwrap_or_else(|| {
+            let body = &manifest.body;
+            Obj::new(json!({"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": {}}))
+        });
+        let wanted = leaves(&manifest.body);
+        let dropped = obj.owned.iter().filter(|(path, by)| *by == OURS && !wanted.contains_key(*path));
+        for path in dropped.map(|(path, _)| path.clone()).collect::<Vec<_>>() {
+            set(&mut obj.body, &path, None);
+            obj.owned.remove(&path);
+        }
+        for (path, value) in wanted {
+            set(&mut obj.body, &path, Some(value));
+            obj.owned.insert(path, OURS.to_owned());
+        }
+        if id.kind == "Deployment" && obj.body.pointer("/spec/replicas").is_none() {
+            set(&mut obj.body, "/spec/replicas", Some(json!(1)));
+        }
+        Ok(self.put(&id, obj).expect("an apply does not delete"))
+    }
+
+    /// Somebody else sets (or, with `None`, removes) a field of an object, and owns it from then on.
+    pub(crate) fn meddle(&mut self, id: &Id, path: &str, value: Option<Value>, by: &str) {
+        let Some(mut obj) = self.get(id).cloned() else { return };
+        if obj.body.pointer(path) == value.as_ref() {
+            return;
+        }
+        obj.owned.remove(path);
+        if value.is_some() {
+            obj.owned.insert(path.to_owned(), by.to_owned());
+        }
+        set(&mut obj.body, path, value);
+        self.put(id, obj);
+    }
+}
+
+fn leaves(body: &Value) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    collect(body, String::new(), &mut found);
+    for identity in ["/apiVersion", "/kind", "/metadata/name", "/metadata/namespace", "/metadata/uid"] {
+        found.remove(identity);
+    }
+    found
+}
+
+fn collect(value: &Value, path: String, found: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (key, field) in fields {
+                collect(field, format!("{path}/{}", escape(key)), found);
+            }
+        }
+        leaf => drop(found.insert(path, leaf.clone())),
+    }
+}

@@ -1,0 +1,168 @@
+//! The cluster's own controllers: Deployments, the garbage collector, namespaces. One call does all there is to do now.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use crds::digest::digest;
+use serde_json::{Value, json};
+
+use super::{Cascade, Health, Id, Obj, Store};
+use crate::machine::Clock;
+
+/// From creation to ready.
+const STARTUP: Duration = Duration::from_secs(3);
+/// `progressDeadlineSeconds`.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+impl Store {
+    /// Lets every controller work until nothing is left to do.
+    pub(super) fn controllers(&mut self) {
+        if self.rested.is_some_and(|(rv, until)| rv == self.last_rv() && self.clock.elapsed() < until) {
+            return;
+        }
+        loop {
+            let before = self.last_rv();
+            self.namespaces();
+            self.collect_garbage();
+            for (id, _) in self.all(|id, _| id.kind == "Deployment") {
+                self.roll_out(&id);
+            }
+            self.end_pods();
+            if self.last_rv() == before {
+                self.rested = Some((before, self.next_at().unwrap_or(Duration::MAX)));
+                return;
+            }
+        }
+    }
+
+    /// When a controller has something to do of itself.
+    pub(super) fn next_at(&self) -> Option<Duration> {
+        let now = self.clock.elapsed();
+        let pods = self.objs.iter().filter(|(id, _)| id.kind == "Pod");
+        let pods = pods.map(|(_, pod)| since(pod) + if pod.is_deleting() { self.grace } else { STARTUP });
+        let deadlines = self.progressed.values().map(|at| *at + DEADLINE);
+        pods.chain(deadlines).filter(|at| *at > now).min()
+    }
+
+    fn namespaces(&mut self) {
+        for (id, _) in self.all(|id, obj| self.is_terminating(&id.namespace) && !obj.is_deleting()) {
+            self.delete(&id, Cascade::Background);
+        }
+    }
+
+    fn collect_garbage(&mut self) {
+        let uids: BTreeSet<_> = self.objs.values().map(|obj| obj.uid().to_owned()).collect();
+        for (id, mut obj) in self.all(|_, obj| !obj.owners().is_empty() || !obj.finalizers().is_empty()) {
+            let owners = obj.owners();
+            let alive = |owner: &Value| owner["uid"].as_str().is_some_and(|uid| uids.contains(uid));
+            if !owners.is_empty() && !owners.iter().any(alive) && !obj.is_deleting() {
+                self.delete(&id, Cascade::Background);
+                continue;
+            }
+            let finalizers = obj.finalizers();
+            let without = |gone: &str| finalizers.iter().filter(|found| *found != gone).cloned().collect::<Vec<_>>();
+            let dependents = || self.all(|_, other| is_owned_by(other, obj.uid()));
+            if finalizers.iter().any(|found| found == "orphan") {
+                for (id, mut other) in dependents() {
+                    other.metadata().remove("ownerReferences");
+                    other.owned.remove("/metadata/ownerReferences");
+                    self.put(&id, other);
+                }
+                obj.set_finalizers(&without("orphan"));
+                self.put(&id, obj);
+            } else if finalizers.iter().any(|found| found == "foregroundDeletion") {
+                let waiting = dependents();
+                for (id, other) in waiting.iter().filter(|(_, other)| !other.is_deleting()) {
+                    let foreground = other.owners().iter().any(|owner| owner["blockOwnerDeletion"] == json!(true));
+                    self.delete(id, if foreground { Cascade::Foreground } else { Cascade::Background });
+                }
+                if waiting.is_empty() {
+                    obj.set_finalizers(&without("foregroundDeletion"));
+                    self.put(&id, obj);
+                }
+            }
+        }
+    }
+
+    fn roll_out(&mut self, id: &Id) {
+        let Some(deployment) = self.get(id).cloned().filter(|found| !found.is_deleting()) else { return };
+        let now = self.clock.elapsed();
+        let template = &deployment.body["spec"]["template"];
+        let hash = digest(template)[..8].to_owned();
+        let desired = usize::try_from(deployment.number("/spec/replicas")).unwrap_or_default();
+        let mut pods = self.all(|_, pod| is_owned_by(pod, deployment.uid()) && !pod.is_deleting());
+        let is_current = |pod: &Obj| pod.text("/metadata/annotations/hash") == hash;
+        for (id, pod) in pods.iter_mut().filter(|(_, pod)| is_current(pod)) {
+            let ready = self.health == Health::Good && since(pod) + STARTUP <= now;
+            pod.trouble = if let Health::Bad(trouble) = &self.health { trouble.clone() } else { None };
+            pod.body["status"] = json!({ "ready": ready });
+            self.put(id, pod.clone());
+        }
+        let current = pods.iter().filter(|(_, pod)| is_current(pod)).count();
+        for _ in current..desired {
+            if self.health == Health::Refused {
+                break;
+            }
+            let name = (0..).map(|n| format!("{}-{hash}-{n}", id.name));
+            let mut names = name.map(|name| Id { kind: "Pod", namespace: id.namespace.clone(), name });
+            let Some(pod) = names.find(|id| self.get(id).is_none()) else { return };
+            let owner = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": id.name, "uid": deployment.uid(), "controller": true});
+            let labels = template.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
+            let annotations = json!({"hash": hash, "since": now.as_millis().to_string()});
+            let metadata = json!({"labels": labels, "annotations": annotations, "ownerReferences": [owner]});
+            self.create(&pod, json!({"kind": "Pod", "metadata": metadata, "status": {"ready": false}}));
+            self.progressed.insert(id.clone(), now);
+        }
+        let is_ready = |pod: &Obj| pod.body["status"]["ready"] == json!(true);
+        let fresh = pods.iter().filter(|(_, pod)| is_current(pod) && is_ready(pod)).count();
+        let surplus: Vec<_> = pods.iter().filter(|(_, pod)| is_current(pod)).skip(desired).collect();
+        let old: Vec<_> = pods.iter().filter(|(_, pod)| !is_current(pod) && fresh >= desired).collect();
+        for (id, _) in surplus.into_iter().chain(old) {
+            self.delete(id, Cascade::Background);
+        }
+        let left = self.all(|_, pod| is_owned_by(pod, deployment.uid()) && !pod.is_deleting());
+        let updated = left.iter().filter(|(_, pod)| is_current(pod)).count();
+        let ready = left.iter().filter(|(_, pod)| is_ready(pod)).count();
+        let complete = updated == desired && ready == desired && left.len() == desired;
+        let mut status = json!({
+            "observedGeneration": deployment.number("/metadata/generation"),
+            "replicas": left.len(), "updated": updated, "ready": ready,
+        });
+        if self.health == Health::Refused && updated < desired {
+            status["replicaFailure"] = json!("pods \"a\" is forbidden: exceeded quota");
+        }
+        let complete_before = deployment.body.pointer("/status/complete") == Some(&json!(true));
+        status["complete"] = json!(complete || (complete_before && deployment.text("/status/hash") == hash));
+        status["hash"] = json!(hash);
+        // A finished rollout never trips the deadline again.
+        let going = status["complete"] == json!(false);
+        if going && self.progressed.get(id).is_some_and(|at| *at + DEADLINE <= now) {
+            status["stalled"] = json!("deadline exceeded");
+        }
+        if !going {
+            self.progressed.remove(id);
+        }
+        let mut deployment = deployment;
+        deployment.body["status"] = status;
+        self.put(id, deployment);
+    }
+
+    fn end_pods(&mut self) {
+        let now = self.clock.elapsed();
+        for (id, _) in self.all(|id, pod| id.kind == "Pod" && pod.is_deleting() && since(pod) + self.grace <= now) {
+            self.remove(&id);
+        }
+    }
+
+    fn all(&self, which: impl Fn(&Id, &Obj) -> bool) -> Vec<(Id, Obj)> {
+        let found = self.objs.iter().filter(|(id, obj)| which(id, obj));
+        found.map(|(id, obj)| (id.clone(), obj.clone())).collect()
+    }
+}
+
+fn is_owned_by(obj: &Obj, uid: &str) -> bool {
+    obj.owners().iter().any(|owner| owner["uid"] == json!(uid))
+}
+
+fn since(pod: &Obj) -> Duration {
+    Duration::from_millis(pod.text("/metadata/annotations/since").parse().unwrap_or_default())
+}

@@ -1,0 +1,94 @@
+//! A simulated cluster: everything the ports ask for, in memory, under paused time.
+//!
+//! [`Store`] keeps objects as the API server does, `apply` knows who owns which field, `controllers` stand for the
+//! Deployment controller, the garbage collector and the namespace controller, [`Ports`] are the operator's way in (with a
+//! cache that may lag, a log of every request, and faults), and [`Operator`] runs the real drivers over them.
+
+mod apply;
+mod controllers;
+mod objects;
+mod operator;
+mod patch;
+mod ports;
+mod samples;
+mod state;
+mod store;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+
+pub(crate) use objects::{Id, Obj};
+pub(crate) use operator::{End, Operator, live};
+pub(crate) use ports::{Fault, Request, Verb};
+pub(crate) use samples::{NS, agent, agent_id, child_id, settings, tool, tool_id};
+pub(crate) use store::{Cascade, Health, Store};
+
+use crate::machine::Clock;
+
+/// Time of the simulation: follows tokio's paused clock, and begins within a second, because real time does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SimClock(tokio::time::Instant);
+
+impl Clock for SimClock {
+    fn now(&self) -> Timestamp {
+        let begin = Timestamp::from_millisecond(1_900_000_000_400).expect("a time");
+        begin.checked_add(self.0.elapsed()).expect("a time")
+    }
+
+    fn elapsed(&self) -> std::time::Duration {
+        self.0.elapsed()
+    }
+}
+
+/// The simulated cluster, shared by the test and the operators it starts.
+#[derive(Clone)]
+pub(crate) struct Sim {
+    pub(crate) clock: SimClock,
+    store: Arc<Mutex<Store>>,
+    faults: Arc<Mutex<ports::Faults>>,
+}
+
+impl Sim {
+    /// An empty cluster. Needs a tokio runtime with paused time.
+    pub(crate) fn new() -> Self {
+        let clock = SimClock(tokio::time::Instant::now());
+        Self { clock, store: Arc::new(Mutex::new(Store::new(clock))), faults: Arc::default() }
+    }
+
+    /// Another cluster in the same state.
+    pub(crate) fn fork(&self) -> Self {
+        let mut store = self.store().clone();
+        store.log.clear();
+        Self { clock: self.clock, store: Arc::new(Mutex::new(store)), faults: Arc::default() }
+    }
+
+    /// The API server's state, for a stranger's edits and for looking.
+    pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides what becomes of each request from now on.
+    pub(crate) fn plan(&self, plan: impl FnMut(&Request, &mut Store) -> Fault + Send + 'static) {
+        self.faults().plan = Some(Box::new(plan));
+    }
+
+    /// No more faults.
+    pub(crate) fn heal(&self) {
+        self.faults().plan = None;
+    }
+
+    /// Every request since the last call.
+    pub(crate) fn take_requests(&self) -> Vec<Request> {
+        std::mem::take(&mut self.faults().log)
+    }
+
+    /// Every write since the last call, as `PATCH status Agent/a`.
+    pub(crate) fn take_writes(&self) -> Vec<String> {
+        self.take_requests().into_iter().filter(Request::is_write).map(|request| request.to_string()).collect()
+    }
+
+    fn faults(&self) -> MutexGuard<'_, ports::Faults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,231 @@
+//! The operator as a process: real drivers, a queue, and the rules of what wakes, run in virtual time until told to stop
+//! or until it dies.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use crds::{Agent, Tool};
+
+use super::{
+    Id, Sim,
+    ports::{DRIVEN, Ports, key},
+    samples::settings,
+    store::Event,
+};
+use crate::{
+    agent,
+    machine::{Clock, Driver, Next, Registry, Sink, StepRecord},
+    ports::World,
+    render::Settings,
+    tool,
+    workload::Baselines,
+};
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    TimeIsOver,
+    Died,
+}
+
+/// More steps than this without the clock moving are a hot loop.
+const HOT: usize = 400;
+
+/// One run of the operator.
+pub(crate) struct Operator {
+    sim: Sim,
+    ports: Arc<Ports>,
+    agents: Driver<Agent>,
+    tools: Driver<Tool>,
+    queue: BTreeMap<Id, Duration>,
+    /// Kinds whose watch delivers nothing.
+    pub(crate) lagging: Vec<&'static str>,
+    /// Every step so far.
+    pub(crate) trace: Arc<Trace>,
+}
+
+/// Keeps the records of steps.
+#[derive(Debug, Default)]
+pub(crate) struct Trace(Mutex<Vec<StepRecord>>);
+
+impl Trace {
+    pub(crate) fn take(&self) -> Vec<StepRecord> {
+        std::mem::take(&mut *self.0.lock().expect("not poisoned"))
+    }
+}
+
+impl Sink for Trace {
+    fn record(&self, record: &StepRecord) {
+        self.0.lock().expect("not poisoned").push(record.clone());
+    }
+}
+
+impl Operator {
+    /// A start: lists everything, queues everything.
+    pub(crate) fn start(sim: &Sim) -> Self {
+        Self::with(sim, agent::registry().expect("a sound table"), settings())
+    }
+
+    /// A start with other actions or settings.
+    pub(crate) fn with(sim: &Sim, actions: Registry<Agent>, settings: Settings) -> Self {
+        let ports = Ports::start(sim);
+        let world = Arc::new(World {
+            cluster: ports.clone(),
+            views: ports.clone(),
+            settings: Arc::new(settings),
+            baselines: Baselines::default(),
+        });
+        let clock: Arc<dyn Clock> = Arc::new(sim.clock);
+        let trace = Arc::new(Trace::default());
+        let sinks: Vec<Arc<dyn Sink>> = vec![trace.clone()];
+        let tools = tool::registry().expect("a sound table");
+        let queued = sim.store().objs.keys().filter(|id| DRIVEN.contains(&id.kind)).cloned().collect::<Vec<_>>();
+        let now = sim.clock.elapsed();
+        Self {
+            agents: Driver::new(actions, world.clone(), ports.clone(), clock.clone(), sinks.clone()),
+            tools: Driver::new(tools, world, ports.clone(), clock, sinks),
+            sim: sim.clone(),
+            ports,
+            queue: queued.into_iter().map(|id| (id, now)).collect(),
+            lagging: Vec::new(),
+            trace,
+        }
+    }
+
+    /// Works for this long in virtual time.
+    pub(crate) async fn run(&mut self, time: Duration) -> End {
+        let end = self.sim.clock.elapsed() + time;
+        let mut steps = 0;
+        loop {
+            self.catch_up();
+            let now = self.sim.clock.elapsed();
+            if let Some(id) = self.due(now) {
+                steps += 1;
+                assert!(steps < HOT + 20 * self.queue_size(), "a hot loop: {:#?}", self.last_steps());
+                if self.step(&id).await == End::Died {
+                    return End::Died;
+                }
+                continue;
+            }
+            let next = self.queue.values().copied().chain(self.sim.store().next_at()).min().unwrap_or(end).min(end);
+            if next > now {
+                // Timers count in milliseconds.
+                tokio::time::advance((next - now).max(Duration::from_millis(1))).await;
+                if next - now > Duration::from_millis(120) {
+                    steps = 0;
+                }
+            }
+            if self.sim.clock.elapsed() >= end {
+                self.catch_up();
+                return End::TimeIsOver;
+            }
+        }
+    }
+
+    async fn step(&mut self, id: &Id) -> End {
+        self.queue.remove(id);
+        let ports = self.ports.clone();
+        let step = async {
+            match id.kind {
+                "Agent" => self.agents.step(&key(id)).await,
+                _ => self.tools.step(&key(id)).await,
+            }
+        };
+        let next = tokio::select! {
+            biased;
+            () = ports.died.notified() => return End::Died,
+            next = step => next,
+        };
+        if ports.is_dead() {
+            return End::Died;
+        }
+        match next {
+            Next::Again => self.wake(id.clone(), Duration::ZERO),
+            Next::After(after) => self.wake(id.clone(), after),
+            Next::Idle => {}
+        }
+        End::TimeIsOver
+    }
+
+    /// Lets the cluster work and takes in what the watches bring.
+    fn catch_up(&mut self) {
+        self.sim.store().controllers();
+        let lagging = self.lagging.clone();
+        for event in self.ports.deliver(|kind| lagging.contains(&kind)) {
+            self.woken_by(&event);
+        }
+    }
+
+    fn woken_by(&mut self, event: &Event) {
+        let obj = event.after.as_ref().or(event.before.as_ref()).expect("one of both");
+        if DRIVEN.contains(&event.id.kind) && !is_status_only(event) {
+            self.wake(event.id.clone(), Duration::ZERO);
+        }
+        if event.id.kind == "Agent" {
+            return;
+        }
+        let owner = obj.labels().get("recif.dev/agent").cloned();
+        let store = self.sim.store();
+        let agents = store.objs.keys().filter(|id| {
+            id.kind == "Agent"
+                && id.namespace == event.id.namespace
+                && owner.as_ref().is_none_or(|owner| *owner == id.name)
+        });
+        let agents: Vec<_> = agents.cloned().collect();
+        drop(store);
+        for id in agents {
+            self.wake(id, Duration::ZERO);
+        }
+    }
+
+    fn wake(&mut self, id: Id, after: Duration) {
+        let at = self.sim.clock.elapsed() + after;
+        self.queue.entry(id).and_modify(|due| *due = at.min(*due)).or_insert(at);
+    }
+
+    fn due(&self, now: Duration) -> Option<Id> {
+        let due = self.queue.iter().filter(|(_, at)| **at <= now);
+        due.min_by_key(|(_, at)| **at).map(|(id, _)| id.clone())
+    }
+
+    fn queue_size(&self) -> usize {
+        self.sim.store().objs.keys().filter(|id| DRIVEN.contains(&id.kind)).count()
+    }
+
+    fn last_steps(&self) -> Vec<String> {
+        let steps = self.trace.take();
+        let said = steps.iter().rev().take(12).map(|step| {
+            format!(
+                "{} {} {}→{} {:?} {} {}",
+                step.name, step.action, step.from, step.to, step.outcome, step.reason, step.waiting_for
+            )
+        });
+        said.collect()
+    }
+}
+
+/// Runs operators one after the other for this long: when one dies, the next one starts.
+pub(crate) async fn live(sim: &Sim, time: Duration) -> Operator {
+    let end = sim.clock.elapsed() + time;
+    loop {
+        let mut operator = Operator::start(sim);
+        let left = end.saturating_sub(sim.clock.elapsed());
+        if operator.run(left).await == End::TimeIsOver {
+            return operator;
+        }
+    }
+}
+
+fn is_status_only(event: &Event) -> bool {
+    let (Some(before), Some(after)) = (&event.before, &event.after) else { return false };
+    let without = |obj: &super::Obj| {
+        let mut body = obj.body.clone();
+        body["status"].take();
+        body["metadata"]["resourceVersion"].take();
+        body
+    };
+    without(before) == without(after)
+}

@@ -1,0 +1,302 @@
+//! The operator's way into the simulated cluster: a cache, a log of requests, and faults.
+//!
+//! Each start of the operator has its own ports; when it dies, its requests never return.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use crds::{Agent, Tool};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use super::{Cascade, Id, Obj, Sim, Store, store::Event};
+use crate::{
+    machine::{ApiError, Key, Machine, Objects},
+    ports::{Child, ChildRef, Cluster, Manifest, Pod, Views},
+    render::MANAGED_BY_LABEL,
+};
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Look,
+    DryRun,
+    Apply,
+    Delete,
+    Status,
+    Metadata,
+}
+
+/// A request as the API server gets it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Request {
+    pub(crate) verb: Verb,
+    pub(crate) id: Id,
+    /// How many requests came before it.
+    pub(crate) nth: usize,
+    /// How many writes came before it.
+    pub(crate) nth_write: usize,
+    /// The body.
+    pub(crate) body: Value,
+}
+
+impl Request {
+    pub(crate) fn is_write(&self) -> bool {
+        !matches!(self.verb, Verb::Look | Verb::DryRun)
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}", self.verb, self.id)
+    }
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Fault {
+    No,
+    /// Refused; nothing happened.
+    Refuse(ApiError),
+    /// Done, but the answer is lost.
+    Lose(ApiError),
+    /// The operator dies before it is sent.
+    DieBefore,
+    /// Done, and the operator dies before it learns of it.
+    DieUnanswered,
+    /// Done and answered; the operator dies before its next request.
+    DieAfter,
+}
+
+pub(super) type Plan = Box<dyn FnMut(&Request, &mut Store) -> Fault + Send>;
+
+#[derive(Default)]
+pub(super) struct Faults {
+    pub(super) plan: Option<Plan>,
+    pub(super) log: Vec<Request>,
+    requests: usize,
+    writes: usize,
+}
+
+/// The ports of one run of the operator.
+pub(crate) struct Ports {
+    sim: Sim,
+    cache: Mutex<Cache>,
+    dead: AtomicBool,
+    doomed: AtomicBool,
+    pub(super) died: Notify,
+}
+
+/// What the watches have delivered, and the answers to our own writes that they have not.
+#[derive(Default)]
+struct Cache {
+    objs: BTreeMap<Id, Obj>,
+    own: BTreeMap<Id, (u64, Option<Obj>)>,
+    /// Events of the log already delivered, by kind.
+    seen: BTreeMap<&'static str, usize>,
+    begin: usize,
+}
+
+impl Ports {
+    /// A start: everything is listed.
+    pub(super) fn start(sim: &Sim) -> Arc<Self> {
+        let store = sim.store();
+        let cache = Cache { objs: store.objs.clone(), begin: store.log.len(), ..Cache::default() };
+        drop(store);
+        Arc::new(Self {
+            sim: sim.clone(),
+            cache: Mutex::new(cache),
+            dead: AtomicBool::new(false),
+            doomed: AtomicBool::new(false),
+            died: Notify::new(),
+        })
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::SeqCst) || self.doomed.load(Ordering::SeqCst)
+    }
+
+    /// Delivers what the watches have, but for kinds that lag.
+    pub(super) fn deliver(&self, lags: impl Fn(&str) -> bool) -> Vec<Event> {
+        let store = self.sim.store();
+        let mut cache = self.cache();
+        let begin = cache.begin;
+        let mut delivered = Vec::new();
+        for kind in KINDS.into_iter().filter(|kind| !lags(kind)) {
+            let seen = cache.seen.insert(kind, store.log.len()).unwrap_or(begin);
+            delivered.extend(store.log[seen..].iter().filter(|event| event.id.kind == kind).cloned());
+        }
+        delivered.sort_by_key(|event| event.rv);
+        for event in &delivered {
+            match &event.after {
+                Some(obj) => drop(cache.objs.insert(event.id.clone(), obj.clone())),
+                None => drop(cache.objs.remove(&event.id)),
+            }
+            if cache.own.get(&event.id).is_some_and(|(rv, _)| *rv <= event.rv) {
+                cache.own.remove(&event.id);
+            }
+        }
+        delivered
+    }
+
+    fn cached(&self, id: &Id) -> Option<Obj> {
+        let cache = self.cache();
+        match cache.own.get(id) {
+            Some((_, own)) => own.clone(),
+            None => cache.objs.get(id).cloned(),
+        }
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers the answer to a write of ours until the watch has it.
+    fn wrote(&self, id: &Id, rv: u64, obj: Option<Obj>) {
+        let mut cache = self.cache();
+        if cache.objs.get(id).is_none_or(|known| known.rv() < rv) {
+            cache.own.insert(id.clone(), (rv, obj));
+        }
+    }
+
+    async fn send<T>(
+        &self,
+        verb: Verb,
+        id: &Id,
+        body: &Value,
+        work: impl FnOnce(&mut Store) -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        let fault = if self.is_dead() { Fault::DieBefore } else { self.fault(verb, id, body) };
+        let mut answer = None;
+        if !matches!(fault, Fault::Refuse(_) | Fault::DieBefore) {
+            answer = Some(work(&mut self.sim.store()));
+        }
+        match (fault, answer) {
+            (Fault::Refuse(error) | Fault::Lose(error), _) => Err(error),
+            (Fault::No, Some(answer)) => answer,
+            (Fault::DieAfter, Some(answer)) => {
+                self.doomed.store(true, Ordering::SeqCst);
+                answer
+            }
+            (Fault::DieBefore | Fault::DieUnanswered, _) | (_, None) => {
+                self.dead.store(true, Ordering::SeqCst);
+                self.died.notify_one();
+                std::future::pending().await
+            }
+        }
+    }
+
+    fn fault(&self, verb: Verb, id: &Id, body: &Value) -> Fault {
+        let mut faults = self.sim.faults();
+        let request =
+            Request { verb, id: id.clone(), nth: faults.requests, nth_write: faults.writes, body: body.clone() };
+        faults.requests += 1;
+        faults.writes += usize::from(request.is_write());
+        faults.log.push(request.clone());
+        match &mut faults.plan {
+            Some(plan) => plan(&request, &mut self.sim.store()),
+            None => Fault::No,
+        }
+    }
+}
+
+#[async_trait]
+impl Cluster for Ports {
+    async fn look(&self, child: &ChildRef) -> Result<Option<Arc<Child>>, ApiError> {
+        let id = Id::from(child);
+        self.send(Verb::Look, &id, &Value::Null, |store| Ok(store.get(&id).map(|obj| obj.child(&id)))).await
+    }
+
+    async fn apply(&self, manifest: &Manifest, uid: Option<&str>) -> Result<Arc<Child>, ApiError> {
+        let id = Id::from(&manifest.child);
+        let obj = self.send(Verb::Apply, &id, &manifest.body, |store| store.apply(manifest, uid)).await?;
+        self.wrote(&id, obj.rv(), Some(obj.clone()));
+        Ok(obj.child(&id))
+    }
+
+    async fn dry_run(&self, manifest: &Manifest) -> Result<(), ApiError> {
+        self.send(Verb::DryRun, &Id::from(&manifest.child), &manifest.body, |_| Ok(())).await
+    }
+
+    async fn delete(&self, child: &ChildRef, uid: &str) -> Result<(), ApiError> {
+        let id = Id::from(child);
+        let work = |store: &mut Store| {
+            if store.get(&id).is_some_and(|found| found.uid() == uid) {
+                store.delete(&id, Cascade::Foreground);
+            }
+            Ok(store.get(&id).cloned())
+        };
+        if let Some(obj) = self.send(Verb::Delete, &id, &Value::Null, work).await? {
+            self.wrote(&id, obj.rv(), Some(obj));
+        }
+        Ok(())
+    }
+}
+
+impl Views for Ports {
+    fn tool(&self, namespace: &str, name: &str) -> Option<Arc<Tool>> {
+        self.newest(&Key::new(namespace, name))
+    }
+
+    fn child(&self, child: &ChildRef) -> Option<Arc<Child>> {
+        let id = Id::from(child);
+        let obj = self.cached(&id)?;
+        // Secrets and ConfigMaps are watched whole, the others by our label.
+        let seen = matches!(id.kind, "Secret" | "ConfigMap") || obj.labels().contains_key(MANAGED_BY_LABEL);
+        seen.then(|| obj.child(&id))
+    }
+
+    fn pods(&self, kind: &'static str, namespace: &str, name: &str) -> Vec<Arc<Pod>> {
+        let label = format!("recif.dev/{}", kind.to_lowercase());
+        let cache = self.cache();
+        let pods = cache.objs.iter().filter(|(id, pod)| {
+            id.kind == "Pod" && id.namespace == namespace && pod.labels().get(&label).is_some_and(|found| found == name)
+        });
+        pods.map(|(id, pod)| pod.pod(id)).collect()
+    }
+}
+
+#[async_trait]
+impl<K: Machine + DeserializeOwned> Objects<K> for Ports {
+    fn newest(&self, key: &Key) -> Option<Arc<K>> {
+        self.cached(&id::<K>(key))?.typed()
+    }
+
+    async fn patch_status(&self, key: &Key, patch: Value) -> Result<Arc<K>, ApiError> {
+        let id = id::<K>(key);
+        let obj = self.send(Verb::Status, &id, &patch, |store| store.patch_status(&id, &patch)).await?;
+        self.wrote(&id, obj.rv(), Some(obj.clone()));
+        obj.typed().ok_or(ApiError::NotFound)
+    }
+
+    async fn patch_metadata(&self, key: &Key, patch: Value) -> Result<Option<Arc<K>>, ApiError> {
+        let id = id::<K>(key);
+        let work = |store: &mut Store| store.patch_metadata(&id, &patch).map(|obj| (obj, store.last_rv()));
+        let (obj, rv) = self.send(Verb::Metadata, &id, &patch, work).await?;
+        self.wrote(&id, obj.as_ref().map_or(rv, Obj::rv), obj.clone());
+        Ok(obj.and_then(|obj| obj.typed()))
+    }
+}
+
+fn id<K: Machine>(key: &Key) -> Id {
+    Id { kind: K::KIND, namespace: key.namespace.clone(), name: key.name.clone() }
+}
+
+/// Of a kind that has a driver.
+pub(super) fn key(id: &Id) -> Key {
+    Key::new(&id.namespace, &id.name)
+}
+
+/// The kinds that are watched.
+const KINDS: [&str; 8] = ["Agent", "Tool", "Pod", "ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment"];
+
+/// The kinds that have a driver.
+pub(super) const DRIVEN: [&str; 2] = [<Agent as Machine>::KIND, <Tool as Machine>::KIND];

@@ -1,0 +1,56 @@
+//! Objects to begin with.
+
+use serde_json::{Value, json};
+
+use super::Id;
+use crate::render::Settings;
+
+/// The namespace of all tests.
+pub(crate) const NS: &str = "team";
+
+/// The operator's settings.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        operator_namespace: "recif-system".to_owned(),
+        cluster_domain: "cluster.local".to_owned(),
+        database_url: None,
+        ollama_base_url: None,
+    }
+}
+
+pub(crate) fn agent_id(name: &str) -> Id {
+    id("Agent", name)
+}
+
+pub(crate) fn tool_id(name: &str) -> Id {
+    id("Tool", name)
+}
+
+/// A child of the Agent `a`, or any other object.
+pub(crate) fn child_id(kind: &'static str) -> Id {
+    id(kind, if matches!(kind, "ConfigMap" | "Secret") { "a-config" } else { "a" })
+}
+
+/// An Agent with this in its spec besides what is required.
+pub(crate) fn agent(more: Value) -> Value {
+    let mut spec = json!({"name": "A", "framework": "corail", "replicas": 1});
+    merge(&mut spec, more);
+    json!({"apiVersion": "agents.recif.dev/v1", "kind": "Agent", "metadata": {}, "spec": spec})
+}
+
+/// An http Tool that calls this address; without one it is invalid.
+pub(crate) fn tool(endpoint: &str) -> Value {
+    let spec = json!({"name": "weather", "type": "http", "endpoint": endpoint});
+    json!({"apiVersion": "agents.recif.dev/v1", "kind": "Tool", "metadata": {}, "spec": spec})
+}
+
+fn id(kind: &'static str, name: &str) -> Id {
+    Id { kind, namespace: NS.to_owned(), name: name.to_owned() }
+}
+
+fn merge(into: &mut Value, from: Value) {
+    let Value::Object(from) = from else { return };
+    for (key, value) in from {
+        into[key] = value;
+    }
+}

@@ -1,0 +1,56 @@
+//! What two runs are compared by: everything that a user could see, without uids, times and resource versions.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{Id, Obj, Store};
+
+impl Store {
+    /// The whole cluster as far as two runs must agree.
+    pub(crate) fn end_state(&self) -> BTreeMap<String, Value> {
+        self.objs.iter().map(|(id, obj)| (id.to_string(), self.comparable(id, obj))).collect()
+    }
+
+    fn comparable(&self, id: &Id, obj: &Obj) -> Value {
+        let owners = obj.owners();
+        let owners = owners.iter().map(|owner| format!("{}/{}", owner["kind"], owner["name"]));
+        let mut state = json!({
+            "labels": obj.labels(),
+            "owners": owners.collect::<Vec<_>>(),
+            "finalizers": obj.finalizers(),
+            "deleting": obj.is_deleting(),
+            "spec": obj.body.get("spec"),
+            "data": obj.body.get("data"),
+            "managers": obj.owned.iter().filter(|(path, _)| !path.starts_with("/metadata/ownerReferences")).collect::<BTreeMap<_, _>>(),
+        });
+        if matches!(id.kind, "Agent" | "Tool") {
+            state["status"] = self.status(id, obj);
+        } else if id.kind == "Pod" {
+            state["status"] = obj.body["status"].clone();
+        }
+        state
+    }
+
+    /// History says what happened on the way, so it is left out; a failure that was overcome is forgiven in time.
+    fn status(&self, id: &Id, obj: &Obj) -> Value {
+        let mut status = obj.body.get("status").cloned().unwrap_or_default();
+        for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+            condition["lastTransitionTime"].take();
+        }
+        for child in status["children"].as_array_mut().into_iter().flatten() {
+            let kind = crate::ports::ChildKind::ALL.iter().find(|kind| child["kind"] == kind.as_str());
+            let name = child["name"].as_str().unwrap_or_default().to_owned();
+            let live = kind.map(|kind| Id { kind: kind.as_str(), namespace: id.namespace.clone(), name });
+            let live = live.and_then(|live| self.get(&live));
+            child["uid"] = json!(if live.is_some_and(|live| child["uid"] == live.uid()) { "live" } else { "another" });
+        }
+        if let Some(children) = status["children"].as_array_mut() {
+            children.sort_by_key(|child| format!("{}/{}", child["kind"], child["name"]));
+        }
+        if let Some(fields) = status.as_object_mut() {
+            fields.remove("history");
+        }
+        status
+    }
+}

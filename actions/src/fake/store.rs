@@ -1,0 +1,224 @@
+//! The API server's memory: uids, resource versions, generations, finalizers, deletion, and the log that watches read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::{Id, Obj, SimClock, patch::patched};
+use crate::{
+    machine::{ApiError, Clock},
+    ports::PodTrouble,
+};
+
+/// How an object is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cascade {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// What becomes of the Pods of a Deployment.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Health {
+    /// Ready after three seconds.
+    Good,
+    /// Never ready; why, if the kubelet says so.
+    Bad(Option<PodTrouble>),
+    /// Cannot be created: a quota, say.
+    Refused,
+}
+
+/// A change, as watches deliver it.
+#[derive(Debug, Clone)]
+pub(crate) struct Event {
+    pub(crate) rv: u64,
+    pub(crate) id: Id,
+    pub(crate) before: Option<Obj>,
+    pub(crate) after: Option<Obj>,
+}
+
+/// Everything stored.
+#[derive(Clone)]
+pub(crate) struct Store {
+    pub(super) clock: SimClock,
+    pub(super) objs: BTreeMap<Id, Obj>,
+    pub(super) log: Vec<Event>,
+    rv: u64,
+    incarnations: BTreeMap<Id, u32>,
+    terminating: BTreeSet<String>,
+    pub(super) progressed: BTreeMap<Id, std::time::Duration>,
+    /// The controllers have nothing to do at this version before this time.
+    pub(super) rested: Option<(u64, std::time::Duration)>,
+    /// How often each object was added and deleted.
+    pub(crate) counts: BTreeMap<Id, (u32, u32)>,
+    pub(super) health: Health,
+    /// How long a Pod takes to end.
+    pub(crate) grace: std::time::Duration,
+}
+
+impl Store {
+    pub(super) fn new(clock: SimClock) -> Self {
+        Self {
+            clock,
+            objs: BTreeMap::new(),
+            log: Vec::new(),
+            rv: 100,
+            incarnations: BTreeMap::new(),
+            terminating: BTreeSet::new(),
+            progressed: BTreeMap::new(),
+            rested: None,
+            counts: BTreeMap::new(),
+            health: Health::Good,
+            grace: std::time::Duration::ZERO,
+        }
+    }
+
+    /// How the Pods of every Deployment do from now on.
+    pub(crate) fn set_health(&mut self, health: Health) {
+        self.health = health;
+        self.rested = None;
+    }
+
+    pub(crate) fn get(&self, id: &Id) -> Option<&Obj> {
+        self.objs.get(id)
+    }
+
+    /// A part of an object; null when it is not there.
+    pub(crate) fn at(&self, id: &Id, pointer: &str) -> Value {
+        self.get(id).and_then(|obj| obj.body.pointer(pointer)).cloned().unwrap_or_default()
+    }
+
+    /// Somebody creates an object.
+    pub(crate) fn create(&mut self, id: &Id, body: Value) {
+        assert!(self.get(id).is_none(), "{id} exists");
+        self.put(id, Obj::new(body));
+    }
+
+    /// Somebody changes an object.
+    pub(crate) fn edit(&mut self, id: &Id, change: impl FnOnce(&mut Value)) {
+        let Some(mut obj) = self.get(id).cloned() else { return };
+        change(&mut obj.body);
+        self.put(id, obj);
+    }
+
+    /// Somebody deletes an object.
+    pub(crate) fn delete(&mut self, id: &Id, cascade: Cascade) {
+        let Some(mut obj) = self.get(id).cloned() else { return };
+        let mut finalizers = obj.finalizers();
+        if id.kind == "Pod" && !obj.is_deleting() {
+            obj.body["metadata"]["annotations"]["since"] = json!(self.clock.elapsed().as_millis().to_string());
+        }
+        let extra = match cascade {
+            _ if id.kind == "Pod" => Some("kubelet"),
+            Cascade::Background => None,
+            Cascade::Foreground => Some("foregroundDeletion"),
+            Cascade::Orphan => Some("orphan"),
+        };
+        if let Some(extra) = extra.filter(|extra| !finalizers.iter().any(|found| found == extra)) {
+            finalizers.push(extra.to_owned());
+            obj.set_finalizers(&finalizers);
+        }
+        if !obj.is_deleting() {
+            let now = json!(self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+            obj.metadata().insert("deletionTimestamp".to_owned(), now);
+        }
+        self.put(id, obj);
+    }
+
+    /// Somebody deletes the namespace.
+    pub(crate) fn delete_namespace(&mut self, namespace: &str) {
+        self.terminating.insert(namespace.to_owned());
+        self.rested = None;
+    }
+
+    pub(crate) fn is_terminating(&self, namespace: &str) -> bool {
+        self.terminating.contains(namespace)
+    }
+
+    /// The status subresource: nothing but the status can change.
+    pub(crate) fn patch_status(&mut self, id: &Id, patch: &Value) -> Result<Obj, ApiError> {
+        let mut obj = self.get(id).cloned().ok_or(ApiError::NotFound)?;
+        let mut status = patched(&obj.body, patch)?["status"].take();
+        assert_whole_seconds(&status);
+        if status.is_null() {
+            status = json!({});
+        }
+        obj.body["status"] = status;
+        Ok(self.put(id, obj).expect("a status does not delete"))
+    }
+
+    /// The object itself, its status left alone; `None`: its last finalizer went.
+    pub(crate) fn patch_metadata(&mut self, id: &Id, patch: &Value) -> Result<Option<Obj>, ApiError> {
+        let old = self.get(id).cloned().ok_or(ApiError::NotFound)?;
+        let mut obj = old.clone();
+        obj.body["metadata"] = patched(&old.body, patch)?["metadata"].take();
+        let new = obj.finalizers().into_iter().any(|found| !old.finalizers().contains(&found));
+        if old.is_deleting() && new {
+            return Err(ApiError::Invalid("no new finalizers can be added if the object is being deleted".into()));
+        }
+        Ok(self.put(id, obj))
+    }
+
+    /// Stores an object, or removes it when it is deleted and nothing holds it. The stored object, if it is still there.
+    pub(super) fn put(&mut self, id: &Id, mut obj: Obj) -> Option<Obj> {
+        let old = self.objs.get(id).cloned();
+        if obj.is_deleting() && obj.finalizers().is_empty() {
+            self.remove(id);
+            return None;
+        }
+        if old.as_ref() == Some(&obj) {
+            return old;
+        }
+        self.rv += 1;
+        let rv = self.rv;
+        let generation = old.as_ref().map_or(1, |old| {
+            let moved = old.body.get("spec") != obj.body.get("spec") || old.is_deleting() != obj.is_deleting();
+            old.number("/metadata/generation") + i64::from(moved)
+        });
+        if old.is_none() {
+            let nth = self.incarnations.entry(id.clone()).or_default();
+            *nth += 1;
+            let uid = format!("{}-{}-{nth}", id.kind, id.name).to_lowercase();
+            self.counts.entry(id.clone()).or_default().0 += 1;
+            obj.metadata().insert("uid".to_owned(), json!(uid));
+        }
+        let metadata = obj.metadata();
+        metadata.insert("name".to_owned(), json!(id.name));
+        metadata.insert("namespace".to_owned(), json!(id.namespace));
+        metadata.insert("generation".to_owned(), json!(generation));
+        metadata.insert("resourceVersion".to_owned(), json!(rv.to_string()));
+        self.objs.insert(id.clone(), obj.clone());
+        self.log.push(Event { rv, id: id.clone(), before: old, after: Some(obj.clone()) });
+        Some(obj)
+    }
+
+    pub(super) fn remove(&mut self, id: &Id) {
+        let Some(before) = self.objs.remove(id) else { return };
+        self.rv += 1;
+        self.counts.entry(id.clone()).or_default().1 += 1;
+        self.log.push(Event { rv: self.rv, id: id.clone(), before: Some(before), after: None });
+    }
+
+    pub(super) fn last_rv(&self) -> u64 {
+        self.rv
+    }
+}
+
+/// Times are kept in whole seconds; one with a fraction would come back as another.
+fn assert_whole_seconds(status: &Value) {
+    match status {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                if let (true, Some(time)) =
+                    (["at", "lastTransitionTime", "nextAttemptAt"].contains(&key.as_str()), value.as_str())
+                {
+                    assert!(!time.contains('.'), "{key} {time} has a fraction of a second");
+                }
+                assert_whole_seconds(value);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(assert_whole_seconds),
+        _ => {}
+    }
+}

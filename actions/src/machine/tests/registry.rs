@@ -1,0 +1,71 @@
+//! A faulty table of edges or list of actions is refused at start.
+
+use std::sync::Arc;
+
+use crds::{
+    Agent,
+    WorkloadPhase::{self, Deploying, Failed, Pending, Running},
+};
+
+use super::Does;
+use crate::{
+    agent,
+    machine::{Action, At, BadTable, Edge, Registry, Rule},
+    tool, workload,
+};
+
+fn edges(change: impl Fn(&Edge<WorkloadPhase>) -> bool, more: &[Edge<WorkloadPhase>]) -> Vec<Edge<WorkloadPhase>> {
+    workload::EDGES.iter().filter(|edge| change(edge)).chain(more).copied().collect()
+}
+
+fn without(name: &str) -> Vec<Arc<dyn Action<Agent>>> {
+    workload::actions().into_iter().filter(|action: &Arc<dyn Action<Agent>>| action.name() != name).collect()
+}
+
+#[test]
+fn the_real_tables_pass() {
+    agent::registry().expect("Agent");
+    tool::registry().expect("Tool");
+}
+
+#[test]
+fn each_fault_is_refused_by_its_name() {
+    let kind = "Agent";
+    let all = || without("");
+    let twice = || {
+        let again: Arc<dyn Action<Agent>> = Arc::new(Does::new(|_| Ok(None)));
+        all().into_iter().chain([again]).collect::<Vec<_>>()
+    };
+    let stranger = [Edge::new(Running, Failed, "explode", "it may")];
+    let misplaced = [Edge::new(Running, Failed, "accept", "accept claims Pending only")];
+    let cases = [
+        (without("drain"), edges(|_| true, &[]), BadTable::Unclaimed { kind, phase: "Terminating" }),
+        (twice(), edges(|_| true, &[]), BadTable::ListedTwice { kind, action: "resolve" }),
+        (all(), edges(|edge| edge.to != Deploying, &[]), BadTable::Unreachable { kind, phase: "Deploying" }),
+        (all(), edges(|edge| edge.from != At::Nothing, &[]), BadTable::Unreachable { kind, phase: "Pending" }),
+        (all(), edges(|edge| edge.from != At::In(Failed), &[]), BadTable::Trap { kind, phase: "Failed" }),
+        (
+            all(),
+            edges(|_| true, &stranger),
+            BadTable::UnknownAction { kind, from: "In(Running)".into(), action: "explode" },
+        ),
+        (
+            all(),
+            edges(|_| true, &misplaced),
+            BadTable::UnknownAction { kind, from: "In(Running)".into(), action: "accept" },
+        ),
+    ];
+    for (actions, edges, fault) in cases {
+        assert_eq!(Registry::over(actions, &edges).err(), Some(fault));
+    }
+}
+
+#[test]
+fn an_exit_by_a_rule_for_any_phase_does_not_hide_a_trap() {
+    let edges = edges(
+        |edge| edge.from != At::In(Pending),
+        &[Edge::rule(At::Any, Failed, Rule::SpecChanged, "leads out, but the user has to do something")],
+    );
+    let actions: Vec<Arc<dyn Action<Agent>>> = workload::actions();
+    assert_eq!(Registry::over(actions, &edges).err(), Some(BadTable::Trap { kind: "Agent", phase: "Pending" }));
+}

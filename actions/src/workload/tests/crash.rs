@@ -1,0 +1,51 @@
+//! The operator dies at every write of every scenario: before it is sent, unanswered, and after the answer. The next one
+//! brings everything to the same place, and makes and deletes each object as often as one that lived.
+
+use super::scenarios::{ALL, REST, Scenario, same};
+use crate::fake::{Fault, Operator, Sim, live};
+
+/// A cluster in which the scenario ran to its end, with this fault at its nth write.
+async fn outcome(stage: &Sim, scenario: Scenario, at: Option<(usize, Fault)>) -> Sim {
+    let sim = stage.fork();
+    (scenario.happens)(&mut sim.store());
+    if let Some((at, fault)) = at {
+        sim.plan(
+            move |request, _| {
+                if request.is_write() && request.nth_write == at { fault.clone() } else { Fault::No }
+            },
+        );
+    }
+    live(&sim, REST).await;
+    sim
+}
+
+async fn dies_at_every_write(fault: Fault) {
+    for scenario in ALL {
+        let stage = scenario.stage().await;
+        let reference = outcome(&stage, *scenario, None).await;
+        for (n, write) in reference.take_writes().into_iter().enumerate() {
+            let said = format!("{}: {fault:?} at write {n} ({write})", scenario.name);
+            let sim = outcome(&stage, *scenario, Some((n, fault.clone()))).await;
+            same(&reference.store(), &sim.store(), &said);
+            assert_eq!(reference.store().counts, sim.store().counts, "{said}: objects made and deleted");
+            sim.take_requests();
+            Operator::start(&sim).run(REST * 10).await;
+            assert_eq!(sim.take_writes(), Vec::<String>::new(), "{said}: written although all is well");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dying_before_a_write_is_sent_changes_nothing_in_the_end() {
+    dies_at_every_write(Fault::DieBefore).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dying_before_a_write_is_answered_changes_nothing_in_the_end() {
+    dies_at_every_write(Fault::DieUnanswered).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dying_after_a_write_changes_nothing_in_the_end() {
+    dies_at_every_write(Fault::DieAfter).await;
+}

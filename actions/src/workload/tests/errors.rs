@@ -1,0 +1,99 @@
+//! Every kind of error at every request of every scenario: afterwards it ends in the same place, and only what the API
+//! server will never take ends in Failed, with its sentence.
+
+use std::time::Duration;
+
+use super::scenarios::{ALL, CREATE, REST, message, phase, reason, same};
+use crate::{
+    fake::{Fault, Operator, Sim},
+    machine::ApiError,
+};
+
+fn transient() -> ApiError {
+    ApiError::Transient { message: "503".into(), after: None }
+}
+
+async fn at_every_request(fault: Fault) {
+    for scenario in ALL {
+        let stage = scenario.stage().await;
+        let reference = stage.fork();
+        (scenario.happens)(&mut reference.store());
+        Operator::start(&reference).run(REST).await;
+        for (n, request) in reference.take_requests().into_iter().enumerate() {
+            let said = format!("{}: {fault:?} at request {n} ({request})", scenario.name);
+            let sim = stage.fork();
+            (scenario.happens)(&mut sim.store());
+            let once = fault.clone();
+            sim.plan(move |request, _| if request.nth == n { once.clone() } else { Fault::No });
+            let mut operator = Operator::start(&sim);
+            operator.run(REST).await;
+            if matches!(fault, Fault::Refuse(ApiError::Invalid(_))) && phase(&sim) == "Failed" {
+                assert_eq!((reason(&sim), message(&sim)), ("InvalidSpec".into(), "no such field".into()), "{said}");
+                continue;
+            }
+            same(&reference.store(), &sim.store(), &said);
+            assert_eq!(reference.store().counts, sim.store().counts, "{said}: objects made and deleted");
+            sim.take_requests();
+            Operator::start(&sim).run(REST * 10).await;
+            assert_eq!(sim.take_writes(), Vec::<String>::new(), "{said}: written although all is well");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_fails_for_a_while_is_sent_again() {
+    at_every_request(Fault::Refuse(transient())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_does_nothing_twice() {
+    at_every_request(Fault::Lose(transient())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_right_is_waited_for() {
+    at_every_request(Fault::Refuse(ApiError::Forbidden("forbidden".into()))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_because_the_namespace_goes_is_waited_for() {
+    at_every_request(Fault::Refuse(ApiError::NamespaceTerminating)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_step_is_dropped() {
+    at_every_request(Fault::Refuse(ApiError::Stale)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_uid_is_looked_at_again() {
+    at_every_request(Fault::Refuse(ApiError::WrongUid("it".into()))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_not_found_is_looked_for_again() {
+    at_every_request(Fault::Refuse(ApiError::NotFound)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_never_takes_is_failed_with_its_sentence() {
+    at_every_request(Fault::Refuse(ApiError::Invalid("no such field".into()))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_away_for_an_hour_fails_nobody() {
+    let errors = [transient(), ApiError::Forbidden("quota".into()), ApiError::NamespaceTerminating];
+    for error in errors.into_iter().chain([ApiError::Stale, ApiError::WrongUid("it".into()), ApiError::NotFound]) {
+        let sim = Sim::new();
+        (CREATE.happens)(&mut sim.store());
+        let mut operator = Operator::start(&sim);
+        let always = error.clone();
+        sim.plan(move |_, _| Fault::Refuse(always.clone()));
+        operator.run(Duration::from_secs(3600)).await;
+        let requests = sim.take_requests().len();
+        assert!((300..9_000).contains(&requests), "{error:?}: {requests} requests in an hour");
+        sim.heal();
+        operator.run(REST).await;
+        assert_eq!(phase(&sim), "Running", "{error:?}");
+    }
+}

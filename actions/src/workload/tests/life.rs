@@ -1,0 +1,59 @@
+//! From nothing to Running and back, without faults: how many writes, and which.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::fake::{Cascade, Operator, Sim, agent, agent_id, child_id, tool, tool_id};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test(start_paused = true)]
+async fn from_create_to_running_it_is_the_finalizer_five_statuses_and_one_write_per_child() {
+    let sim = Sim::new();
+    sim.store().create(&agent_id("a"), agent(json!({"databaseUrl": "postgresql://u:p@db/x"})));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    let requests: Vec<_> = sim.take_requests().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        requests,
+        [
+            "Metadata Agent/a",
+            "Status Agent/a",
+            "Status Agent/a",
+            "Status Agent/a",
+            "Look ServiceAccount/a",
+            "Apply ServiceAccount/a",
+            "Look ConfigMap/a-config",
+            "Apply ConfigMap/a-config",
+            "Look Secret/a-config",
+            "Apply Secret/a-config",
+            "Status Agent/a",
+            "Look Service/a",
+            "Apply Service/a",
+            "Look Deployment/a",
+            "Apply Deployment/a",
+            "Status Agent/a",
+        ]
+    );
+    assert_eq!(sim.store().at(&agent_id("a"), "/status/phase"), json!("Running"));
+    let mut operator = Operator::start(&sim);
+    operator.run(20 * MINUTE).await;
+    assert_eq!(sim.take_requests(), [], "a restart");
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleting_it_deletes_the_deployment_and_lets_it_go() {
+    let sim = Sim::new();
+    sim.store().create(&tool_id("weather"), tool("http://weather"));
+    sim.store().create(&agent_id("a"), agent(json!({"tools": ["weather"]})));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    assert_eq!(sim.store().at(&agent_id("a"), "/status/phase"), json!("Running"));
+    sim.take_requests();
+    sim.store().delete(&agent_id("a"), Cascade::Background);
+    operator.run(MINUTE).await;
+    assert_eq!(sim.take_writes(), ["Status Agent/a", "Delete Deployment/a", "Metadata Agent/a"]);
+    assert_eq!(sim.store().get(&agent_id("a")), None);
+    assert_eq!(sim.store().get(&child_id("Service")), None);
+}

@@ -1,0 +1,7 @@
+//! The life of an Agent over the simulated cluster.
+
+mod crash;
+mod errors;
+mod life;
+mod scenarios;
+mod strangers;

@@ -1,0 +1,135 @@
+//! Agents and tools as users write them: making, awaiting and removing many.
+
+use std::{collections::BTreeSet, pin::pin, time::Duration};
+
+use anyhow::{Context as _, Result, bail};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, ListParams, PostParams},
+    core::{ApiResource, DynamicObject},
+    runtime::{WatchStreamExt as _, watcher},
+};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+/// The tool that every agent uses.
+pub(crate) const TOOL: &str = "shared";
+/// How many requests of ours are on their way at once.
+pub(crate) const AT_ONCE: usize = 32;
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// A kind of the API, as the client wants it.
+pub(crate) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    let api_version = if group.is_empty() { version.into() } else { format!("{group}/{version}") };
+    ApiResource { group: group.into(), version: version.into(), api_version, kind: kind.into(), plural: plural.into() }
+}
+
+fn custom(kind: &str, plural: &str) -> ApiResource {
+    resource(crds::GROUP, crds::VERSION, kind, plural)
+}
+
+/// The agents and tools of one namespace.
+#[derive(Clone)]
+pub(crate) struct Village {
+    pub(crate) client: Client,
+    /// The namespace's name.
+    pub(crate) name: String,
+    pub(crate) agents: Api<DynamicObject>,
+    pub(crate) tools: Api<DynamicObject>,
+}
+
+impl Village {
+    /// Makes the namespace and its tool, unless they are there.
+    pub(crate) async fn found(client: &Client, name: &str) -> Result<Self> {
+        let agents = Api::namespaced_with(client.clone(), name, &custom("Agent", "agents"));
+        let tools = Api::namespaced_with(client.clone(), name, &custom("Tool", "tools"));
+        let village = Self { client: client.clone(), name: name.into(), agents, tools };
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let namespaces: Api<DynamicObject> =
+            Api::all_with(client.clone(), &resource("", "v1", "Namespace", "namespaces"));
+        create(&namespaces, namespace).await?;
+        let spec = json!({"name": TOOL, "type": "builtin"});
+        create(&village.tools, manifest("Tool", TOOL, spec)).await?;
+        Ok(village)
+    }
+
+    /// Makes an agent with further fields of its spec.
+    pub(crate) async fn agent(&self, name: &str, fields: Value) -> Result<()> {
+        let mut spec = json!({"name": name, "framework": "corail", "tools": [TOOL]});
+        if let (Value::Object(spec), Value::Object(fields)) = (&mut spec, fields) {
+            spec.extend(fields);
+        }
+        create(&self.agents, manifest("Agent", name, spec)).await
+    }
+
+    /// Makes agents, many at once.
+    pub(crate) async fn agents(&self, names: impl IntoIterator<Item = String>) -> Result<()> {
+        let make = stream::iter(names).map(Ok::<_, anyhow::Error>);
+        make.try_for_each_concurrent(AT_ONCE, async |name| self.agent(&name, json!({})).await).await
+    }
+
+    /// How many agents there are.
+    pub(crate) async fn len(&self) -> Result<usize> {
+        Ok(self.agents.list_metadata(&ListParams::default()).await.context("list agents")?.items.len())
+    }
+
+    /// Waits until this many agents are Running.
+    pub(crate) async fn running(&self, count: usize) -> Result<()> {
+        let mut running = BTreeSet::new();
+        let mut last = String::new();
+        let all = async {
+            let mut agents =
+                pin!(watcher(self.agents.clone(), watcher::Config::default()).default_backoff().applied_objects());
+            while let Some(agent) = agents.next().await {
+                let Ok(agent) = agent else { continue };
+                if is_running(&agent) {
+                    running.insert(agent.name_any());
+                } else {
+                    running.remove(&agent.name_any());
+                    last = format!("{} {}", agent.name_any(), agent.data["status"]["conditions"]);
+                }
+                if running.len() >= count {
+                    break;
+                }
+            }
+        };
+        if timeout(PATIENCE, all).await.is_err() {
+            bail!("only {} of {count} agents in {} run after {PATIENCE:?}; last seen: {last}", running.len(), self.name)
+        }
+        Ok(())
+    }
+
+    /// Deletes all agents and waits until they are gone.
+    pub(crate) async fn clear(&self) -> Result<()> {
+        let everything = ListParams::default();
+        self.agents.delete_collection(&DeleteParams::default(), &everything).await.context("delete agents")?;
+        let deadline = Instant::now() + PATIENCE;
+        while !self.agents.list_metadata(&everything.clone().limit(1)).await?.items.is_empty() {
+            if Instant::now() > deadline {
+                bail!("agents in {} are still there after {PATIENCE:?}", self.name);
+            }
+            sleep(Duration::from_millis(500)).await;
+        }
+        Ok(())
+    }
+}
+
+fn is_running(agent: &DynamicObject) -> bool {
+    let status = &agent.data["status"];
+    status["phase"] == "Running" && status["observedGeneration"].as_i64() == agent.metadata.generation
+}
+
+fn manifest(kind: &str, name: &str, spec: Value) -> Value {
+    let api_version = format!("{}/{}", crds::GROUP, crds::VERSION);
+    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+/// Makes an object; one that is there already is left as it is.
+async fn create(api: &Api<DynamicObject>, manifest: Value) -> Result<()> {
+    let what = format!("create {} {}", manifest["kind"], manifest["metadata"]["name"]);
+    match api.create(&PostParams::default(), &serde_json::from_value(manifest)?).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        result => result.map(drop).context(what),
+    }
+}

@@ -1,0 +1,95 @@
+//! The same requests as the operator's, sent by a bare loop: how fast this API server takes them.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams},
+    core::DynamicObject,
+};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    agents::{AT_ONCE, Village},
+    template::Template,
+    world::names,
+};
+
+const PHASES: [&str; 5] = ["Pending", "Resolving", "Rendering", "Deploying", "Running"];
+const FINALIZER: &str = "recif.dev/cleanup";
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Makes agents and sends for each what the operator sends; returns how long it takes for all.
+pub(crate) async fn send(village: &Village, template: &Template, count: usize) -> Result<Duration> {
+    let started = Instant::now();
+    let each = stream::iter(names(count)).map(Ok::<_, anyhow::Error>);
+    each.try_for_each_concurrent(AT_ONCE, async |name| one(village, template, &name).await).await?;
+    Ok(started.elapsed())
+}
+
+async fn one(village: &Village, template: &Template, name: &str) -> Result<()> {
+    village.agent(name, json!({})).await?;
+    let finalizer = json!([{"op": "add", "path": "/metadata/finalizers", "value": [FINALIZER]}]);
+    let patch: Patch<()> = Patch::Json(serde_json::from_value(finalizer)?);
+    let agent = village.agents.patch(name, &PatchParams::default(), &patch).await.context("add the finalizer")?;
+    let uid = agent.uid().unwrap_or_default();
+    for (done, phase) in PHASES.iter().enumerate() {
+        if done == 3 {
+            apply_children(village, template, name, &uid).await?;
+        }
+        let status = status(&template.status, done + 1, phase);
+        let change = json!([
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "add", "path": "/status", "value": status},
+        ]);
+        let patch: Patch<()> = Patch::Json(serde_json::from_value(change)?);
+        village.agents.patch_status(name, &PatchParams::default(), &patch).await.context("write the status")?;
+    }
+    Ok(())
+}
+
+async fn apply_children(village: &Village, template: &Template, name: &str, uid: &str) -> Result<()> {
+    let params = PatchParams::apply("recif-operator").force();
+    for (kind, body) in template.children_of(name, uid)? {
+        let api: Api<DynamicObject> = Api::namespaced_with(village.client.clone(), &village.name, &kind);
+        let child = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let applied = api.patch(&child, &params, &Patch::Apply(body)).await;
+        applied.with_context(|| format!("apply {} {child}", kind.kind))?;
+    }
+    Ok(())
+}
+
+/// The status after so many steps: its history grows with them.
+fn status(last: &Value, steps: usize, phase: &str) -> Value {
+    let mut status = last.clone();
+    status["phase"] = phase.into();
+    if let Some(history) = status.get_mut("history").and_then(Value::as_array_mut) {
+        history.truncate(steps);
+    }
+    status
+}
+
+/// Removes everything that was made, while no operator runs that would release the agents.
+pub(crate) async fn remove(village: &Village, count: usize) -> Result<()> {
+    let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let each = stream::iter(names(count)).map(Ok::<_, anyhow::Error>);
+    each.try_for_each_concurrent(AT_ONCE, async |name| {
+        let released = village.agents.patch(&name, &PatchParams::default(), &release).await;
+        released.map(drop).context("remove the finalizer")
+    })
+    .await?;
+    let namespaces: Api<Namespace> = Api::all(village.client.clone());
+    namespaces.delete(&village.name, &DeleteParams::default()).await.context("delete the namespace")?;
+    let deadline = Instant::now() + PATIENCE;
+    while namespaces.get_opt(&village.name).await?.is_some() {
+        if Instant::now() > deadline {
+            bail!("namespace {} is still there after {PATIENCE:?}", village.name);
+        }
+        sleep(Duration::from_millis(500)).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! Counting the operator's requests by what they are.
+
+use std::{collections::BTreeMap, fmt};
+
+use crate::audit::Entry;
+
+/// The kinds of an agent's children, as the audit log calls them.
+const CHILDREN: [&str; 5] = ["serviceaccounts", "configmaps", "secrets", "services", "deployments"];
+
+/// How many requests of which kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Looks at children.
+    pub(crate) looks: usize,
+    /// Other reads.
+    pub(crate) other_reads: usize,
+    /// Requests that are tried and not stored.
+    pub(crate) dry_runs: usize,
+    /// Writes of metadata of our kinds: the finalizer.
+    pub(crate) metadata: usize,
+    /// Writes of status of our kinds.
+    pub(crate) status: usize,
+    /// Writes of children.
+    pub(crate) children: usize,
+    /// Events.
+    pub(crate) events: usize,
+    /// Other writes.
+    pub(crate) other_writes: usize,
+    by_request: BTreeMap<String, usize>,
+}
+
+impl Counts {
+    /// Counts what is no upkeep.
+    pub(crate) fn of<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Self {
+        let mut counts = Self::default();
+        for entry in entries.into_iter().filter(|entry| !entry.is_upkeep()) {
+            counts.add(entry);
+        }
+        counts
+    }
+
+    fn add(&mut self, entry: &Entry) {
+        let resource = entry.resource();
+        let is_child = CHILDREN.contains(&resource.as_str());
+        let field = match (entry.is_write(), resource.as_str()) {
+            _ if entry.is_dry_run() => &mut self.dry_runs,
+            (false, _) if is_child && entry.verb == "get" => &mut self.looks,
+            (false, _) => &mut self.other_reads,
+            (true, "agents" | "tools") => &mut self.metadata,
+            (true, "agents/status" | "tools/status") => &mut self.status,
+            (true, "events") => &mut self.events,
+            (true, _) if is_child => &mut self.children,
+            (true, _) => &mut self.other_writes,
+        };
+        *field += 1;
+        let refused = if entry.code() >= 400 { format!(" {}", entry.code()) } else { String::new() };
+        *self.by_request.entry(format!("{} {resource}{refused}", entry.verb)).or_default() += 1;
+    }
+
+    pub(crate) fn reads(&self) -> usize {
+        self.looks + self.other_reads
+    }
+
+    pub(crate) fn writes(&self) -> usize {
+        self.metadata + self.status + self.children + self.events + self.other_writes
+    }
+
+    pub(crate) fn total(&self) -> usize {
+        self.reads() + self.writes() + self.dry_runs
+    }
+
+    /// Each kind of request and how often.
+    pub(crate) fn listed(&self) -> String {
+        let each: Vec<String> = self.by_request.iter().map(|(request, count)| format!("{count} {request}")).collect();
+        if each.is_empty() { "no request".into() } else { each.join(", ") }
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} reads, {} writes", self.reads(), self.writes())?;
+        if self.dry_runs > 0 {
+            write!(f, ", {} dry-run", self.dry_runs)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! Many agents created at once: what the operator needs for them, beside what the API server needs anyway.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::{
+    agents::Village,
+    audit::Entry,
+    bare,
+    operator::ACCOUNT,
+    table::{Row, say},
+    template::Template,
+    world::{World, names},
+};
+
+/// CPU seconds for all of them.
+const CPU: f64 = 2.0;
+/// How much longer than a bare loop the operator may take.
+const FACTOR: f64 = 1.3;
+
+/// Creates many agents; the requests alone are timed first, with the operator off.
+pub(crate) async fn created_at_once(world: &mut World) -> Result<Vec<Row>> {
+    let agents = world.many();
+    let bare = bare_loop(world, agents).await?;
+    say(&format!("the bare loop took {bare:.1?}"));
+
+    world.operator().await?;
+    let crowd = world.crowd().await?;
+    crowd.clear().await?;
+    world.settle().await?;
+    let mark = world.audit.mark().await?;
+    let before = world.cpu().await?;
+    let started = Instant::now();
+    tokio::try_join!(crowd.agents(names(agents)), crowd.running(agents))?;
+    let running_after = started.elapsed();
+    world.settle().await?;
+    let used = world.cpu().await?.saturating_sub(before);
+    let log = world.audit.since(mark).await?;
+    let present_after = children_present(&log, &crowd.name)?;
+    let requests = world.counts(mark).await?;
+
+    let factor = present_after.as_secs_f64() / bare.as_secs_f64();
+    let times = format!("{present_after:.1?} against {bare:.1?}; all Running after {running_after:.1?}");
+    Ok(vec![
+        Row::at_most(format!("{agents} agents at once: operator CPU"), CPU, used.as_secs_f64(), "s")
+            .with_note(&requests.listed()),
+        Row::at_most(format!("{agents} agents at once: children present"), FACTOR, factor, "× bare loop")
+            .with_note(&times),
+    ])
+}
+
+/// How long the same requests take without an operator, under other names.
+async fn bare_loop(world: &mut World, agents: usize) -> Result<Duration> {
+    world.operator().await?;
+    let example = world.apart().await?;
+    example.clear().await?;
+    example.agent("example-agent", json!({})).await?;
+    example.running(1).await?;
+    world.settle().await?;
+    let template = Template::of(&example, "example-agent").await?;
+    example.clear().await?;
+    world.stop_operator().await;
+    let village = Village::found(&world.client, "bare").await?;
+    let took = bare::send(&village, &template, agents).await?;
+    bare::remove(&village, agents).await?;
+    Ok(took)
+}
+
+/// From the arrival of the first agent to the answer to the last child's first apply.
+fn children_present(log: &[Entry], namespace: &str) -> Result<Duration> {
+    let here = || log.iter().filter(|entry| entry.namespace() == namespace);
+    let first = here().filter(|entry| entry.verb == "create" && entry.resource() == "agents").map(|it| it.received);
+    let first = first.min().context("no agent was created")?;
+    let made: Vec<&Entry> =
+        here().filter(|entry| entry.is_by(ACCOUNT) && entry.verb == "patch" && entry.code() == 201).collect();
+    let kinds: BTreeSet<String> = made.iter().map(|entry| entry.resource()).collect();
+    ensure!(kinds.contains("deployments"), "the operator made no Deployment, only {kinds:?}");
+    let last = made.iter().map(|entry| entry.answered).max().context("no child was made")?;
+    Ok(Duration::try_from(last.duration_since(first)).unwrap_or_default())
+}

@@ -1,0 +1,70 @@
+//! How long a change takes to have an effect, by the API server's own clock.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
+
+use crate::{
+    audit::Entry,
+    operator,
+    table::Row,
+    world::{World, names},
+};
+
+/// How many agents, one after the other.
+const AGENTS: usize = 30;
+/// Milliseconds from the stored agent to its first stored child, for one of two.
+const GOAL: f64 = 10.0;
+
+/// From the answer to the creation of an agent to the answer to the first apply of a child.
+pub(crate) async fn first_child(world: &mut World) -> Result<Vec<Row>> {
+    world.operator().await?;
+    let village = world.apart().await?;
+    village.clear().await?;
+    world.settle().await?;
+    let mark = world.audit.mark().await?;
+    for (count, name) in names(AGENTS).enumerate() {
+        village.agent(&name, json!({})).await?;
+        village.running(count + 1).await?;
+    }
+    let log = world.audit.since(mark).await?;
+    let mut spans = names(AGENTS).map(|name| Span::of(&log, &village.name, &name)).collect::<Result<Vec<_>>>()?;
+    village.clear().await?;
+    spans.sort_by(|a, b| a.total.total_cmp(&b.total));
+    let (median, slow) = (&spans[spans.len() / 2], &spans[spans.len() * 9 / 10]);
+    let note = format!(
+        "p90 {:.2}; {} requests before it, of which the API server had {:.2} ms",
+        slow.total, median.requests, median.in_server
+    );
+    Ok(vec![Row::at_most("created → first child stored, p50", GOAL, median.total, "ms").with_note(&note)])
+}
+
+/// The way of one agent, in milliseconds.
+struct Span {
+    total: f64,
+    /// How much of it the API server had one of the operator's requests about this agent.
+    in_server: f64,
+    /// How many these were, the first child's apply included.
+    requests: usize,
+}
+
+impl Span {
+    fn of(log: &[Entry], namespace: &str, agent: &str) -> Result<Self> {
+        let config = format!("{agent}-config");
+        let about = |entry: &&Entry| {
+            entry.namespace() == namespace && (entry.name() == agent || entry.name() == config) && !entry.is_upkeep()
+        };
+        let created = log.iter().filter(about).find(|entry| entry.verb == "create" && entry.resource() == "agents");
+        let created = created.with_context(|| format!("the creation of {agent} is not in the audit log"))?.answered;
+        let ours = || log.iter().filter(about).filter(|entry| entry.is_by(operator::ACCOUNT));
+        let child = ours().filter(|entry| entry.is_write() && !entry.resource().starts_with("agents"));
+        let child = child.map(|entry| entry.answered).min().with_context(|| format!("{agent} has no child"))?;
+        ensure!(child > created, "{agent} had a child before it was created");
+        let before: Vec<&Entry> = ours().filter(|entry| entry.answered <= child).collect();
+        let in_server = before.iter().map(|entry| milliseconds(entry.received, entry.answered)).sum();
+        Ok(Self { total: milliseconds(created, child), in_server, requests: before.len() })
+    }
+}
+
+fn milliseconds(from: jiff::Timestamp, to: jiff::Timestamp) -> f64 {
+    to.duration_since(from).as_secs_f64() * 1000.0
+}

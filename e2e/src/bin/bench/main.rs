@@ -1,0 +1,117 @@
+//! What the operator costs: requests, CPU, memory and time, measured against goals.
+//!
+//! The operator runs as a child of this program, under its own ServiceAccount, so that the API server's audit log tells
+//! who asked for what and /proc tells what the process used. There is no node: a loop of ours says of each Deployment
+//! that it is ready. The result is one table; a missed goal is exit code 1.
+
+mod agents;
+mod audit;
+mod bare;
+mod counts;
+mod crowd;
+mod footprint;
+mod latency;
+mod marker;
+mod operator;
+mod process;
+mod quiet;
+mod requests;
+mod table;
+mod template;
+mod world;
+
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use futures::future::BoxFuture;
+
+use crate::{
+    table::{Row, say},
+    world::{Options, World},
+};
+
+/// Measures the operator on the cluster of KUBECONFIG, which must have no node.
+#[derive(Debug, Parser)]
+#[command(name = "bench")]
+struct Args {
+    /// What to measure; nothing given: everything, in this order.
+    scenarios: Vec<Scenario>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// What can be measured. The order is that of a full run: few agents before many, and what needs the many last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+enum Scenario {
+    /// Size of the image, and time from start to ready in an empty cluster.
+    Start,
+    /// Requests from the creation of one agent to Running.
+    Requests,
+    /// Time from a stored change to the first stored child.
+    Latency,
+    /// An agent that a stranger patches all the time while it starts.
+    Strangers,
+    /// A stranger's changes to what already runs.
+    Foreign,
+    /// Nothing to do with 1 agent.
+    SteadyOne,
+    /// Nothing to do with 100 agents.
+    SteadyHundred,
+    /// Many agents created at once, against a bare loop that sends the same requests.
+    Crowd,
+    /// Nothing to do with many agents.
+    SteadyMany,
+    /// Memory with many agents.
+    Memory,
+    /// An annotation on a Tool that many agents use.
+    SharedTool,
+    /// A restart of the operator with many agents.
+    Restart,
+}
+
+impl Scenario {
+    fn run(self, world: &mut World) -> BoxFuture<'_, anyhow::Result<Vec<Row>>> {
+        match self {
+            Self::Start => Box::pin(footprint::start(world)),
+            Self::Requests => Box::pin(requests::one_agent(world)),
+            Self::Latency => Box::pin(latency::first_child(world)),
+            Self::Strangers => Box::pin(requests::beside_a_stranger(world)),
+            Self::Foreign => Box::pin(quiet::foreign_changes(world)),
+            Self::SteadyOne => Box::pin(quiet::steady(world, 1)),
+            Self::SteadyHundred => Box::pin(quiet::steady(world, 100)),
+            Self::Crowd => Box::pin(crowd::created_at_once(world)),
+            Self::SteadyMany => Box::pin(quiet::steady(world, world.many())),
+            Self::Memory => Box::pin(footprint::memory(world)),
+            Self::SharedTool => Box::pin(quiet::shared_tool(world)),
+            Self::Restart => Box::pin(quiet::restart(world)),
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Args { mut scenarios, options } = Args::parse();
+    if scenarios.is_empty() {
+        scenarios = Scenario::value_variants().to_vec();
+    }
+    scenarios.sort_unstable();
+    scenarios.dedup();
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut world = match World::connect(options).await {
+        Ok(world) => world,
+        Err(error) => {
+            say(&format!("nothing could be measured: {error:#}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut rows = Vec::new();
+    for scenario in scenarios {
+        let name = scenario.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+        say(&format!("measuring {name}"));
+        let measured = scenario.run(&mut world).await;
+        rows.extend(measured.unwrap_or_else(|error| vec![Row::failed(&name, &error)]));
+    }
+    world.stop_operator().await;
+    table::print(&rows);
+    if rows.iter().all(|row| row.ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,95 @@
+//! Where nothing is to be done, nothing is to be asked.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::{
+    agents::TOOL,
+    counts::Counts,
+    table::Row,
+    world::{World, names},
+};
+
+/// How long an answer to a stranger's change would take at most.
+const REACTION: Duration = Duration::from_secs(15);
+
+/// Nothing changes: no request but watches and the lease.
+pub(crate) async fn steady(world: &mut World, agents: usize) -> Result<Vec<Row>> {
+    world.population(agents).await?;
+    let mark = world.audit.mark().await?;
+    let before = world.cpu().await?;
+    sleep(world.window()).await;
+    let counts = world.counts(mark).await?;
+    let used = world.cpu().await?.saturating_sub(before);
+    let what = format!("steady state, {agents} agents, {} s", world.window().as_secs());
+    Ok(vec![none(what, "0 reads, 0 writes", &counts, counts.total()).with_note(&format!("CPU {used:?}"))])
+}
+
+/// The operator is started again, and finds everything as it should be.
+pub(crate) async fn restart(world: &mut World) -> Result<Vec<Row>> {
+    let agents = world.many();
+    world.population(agents).await?;
+    world.stop_operator().await;
+    let mark = world.audit.mark().await?;
+    let ready_after = world.operator().await?.ready_after;
+    sleep(REACTION).await;
+    let used = world.cpu().await?;
+    world.settle().await?;
+    let counts = world.counts(mark).await?;
+    Ok(vec![
+        none(format!("restart, {agents} agents: writes"), "0 writes", &counts, counts.writes()),
+        Row::at_most(format!("restart, {agents} agents: ready"), 3.0, ready_after.as_secs_f64(), "s")
+            .with_note(&format!("CPU {used:?} in {REACTION:?}")),
+    ])
+}
+
+/// Something that concerns nobody changes on an object that all agents use.
+pub(crate) async fn shared_tool(world: &mut World) -> Result<Vec<Row>> {
+    let agents = world.many();
+    let crowd = world.population(agents).await?;
+    let mark = world.audit.mark().await?;
+    let note = Patch::Merge(json!({"metadata": {"annotations": {"example.com/note": format!("{mark:?}")}}}));
+    crowd.tools.patch(TOOL, &PatchParams::default(), &note).await.context("annotate the tool")?;
+    sleep(REACTION).await;
+    let counts = world.counts(mark).await?;
+    Ok(vec![none(format!("annotation on a Tool of {agents} agents"), "0 writes", &counts, counts.writes())])
+}
+
+/// Strangers write into the status of an agent and annotate its children.
+pub(crate) async fn foreign_changes(world: &mut World) -> Result<Vec<Row>> {
+    let crowd = world.population(1).await?;
+    let name = names(1).next().context("one name")?;
+    let params = PatchParams::default();
+
+    let mark = world.audit.mark().await?;
+    let status = Patch::Merge(json!({"status": {"lastInvocationAt": "2026-01-01T00:00:00Z"}}));
+    crowd.agents.patch_status(&name, &params, &status).await.context("patch the status")?;
+    sleep(REACTION).await;
+    let on_status = world.counts(mark).await?;
+
+    let mark = world.audit.mark().await?;
+    let note = Patch::Merge(json!({"metadata": {"annotations": {"example.com/note": "seen"}}}));
+    let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), &crowd.name);
+    deployments.patch(&name, &params, &note).await.context("annotate the Deployment")?;
+    let config_maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), &crowd.name);
+    config_maps.patch(&format!("{name}-config"), &params, &note).await.context("annotate the ConfigMap")?;
+    sleep(REACTION).await;
+    let on_children = world.counts(mark).await?;
+    Ok(vec![
+        none("status changed by a stranger", "0 requests", &on_status, on_status.total()),
+        none("foreign annotation on children", "0 requests", &on_children, on_children.total()),
+    ])
+}
+
+fn none(what: impl Into<String>, goal: &str, counts: &Counts, unwanted: usize) -> Row {
+    let row = Row::new(what, goal, counts.to_string(), unwanted == 0);
+    if unwanted == 0 { row } else { row.with_note(&counts.listed()) }
+}

@@ -1,0 +1,98 @@
+//! What the start of one agent costs in requests.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::{agents::Village, counts::Counts, table::Row, world::World};
+
+/// Phases from Pending to Running, each of them one status write.
+const PHASES: usize = 5;
+const EVENTS: usize = 3;
+/// How often a second the stranger patches.
+const RATE: u32 = 50;
+
+/// From creation to Running, without and with a podTemplate.
+pub(crate) async fn one_agent(world: &mut World) -> Result<Vec<Row>> {
+    world.operator().await?;
+    let village = world.apart().await?;
+    village.clear().await?;
+    let plain = started(world, &village, "plain", json!({})).await?;
+    let overlay = json!({"podTemplate": {"metadata": {"labels": {"team": "bench"}}}});
+    let overlaid = started(world, &village, "overlaid", overlay).await?;
+    village.clear().await?;
+    Ok(vec![judged("requests of one agent", &plain, 0), judged("requests with podTemplate", &overlaid, 1)])
+}
+
+fn judged(what: &str, counts: &Counts, dry_runs: usize) -> Row {
+    let Counts { children, events, .. } = *counts;
+    let goal = format!(
+        "{children} reads, {} writes + ≤ {EVENTS} events{}",
+        1 + PHASES + children,
+        if dry_runs > 0 { ", 1 dry-run" } else { "" },
+    );
+    let ok = (counts.reads(), counts.looks) == (children, children)
+        && (counts.metadata, counts.status, counts.other_writes, counts.dry_runs) == (1, PHASES, 0, dry_runs)
+        && events <= EVENTS
+        && children >= 4;
+    Row::new(what, goal, counts.to_string(), ok).with_note(&counts.listed())
+}
+
+/// The same while a stranger patches the status all the time.
+pub(crate) async fn beside_a_stranger(world: &mut World) -> Result<Vec<Row>> {
+    world.operator().await?;
+    let village = world.apart().await?;
+    village.clear().await?;
+    let alone = started(world, &village, "alone", json!({})).await?;
+
+    let mark = world.audit.mark().await?;
+    village.agent("beset", json!({})).await?;
+    let patches = tokio::select! {
+        running = village.running(2) => running.and(Ok(0))?,
+        result = stranger(&village, "beset", None) => result?,
+    };
+    // An agent runs after a few patches; the stranger goes on for a while, so that what comes late is counted, too.
+    let more = stranger(&village, "beset", Some(2 * RATE)).await?;
+    world.settle().await?;
+    let beset = world.counts(mark).await?;
+    village.running(2).await?;
+    village.clear().await?;
+    let ok = beset.total() <= alone.total();
+    let row = Row::new(
+        format!("{RATE} foreign status patches/s during the start"),
+        format!("Running, ≤ {} requests", alone.total()),
+        format!("Running, {} requests", beset.total()),
+        ok,
+    );
+    let row = if ok { row } else { row.with_note(&beset.listed()) };
+    Ok(vec![row.with_note(&format!("{} patches after Running", patches + more))])
+}
+
+/// The operator's requests until one agent runs and nothing is left to do.
+async fn started(world: &World, village: &Village, name: &str, fields: Value) -> Result<Counts> {
+    world.settle().await?;
+    let already = village.len().await?;
+    let mark = world.audit.mark().await?;
+    village.agent(name, fields).await?;
+    village.running(already + 1).await?;
+    world.settle().await?;
+    world.counts(mark).await
+}
+
+/// Patches a status field that is not the operator's; returns how often.
+async fn stranger(village: &Village, name: &str, times: Option<u32>) -> Result<u32> {
+    let mut ticks = interval(Duration::from_secs(1) / RATE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut round = 0_u32;
+    while times.is_none_or(|times| round < times) {
+        ticks.tick().await;
+        let at = format!("2026-01-01T{:02}:{:02}:{:02}Z", round / 3600 % 24, round / 60 % 60, round % 60);
+        let patch = Patch::Merge(json!({"status": {"lastInvocationAt": at}}));
+        village.agents.patch_status(name, &PatchParams::default(), &patch).await.context("patch as a stranger")?;
+        round += 1;
+    }
+    Ok(round)
+}

@@ -1,0 +1,61 @@
+//! What people read: progress while it runs, and the table at its end.
+
+use std::{fmt::Display, io::Write as _};
+
+/// One measured value and its goal.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    what: String,
+    goal: String,
+    measured: String,
+    /// Whether the goal was reached.
+    pub(crate) ok: bool,
+}
+
+impl Row {
+    /// A row.
+    pub(crate) fn new(what: impl Into<String>, goal: impl Into<String>, measured: impl Into<String>, ok: bool) -> Self {
+        Self { what: what.into(), goal: goal.into(), measured: measured.into(), ok }
+    }
+
+    /// A row whose goal is an upper bound in this unit.
+    pub(crate) fn at_most<T: PartialOrd + Display>(what: impl Into<String>, goal: T, measured: T, unit: &str) -> Self {
+        let ok = measured <= goal;
+        Self::new(what, format!("≤ {goal} {unit}"), format!("{measured:.2} {unit}"), ok)
+    }
+
+    /// What could not be measured.
+    pub(crate) fn failed(what: &str, error: &anyhow::Error) -> Self {
+        Self::new(what, "is measured", format!("{error:#}"), false)
+    }
+
+    /// Adds something that explains the measured value.
+    pub(crate) fn with_note(mut self, note: &str) -> Self {
+        self.measured = format!("{} ({note})", self.measured);
+        self
+    }
+}
+
+/// Prints one line of progress.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Prints the table, as Markdown.
+pub(crate) fn print(rows: &[Row]) {
+    let mut lines = vec![["what", "goal", "measured", "ok"].map(str::to_owned)];
+    lines.extend(rows.iter().map(|row| {
+        let ok = if row.ok { "yes" } else { "NO" };
+        [row.what.clone(), row.goal.clone(), row.measured.clone(), ok.to_owned()]
+    }));
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
+    let widths = [0, 1, 2, 3].map(width);
+    let mut out = std::io::stdout().lock();
+    for (index, line) in lines.iter().enumerate() {
+        let cells: Vec<String> = line.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
+        if index == 0 {
+            let _ = writeln!(out, "|{}|", widths.map(|width| "-".repeat(width + 2)).join("|"));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The three requests that the lease needs, as a port, and that port in the cluster.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::Method;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+
+use super::{
+    error::RequestError,
+    resource::Resource,
+    transport::{Call, Transport, outgoing, read_json},
+};
+
+/// The three requests an election needs.
+#[async_trait]
+pub trait LeaseApi: Send + Sync {
+    /// Reads the lease; `None`: there is none.
+    async fn get(&self) -> Result<Option<Lease>, RequestError>;
+    /// Makes it.
+    async fn create(&self, spec: LeaseSpec) -> Result<Lease, RequestError>;
+    /// Writes it, bound to its resource version.
+    async fn replace(&self, lease: &Lease) -> Result<Lease, RequestError>;
+}
+
+/// The lease of this name in the cluster.
+#[derive(Debug)]
+pub struct LeaseObject {
+    transport: Arc<Transport>,
+    namespace: String,
+    name: String,
+}
+
+impl LeaseObject {
+    /// The lease `name` in `namespace`.
+    pub fn new(transport: Arc<Transport>, namespace: String, name: String) -> Self {
+        Self { transport, namespace, name }
+    }
+
+    async fn send(
+        &self,
+        verb: &'static str,
+        method: Method,
+        path: String,
+        body: Option<&Lease>,
+    ) -> Result<Lease, RequestError> {
+        let call = Call { verb, kind: "Lease", object: format!("{}/{}", self.namespace, self.name) };
+        let unreadable = |error: serde_json::Error| RequestError::Unreadable {
+            what: format!("{verb} Lease {}", self.name),
+            cause: error.to_string(),
+        };
+        let body = body.map(serde_json::to_vec).transpose().map_err(unreadable)?.unwrap_or_default();
+        let request = outgoing(method, path, Some("application/json"), body);
+        let answer = self.transport.call(&call, request).await?;
+        read_json(&call, &answer)
+    }
+}
+
+#[async_trait]
+impl LeaseApi for LeaseObject {
+    async fn get(&self) -> Result<Option<Lease>, RequestError> {
+        let path = Resource::LEASE.object(&self.namespace, &self.name);
+        match self.send("get", Method::GET, path, None).await {
+            Ok(lease) => Ok(Some(lease)),
+            Err(error) if error.code() == Some(404) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn create(&self, spec: LeaseSpec) -> Result<Lease, RequestError> {
+        let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+        let lease = Lease { metadata, spec: Some(spec) };
+        let path = Resource::LEASE.collection(Some(&self.namespace));
+        self.send("create", Method::POST, path, Some(&lease)).await
+    }
+
+    async fn replace(&self, lease: &Lease) -> Result<Lease, RequestError> {
+        let path = Resource::LEASE.object(&self.namespace, &self.name);
+        self.send("update", Method::PUT, path, Some(lease)).await
+    }
+}
