@@ -2,6 +2,9 @@
 
 mod crash;
 mod errors;
+mod failing;
+mod lag;
 mod life;
+mod running;
 mod scenarios;
 mod strangers;
