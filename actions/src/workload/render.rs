@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use crds::WorkloadPhase;
 
-use super::{Workload, children::ensure};
+use super::{Workload, children::ensure, old_keys::keep_old_keys};
 use crate::{
     machine::{Action, ActionError, ApiError, Context, set_condition},
     ports::ChildKind,
@@ -41,7 +41,8 @@ impl<K: Workload> Action<K> for Render {
         }
         let mut next = cr.moved_to(WorkloadPhase::Deploying);
         for manifest in &rendered.config {
-            if !ensure(cx, &mut next, manifest).await?.is_done(&cx.notes, &manifest.child) {
+            let manifest = keep_old_keys(cx, cr.as_ref(), manifest).await?;
+            if !ensure(cx, &mut next, &manifest).await?.is_done(&cx.notes, &manifest.child) {
                 return Ok(None);
             }
         }

@@ -5,6 +5,7 @@ mod errors;
 mod failing;
 mod lag;
 mod life;
+mod old_keys;
 mod running;
 mod scenarios;
 mod strangers;
