@@ -63,9 +63,10 @@ impl Notes {
         self.lock().because = Some(reason.into());
     }
 
-    /// The step is to be repeated after this long although nothing happened.
+    /// The step is to be repeated after this long although nothing happened; the shortest time said counts.
     pub fn look_again(&self, after: Duration) {
-        self.lock().look_again = Some(after);
+        let mut said = self.lock();
+        said.look_again = Some(said.look_again.map_or(after, |before| before.min(after)));
     }
 
     /// Everything that was said.

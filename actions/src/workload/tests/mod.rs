@@ -2,7 +2,10 @@
 
 mod crash;
 mod errors;
+mod failing;
+mod lag;
 mod life;
 mod old_keys;
+mod running;
 mod scenarios;
 mod strangers;
