@@ -74,8 +74,12 @@ impl Notes {
         std::mem::take(&mut *self.lock())
     }
 
+    /// The first wait said counts, unless a later one needs somebody to act.
     fn set(&self, wait: Wait) {
-        self.lock().wait = Some(wait);
+        let mut said = self.lock();
+        if said.wait.as_ref().is_none_or(|first| wait.missing && !first.missing) {
+            said.wait = Some(wait);
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Said> {

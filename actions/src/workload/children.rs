@@ -172,6 +172,9 @@ pub(super) async fn ensure<K: Workload>(
             let seen = cx.cluster.look(child).await?;
             if let Some(seen) = &seen {
                 refuse_foreign(next, seen)?;
+                if seen.deleting {
+                    return Ok(Ensured::Deleting);
+                }
             }
             cx.cluster.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await?
         }
@@ -285,7 +288,8 @@ fn keep<K: Workload>(next: &mut K, record: ChildRecord) {
     }
 }
 
-fn refuse_foreign<K: Workload>(cr: &K, seen: &Child) -> Result<(), ActionError> {
+/// A child of somebody else stays as it is.
+pub(super) fn refuse_foreign<K: Workload>(cr: &K, seen: &Child) -> Result<(), ActionError> {
     if is_ours(cr, seen) {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use crds::WorkloadPhase;
 use super::{
     Workload,
     children::{Drift, drift, ensure, remove_unwanted},
-    health::{self, Rollout, explain, observe, owned_replicas, rollout, wanted},
+    health::{self, Rollout, explain, news, observe, owned_replicas, rollout, wanted},
     render::{changed_inputs, is_unsettled},
 };
 use crate::{
@@ -69,7 +69,7 @@ impl<K: Workload> Action<K> for Deploy {
             Rollout::Done => {}
             Rollout::Going => {
                 explain(cx, cr.as_ref());
-                return Ok(None);
+                return Ok(news(cx, &next));
             }
             Rollout::Stuck(reason, message) => {
                 let pods = cx.views.pods(K::KIND, &key.namespace, &key.name);

@@ -68,12 +68,9 @@ impl<K: Workload> Action<K> for Monitor {
             }
             Repair::Wait(child) => {
                 cx.notes.waiting("Deleting", format!("{child} is being deleted and will be made again"));
-                return Ok(None);
             }
+            Repair::Apply(_) if is_unsettled(cx, cr.as_ref()) => {}
             Repair::Apply(child) => {
-                if is_unsettled(cx, cr.as_ref()) {
-                    return Ok(None);
-                }
                 let rendered = cr.render(cx, owned_replicas(cr.as_ref(), Some(&state)))?;
                 if cr.status().and_then(|status| status.content_hash.as_ref()) != Some(&rendered.content_hash) {
                     cx.notes.because(format!("{child} was changed"));

@@ -9,7 +9,7 @@ use crds::WorkloadPhase;
 use super::{
     Workload,
     children::is_ours,
-    health::{Rollout, rollout, wanted},
+    health::{Rollout, news, rollout, wanted},
 };
 use crate::{
     machine::{Action, ActionError, Context},
@@ -39,7 +39,7 @@ impl<K: Workload> Action<K> for Recover {
             if matches!(reason(cr.as_ref()), "NameConflict" | "SelectorImmutable") {
                 cx.notes.look_again(next_look(cx, cr.as_ref()));
             }
-            return Ok(None);
+            return Ok(news(cx, cr.as_ref()));
         };
         cx.notes.because(why);
         Ok(Some(cr.moved_to(WorkloadPhase::Resolving)))

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use crds::WorkloadPhase;
 
-use super::{Workload, children::ensure, old_keys::keep_old_keys};
+use super::{
+    Workload,
+    children::{ensure, refuse_foreign},
+    old_keys::keep_old_keys,
+};
 use crate::{
     machine::{Action, ActionError, ApiError, Context, set_condition},
     ports::ChildKind,
@@ -36,7 +40,13 @@ impl<K: Workload> Action<K> for Render {
         let rendered = cr.render(cx, Some(cr.replicas()))?;
         if rendered.overlay {
             for manifest in rendered.running.iter().filter(|found| found.child.kind == ChildKind::Deployment) {
-                cx.cluster.dry_run(manifest).await.map_err(refused)?;
+                if let Err(error) = cx.cluster.dry_run(manifest).await {
+                    // A name that is taken is refused for many reasons; that is the one to tell.
+                    if let Some(seen) = cx.cluster.look(&manifest.child).await? {
+                        refuse_foreign(cr.as_ref(), &seen)?;
+                    }
+                    return Err(refused(error));
+                }
             }
         }
         let mut next = cr.moved_to(WorkloadPhase::Deploying);
