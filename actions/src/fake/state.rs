@@ -39,6 +39,9 @@ fn status(obj: &Obj) -> Value {
     for condition in status["conditions"].as_array_mut().into_iter().flatten() {
         condition["lastTransitionTime"].take();
     }
+    if let Some(conditions) = status["conditions"].as_array_mut() {
+        conditions.sort_by_key(|condition| condition["type"].to_string());
+    }
     // A child that was made again in Running is as it was; its new uid is taken along with the next write.
     for child in status["children"].as_array_mut().into_iter().flatten() {
         child["uid"].take();

@@ -165,6 +165,11 @@ pub(super) async fn ensure<K: Workload>(
         if !left.is_zero() {
             return Ok(Ensured::Contested(left));
         }
+        // Children change and go because their owner does, and the watch of owners may be behind theirs: what is put back
+        // then outlives a deletion that was to orphan it, or is made for an object that is gone.
+        if !cx.cluster.is_alive(K::KIND, &next.key(), next.uid()).await? {
+            return Err(ApiError::Stale.into());
+        }
     }
     let applied = match cx.cluster.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await {
         // The child we knew is gone or another one: look again, once, past the cache.

@@ -1,5 +1,6 @@
 //! The life of an Agent over the simulated cluster.
 
+mod anywhere;
 mod crash;
 mod errors;
 mod failing;
