@@ -88,6 +88,7 @@ cgroup_roots() {
 }
 make_cgroups() {
     local dir
+    [ ! -f $CGROUPS/cgroup.controllers ] || pass_controllers_on $CGROUPS
     for dir in $(cgroup_roots); do
         mkdir -p "$dir"
         # A cpuset is born empty, and an empty one takes no process.
@@ -95,6 +96,16 @@ make_cgroups() {
             cat "$dir/../cpuset.cpus" >"$dir/cpuset.cpus"
             cat "$dir/../cpuset.mems" >"$dir/cpuset.mems"
         fi
+    done
+}
+# With version 2 a group has the controllers that its parent passes on, and kubelet refuses a group that lacks one of the
+# root's. One at a time: a controller that cannot be passed on keeps back none of the others.
+pass_controllers_on() {
+    local controller
+    for controller in $(cat "$1/cgroup.controllers"); do
+        case $controller in
+        cpu | cpuset | memory | pids | hugetlb | io) { echo "+$controller" >"$1/cgroup.subtree_control"; } 2>/dev/null || true ;;
+        esac
     done
 }
 remove_cgroups() {
