@@ -3,6 +3,8 @@
 # State (certificates, data, logs) belongs to one cluster and is removed by `clean`; binaries belong to a version and are
 # kept in the cache, outside the checkout, for every cluster and every later checkout.
 
+. "$HACK/path"
+
 STARTED_AT=$SECONDS
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/recif
 

@@ -57,7 +57,7 @@ build_module() {
     [ ! -d "$out" ] || return 0
     grep -Eq "$module v$version( //.*)?\$" "$HACK/kubernetes/$kind/go.mod" ||
         die "hack/kubernetes/$kind/go.mod is not at $version as hack/versions says: run 'hack/cluster pin' and commit"
-    command -v go >/dev/null || die "building the cluster's parts needs Go (see the go line of hack/kubernetes/$kind/go.mod): install it"
+    command -v go >/dev/null || die "building the cluster's parts needs Go (see the go line of hack/kubernetes/$kind/go.mod): install it in /usr/local/go or put it on PATH"
     say "building $kind $version"
     rm -rf "$out.new"
     mkdir -p "$out.new"
