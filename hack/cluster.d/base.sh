@@ -42,6 +42,12 @@ lock() {
     exec 9>"$1/lock"
     flock -w 900 9 || die "another hack/cluster has been working on $1 for 15 minutes: end it"
 }
+# try_lock FOLDER MESSAGE: the same without waiting, for what should not queue.
+try_lock() {
+    mkdir -p "$1"
+    exec 9>"$1/lock"
+    flock -n 9 || die "$2"
+}
 unlock() { exec 9>&-; }
 
 # wait_for SECONDS WHAT COMMAND…: true as soon as the command is; false after the time, said unless WHAT is empty.
