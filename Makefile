@@ -1,5 +1,5 @@
 # The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev).
-.PHONY: help up test lint unit e2e manifests generate images docker-build down clean cargo-found
+.PHONY: help up test lint unit e2e deny manifests generate images docker-build down clean cargo-found
 .DEFAULT_GOAL := help
 # Go and Rust, which sudo's PATH lacks.
 export PATH := $(shell . hack/path; echo "$$PATH")
@@ -25,6 +25,10 @@ unit: cargo-found ## unit, property and drift tests
 
 e2e: ## end-to-end tests on a cluster of their own
 	@hack/e2e
+
+deny: cargo-found ## licenses, sources and doubled versions of what is depended on (needs cargo-deny)
+	@command -v cargo-deny >/dev/null || { echo "make deny: run 'cargo install --locked cargo-deny' first" >&2; exit 1; }
+	cargo deny --offline check licenses bans sources
 
 manifests generate: cargo-found ## write config/crd and the diagrams anew from the types
 	cargo run -q --locked --bin recif -- crds --write config/crd
