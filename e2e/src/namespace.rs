@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     audit::{Mark, Request},
     env::Env,
-    kinds::{AGENT, DEPLOYMENT, Kind, NAMESPACE, POD, TOOL},
+    kinds::{AGENT, DEPLOYMENT, EVENT, Kind, NAMESPACE, POD, TOOL},
     object::{Object, Objects, Read as _},
     watch::{Recorder, await_condition, poll, stays_the_same},
 };
@@ -193,6 +193,14 @@ impl Namespace {
         let (_, name) = target(agent)?;
         self.apply(agent).await?;
         self.running(&name).await
+    }
+
+    /// Waits for the operator's Event with this reason. Events come after the status they tell of; whoever counts requests
+    /// afterwards must not count this one.
+    pub(crate) async fn told(&self, agent: &str, reason: &str) -> Result<()> {
+        let tells = |event: &Object| event.text("/reason") == reason && event.text("/involvedObject/name") == agent;
+        let what = format!("the Event {reason} of {agent}");
+        self.until_all(EVENT, SAID, &what, |events| events.values().any(tells)).await.map(drop)
     }
 
     /// Creates a tool and waits until it may be used.
