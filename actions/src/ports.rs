@@ -197,6 +197,13 @@ pub trait Cluster: Send + Sync {
     /// As the API server answered; absence is `Ok(None)`.
     async fn look(&self, child: &ChildRef) -> Result<Option<Arc<Child>>, ApiError>;
 
+    /// One GET of a ConfigMap's or Secret's `data`, past the cache, which holds no values: key to text, of Secrets as the
+    /// API server gives it (base64).
+    ///
+    /// # Errors
+    /// As the API server answered.
+    async fn data(&self, child: &ChildRef) -> Result<BTreeMap<String, String>, ApiError>;
+
     /// One server-side apply. With `uid` it is bound to that object: another one is [`ApiError::WrongUid`].
     ///
     /// # Errors

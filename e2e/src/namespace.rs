@@ -247,8 +247,20 @@ impl Namespace {
         .await
     }
 
-    /// A place in the audit log.
+    /// A place in the audit log, behind the Events that tell of agents that run by now: those are sent off the reconcile
+    /// path.
     pub(crate) async fn mark(&self) -> Result<Mark> {
+        let agents = self.list(AGENT).await?;
+        for agent in agents.iter().filter(|agent| agent.phase() == "Running") {
+            let name = agent.metadata.name.as_deref().unwrap_or_default();
+            let told = |event: &Object| {
+                event.text("/involvedObject/name") == name && matches!(event.text("/reason"), "Running" | "Recovered")
+            };
+            poll(SAID, "the Event that the agent runs", || async {
+                Ok(self.list(EVENT).await?.iter().any(told).then_some(()))
+            })
+            .await?;
+        }
         self.env.audit.mark().await
     }
 

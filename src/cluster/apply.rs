@@ -1,6 +1,10 @@
 //! Writes children: one request per call, reduced answers, each answer in the cache before the caller has it.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+};
 
 use actions::{
     machine::ApiError,
@@ -9,6 +13,7 @@ use actions::{
 use async_trait::async_trait;
 use crds::FIELD_MANAGER;
 use http::Method;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
@@ -16,7 +21,7 @@ use super::{
     error::{Operation, RequestError, classify},
     resource::{Resource, Target},
     store::{Cause, ObjectMap, Seen},
-    transport::{Call, Outgoing, Transport, outgoing},
+    transport::{Call, Outgoing, Transport, outgoing, read_json},
 };
 
 const APPLY: Option<&str> = Some("application/apply-patch+yaml");
@@ -71,6 +76,18 @@ impl Cluster for ChildWriter {
             Err(ApiError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    async fn data(&self, child: &ChildRef) -> Result<BTreeMap<String, String>, ApiError> {
+        #[derive(Deserialize)]
+        struct Data {
+            #[serde(default)]
+            data: BTreeMap<String, String>,
+        }
+        let call = call("get", child);
+        let request = outgoing(Method::GET, path(child), None, Vec::new());
+        let read = async { read_json::<Data>(&call, &self.transport.call(&call, request).await?) };
+        read.await.map(|found| found.data).map_err(|error| classify(Operation::Get, error))
     }
 
     async fn apply(&self, manifest: &Manifest, uid: Option<&str>) -> Result<Arc<Child>, ApiError> {

@@ -215,6 +215,15 @@ impl Cluster for Ports {
         self.send(Verb::Look, &id, &Value::Null, |store| Ok(store.get(&id).map(|obj| obj.child(&id)))).await
     }
 
+    async fn data(&self, child: &ChildRef) -> Result<BTreeMap<String, String>, ApiError> {
+        let id = Id::from(child);
+        let data = |store: &mut Store| {
+            let body = store.get(&id).map(|obj| obj.body.clone()).ok_or(ApiError::NotFound)?;
+            Ok(serde_json::from_value(body["data"].clone()).unwrap_or_default())
+        };
+        self.send(Verb::Look, &id, &Value::Null, data).await
+    }
+
     async fn apply(&self, manifest: &Manifest, uid: Option<&str>) -> Result<Arc<Child>, ApiError> {
         let id = Id::from(&manifest.child);
         let obj = self.send(Verb::Apply, &id, &manifest.body, |store| store.apply(manifest, uid)).await?;

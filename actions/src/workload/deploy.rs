@@ -80,6 +80,10 @@ impl<K: Workload> Action<K> for Deploy {
             cx.notes.waiting("Stopping", "the Pods are still ending");
             return Ok(None);
         }
+        // Keys that only old Pods needed go now.
+        for manifest in &rendered.config {
+            ensure(cx, &mut next, manifest).await?;
+        }
         let wanted: Vec<_> = rendered.config.iter().chain(&rendered.running).collect();
         remove_unwanted(cx, &mut next, &wanted).await?;
         observe(&mut next, Some(&state), stopped);

@@ -12,6 +12,7 @@ mod edges;
 mod health;
 mod inputs;
 mod monitor;
+mod old_keys;
 mod recover;
 mod render;
 mod resolve;

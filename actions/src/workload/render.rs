@@ -8,6 +8,7 @@ use crds::WorkloadPhase;
 use super::{
     Workload,
     children::{Ensured, ensure},
+    old_keys::keep_old_keys,
 };
 use crate::{
     machine::{Action, ActionError, ApiError, Context, set_condition},
@@ -41,7 +42,8 @@ impl<K: Workload> Action<K> for Render {
         }
         let mut next = cr.moved_to(WorkloadPhase::Deploying);
         for manifest in &rendered.config {
-            if let Ensured::Deleting(sentence) = ensure(cx, &mut next, manifest).await? {
+            let manifest = keep_old_keys(cx, cr.as_ref(), manifest).await?;
+            if let Ensured::Deleting(sentence) = ensure(cx, &mut next, &manifest).await? {
                 cx.notes.waiting("Deleting", sentence);
                 return Ok(None);
             }

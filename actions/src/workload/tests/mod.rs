@@ -3,5 +3,6 @@
 mod crash;
 mod errors;
 mod life;
+mod old_keys;
 mod scenarios;
 mod strangers;

@@ -17,7 +17,11 @@ use tokio::time::{Instant, sleep, timeout};
 pub(crate) const TOOL: &str = "shared";
 /// How many requests of ours are on their way at once.
 pub(crate) const AT_ONCE: usize = 32;
-const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How long so many agents may take to start or to go, before they are given up.
+pub(crate) fn patience(agents: usize) -> Duration {
+    Duration::from_secs(60) + Duration::from_millis(300) * u32::try_from(agents).unwrap_or(u32::MAX)
+}
 
 /// A kind of the API, as the client wants it.
 pub(crate) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
@@ -94,8 +98,9 @@ impl Village {
                 }
             }
         };
-        if timeout(PATIENCE, all).await.is_err() {
-            bail!("only {} of {count} agents in {} run after {PATIENCE:?}; last seen: {last}", running.len(), self.name)
+        let patience = patience(count);
+        if timeout(patience, all).await.is_err() {
+            bail!("only {} of {count} agents in {} run after {patience:?}; last seen: {last}", running.len(), self.name)
         }
         Ok(())
     }
@@ -104,10 +109,11 @@ impl Village {
     pub(crate) async fn clear(&self) -> Result<()> {
         let everything = ListParams::default();
         self.agents.delete_collection(&DeleteParams::default(), &everything).await.context("delete agents")?;
-        let deadline = Instant::now() + PATIENCE;
+        let patience = patience(self.len().await?);
+        let deadline = Instant::now() + patience;
         while !self.agents.list_metadata(&everything.clone().limit(1)).await?.items.is_empty() {
             if Instant::now() > deadline {
-                bail!("agents in {} are still there after {PATIENCE:?}", self.name);
+                bail!("agents in {} are still there after {patience:?}", self.name);
             }
             sleep(Duration::from_millis(500)).await;
         }

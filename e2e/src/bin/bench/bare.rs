@@ -14,14 +14,13 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    agents::{AT_ONCE, Village},
+    agents::{AT_ONCE, Village, patience},
     template::Template,
     world::names,
 };
 
 const PHASES: [&str; 5] = ["Pending", "Resolving", "Rendering", "Deploying", "Running"];
 const FINALIZER: &str = "recif.dev/cleanup";
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Makes agents and sends for each what the operator sends; returns how long it takes for all.
 pub(crate) async fn send(village: &Village, template: &Template, count: usize) -> Result<Duration> {
@@ -84,10 +83,11 @@ pub(crate) async fn remove(village: &Village, count: usize) -> Result<()> {
     .await?;
     let namespaces: Api<Namespace> = Api::all(village.client.clone());
     namespaces.delete(&village.name, &DeleteParams::default()).await.context("delete the namespace")?;
-    let deadline = Instant::now() + PATIENCE;
+    let patience = patience(count);
+    let deadline = Instant::now() + patience;
     while namespaces.get_opt(&village.name).await?.is_some() {
         if Instant::now() > deadline {
-            bail!("namespace {} is still there after {PATIENCE:?}", village.name);
+            bail!("namespace {} is still there after {patience:?}", village.name);
         }
         sleep(Duration::from_millis(500)).await;
     }
