@@ -4,6 +4,8 @@
 mod accept;
 mod check;
 mod monitor;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
