@@ -13,6 +13,7 @@ use actions::{
     machine::{PhaseTrace, Sink, SystemClock},
     ports::World,
     render::{Settings, dsn},
+    workload::Baselines,
 };
 use clap::ArgAction;
 use crds::{Agent, Tool};
@@ -187,7 +188,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         biased;
         () = stop.cancelled() => Ok(()),
         ended = tasks.join_next() => Err(OperatorError::Ended(format!("{ended:?}"))),
-        () = terms(&board, election.as_mut(), &controllers, workers.into(), &steps) => Ok(()),
+        () = terms(&board, election.as_mut(), &controllers, &shared.world.baselines, workers.into(), &steps) => Ok(()),
     };
     tracing::info!("operator stops");
     if let Some(election) = &mut election {
@@ -203,6 +204,7 @@ async fn terms(
     board: &Board,
     mut election: Option<&mut Elector>,
     controllers: &[Arc<dyn Controller>],
+    baselines: &Baselines,
     workers: usize,
     steps: &StepMetrics,
 ) {
@@ -217,6 +219,7 @@ async fn terms(
         };
         election.acquire().await;
         tracing::info!("holding the lease");
+        baselines.clear();
         steps.leading(true);
         // Losing the lease drops every step under way.
         tokio::select! {
