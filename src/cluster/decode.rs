@@ -157,8 +157,9 @@ impl Fields {
             if !ours && !raw.get().contains("\"f:replicas\"") {
                 continue;
             }
-            let set: FieldSet = serde_json::from_str(raw.get())?;
-            let has_replicas = set.0.get("f:spec").is_some_and(|spec| spec.0.contains_key("f:replicas"));
+            let mut set: FieldSet = serde_json::from_str(raw.get())?;
+            // Taken out, because it may change hands without anything else being changed.
+            let has_replicas = set.0.get_mut("f:spec").is_some_and(|spec| spec.0.remove("f:replicas").is_some());
             if ours {
                 found.owned = Some(sha256(&serde_json::to_vec(&set)?));
                 replicas_are_ours = has_replicas;
@@ -278,6 +279,13 @@ mod tests {
     fn what_we_own_is_hashed_in_canonical_form() {
         let sorted = sha256(br#"{"f:spec":{"f:a":{},"f:b":{}}}"#);
         assert_eq!(deployment(OURS).owned, Some(sorted));
+    }
+
+    #[test]
+    fn a_scaler_that_takes_the_replicas_changes_nothing_that_we_own() {
+        let with_replicas = OURS.replace("f:b\":{}", "f:b\":{},\"f:replicas\":{}");
+        assert_eq!(deployment(&with_replicas).owned, deployment(OURS).owned);
+        assert_ne!(deployment(&OURS.replace("f:b", "f:c")).owned, deployment(OURS).owned);
     }
 
     #[test]
