@@ -1,6 +1,12 @@
 # The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev).
-.PHONY: help up test lint unit e2e manifests generate images docker-build down clean
+.PHONY: help up test lint unit e2e deny manifests generate images docker-build down clean cargo-found
 .DEFAULT_GOAL := help
+# Go and Rust, which sudo's PATH lacks.
+export PATH := $(shell . hack/path; echo "$$PATH")
+RUSTUP_HOME := $(shell . hack/path; echo "$$RUSTUP_HOME")
+ifneq ($(RUSTUP_HOME),)
+export RUSTUP_HOME
+endif
 
 help: ## say what there is
 	@grep -hE '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([^:]*):[^#]*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -10,17 +16,21 @@ up: ## a running cluster with the operator and sample agents (RECIF_CLUSTER=exis
 
 test: lint unit e2e ## everything that CI runs
 
-lint: ## formatting and clippy
+lint: cargo-found ## formatting and clippy
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-unit: ## unit, property and drift tests
+unit: cargo-found ## unit, property and drift tests
 	cargo test --workspace --locked
 
 e2e: ## end-to-end tests on a cluster of their own
 	@hack/e2e
 
-manifests generate: ## write config/crd and the diagrams anew from the types
+deny: cargo-found ## licenses, sources and doubled versions of what is depended on (needs cargo-deny)
+	@command -v cargo-deny >/dev/null || { echo "make deny: run 'cargo install --locked cargo-deny' first" >&2; exit 1; }
+	cargo deny --offline check licenses bans sources
+
+manifests generate: cargo-found ## write config/crd and the diagrams anew from the types
 	cargo run -q --locked --bin recif -- crds --write config/crd
 	RECIF_WRITE=1 cargo test -q --locked --test diagrams
 
@@ -32,3 +42,6 @@ down: ## stop the local cluster; its data stays
 
 clean: ## remove the local cluster and its data
 	@hack/cluster clean
+
+cargo-found:
+	@command -v cargo >/dev/null || { echo "make: this needs cargo: install Rust, or put it on PATH (sudo has its own PATH)" >&2; exit 1; }

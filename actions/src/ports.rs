@@ -9,7 +9,11 @@ use async_trait::async_trait;
 use crds::Tool;
 use serde_json::Value;
 
-use crate::{machine::ApiError, render::Settings, workload::Baselines};
+use crate::{
+    machine::{ApiError, Key},
+    render::Settings,
+    workload::Baselines,
+};
 
 /// The kinds of children, in the order in which they are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -192,6 +196,12 @@ pub trait Cluster: Send + Sync {
     /// # Errors
     /// As the API server answered; absence is `Ok(None)`.
     async fn look(&self, child: &ChildRef) -> Result<Option<Arc<Child>>, ApiError>;
+
+    /// One GET of an owner, past the cache: whether it is there with this uid, and nobody deletes it.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    async fn is_alive(&self, kind: &'static str, owner: &Key, uid: &str) -> Result<bool, ApiError>;
 
     /// One GET of a ConfigMap's or Secret's `data`, past the cache, which holds no values: key to text, of Secrets as the
     /// API server gives it (base64).

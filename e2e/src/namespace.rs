@@ -195,6 +195,14 @@ impl Namespace {
         self.running(&name).await
     }
 
+    /// Waits for the operator's Event with this reason. Events come after the status they tell of; whoever counts requests
+    /// afterwards must not count this one.
+    pub(crate) async fn told(&self, agent: &str, reason: &str) -> Result<()> {
+        let tells = |event: &Object| event.text("/reason") == reason && event.text("/involvedObject/name") == agent;
+        let what = format!("the Event {reason} of {agent}");
+        self.until_all(EVENT, SAID, &what, |events| events.values().any(tells)).await.map(drop)
+    }
+
     /// Creates a tool and waits until it may be used.
     pub(crate) async fn start_tool(&self, tool: &Value) -> Result<Object> {
         let (_, name) = target(tool)?;

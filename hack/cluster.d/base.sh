@@ -3,6 +3,8 @@
 # State (certificates, data, logs) belongs to one cluster and is removed by `clean`; binaries belong to a version and are
 # kept in the cache, outside the checkout, for every cluster and every later checkout.
 
+. "$HACK/path"
+
 STARTED_AT=$SECONDS
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/recif
 
@@ -39,6 +41,12 @@ lock() {
     mkdir -p "$1"
     exec 9>"$1/lock"
     flock -w 900 9 || die "another hack/cluster has been working on $1 for 15 minutes: end it"
+}
+# try_lock FOLDER MESSAGE: the same without waiting, for what should not queue.
+try_lock() {
+    mkdir -p "$1"
+    exec 9>"$1/lock"
+    flock -n 9 || die "$2"
 }
 unlock() { exec 9>&-; }
 

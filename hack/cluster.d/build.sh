@@ -5,7 +5,8 @@
 # whole, so that a broken-off build is never mistaken for a finished one.
 
 PACKAGES=(containerd runc containernetworking-plugins iptables iproute2 conntrack catatonit buildah jq socat openssl
-    busybox-static ca-certificates curl util-linux procps)
+    busybox-static ca-certificates curl util-linux mount procps kmod make
+    gcc libc6-dev) # Rust brings no linker, and some crates compile C
 KUBERNETES_PARTS=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
 
 missing_packages() {
@@ -15,15 +16,19 @@ missing_packages() {
     done
 }
 
+# Nobody is asked: a file that the owner changed stays as it is, another installer is waited for, and what would have to
+# make room (Docker's own containerd) is an error instead.
 install_packages() {
     local missing log
     command -v apt-get >/dev/null || die "the local cluster is made of Debian packages, and this machine has no apt-get"
     missing=$(missing_packages)
     [ -n "$missing" ] || return 0
+    need_root
     say "installing $(echo $missing)"
     log=$(mktemp)
     {
-        apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
+        apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends --no-remove \
+            -o DPkg::Lock::Timeout=120 -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold $missing
     } >"$log" 2>&1 </dev/null || { tail -5 "$log" >&2; die "apt-get could not install: $(echo $missing)"; }
     rm -f "$log"
 }
@@ -52,11 +57,11 @@ build_module() {
     [ ! -d "$out" ] || return 0
     grep -Eq "$module v$version( //.*)?\$" "$HACK/kubernetes/$kind/go.mod" ||
         die "hack/kubernetes/$kind/go.mod is not at $version as hack/versions says: run 'hack/cluster pin' and commit"
-    command -v go >/dev/null || die "building the cluster's parts needs Go (see the go line of hack/kubernetes/$kind/go.mod): install it"
+    command -v go >/dev/null || die "building the cluster's parts needs Go (see the go line of hack/kubernetes/$kind/go.mod): install it in /usr/local/go or put it on PATH"
     say "building $kind $version"
     rm -rf "$out.new"
     mkdir -p "$out.new"
-    (cd "$HACK/kubernetes/$kind" && CGO_ENABLED=0 go build -trimpath -o "$out.new/$output" "$@" </dev/null) >"$out.log" 2>&1 9>&- ||
+    (cd "$HACK/kubernetes/$kind" && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o "$out.new/$output" "$@" </dev/null) >"$out.log" 2>&1 9>&- ||
         { tail -20 "$out.log" >&2; die "building $kind failed (log: $out.log)"; }
     mv "$out.new" "$out"
     rm -f "$out.log"

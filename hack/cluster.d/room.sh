@@ -17,8 +17,22 @@ inside_with_env() {
     nsenter -t "$(room_pid)" -n -p -m -- env -C "$PWD" "KUBECONFIG=$STATE/pki/admin.kubeconfig" "PATH=$(kubernetes_dir):$PATH" "$@"
 }
 
+# What a distribution's kernel keeps in modules that nobody loads by then. Loaded from outside: the namespaces have no say.
+load_modules() {
+    load_module br_netfilter test -e /proc/sys/net/bridge/bridge-nf-call-iptables
+    load_module overlay grep -qw overlay /proc/filesystems
+}
+# load_module NAME COMMAND…: unless the command finds what the module brings, which may also be built in.
+load_module() {
+    local module=$1
+    shift
+    "$@" || { modprobe "$module" || true; } 2>/dev/null
+    "$@" || die "the kernel has no $module, which the node needs: run 'modprobe $module' outside of any container"
+}
+
 open_room() {
     local outer pid deadline=$((SECONDS + 10))
+    load_modules
     # Its own session, so that Ctrl-C at the terminal that started it does not reach it.
     setsid unshare --net --pid --mount --fork --kill-child --mount-proc catatonit -P </dev/null >/dev/null 2>&1 9>&- &
     outer=$!
@@ -74,6 +88,7 @@ cgroup_roots() {
 }
 make_cgroups() {
     local dir
+    [ ! -f $CGROUPS/cgroup.controllers ] || pass_controllers_on $CGROUPS
     for dir in $(cgroup_roots); do
         mkdir -p "$dir"
         # A cpuset is born empty, and an empty one takes no process.
@@ -81,6 +96,16 @@ make_cgroups() {
             cat "$dir/../cpuset.cpus" >"$dir/cpuset.cpus"
             cat "$dir/../cpuset.mems" >"$dir/cpuset.mems"
         fi
+    done
+}
+# With version 2 a group has the controllers that its parent passes on, and kubelet refuses a group that lacks one of the
+# root's. One at a time: a controller that cannot be passed on keeps back none of the others.
+pass_controllers_on() {
+    local controller
+    for controller in $(cat "$1/cgroup.controllers"); do
+        case $controller in
+        cpu | cpuset | memory | pids | hugetlb | io) { echo "+$controller" >"$1/cgroup.subtree_control"; } 2>/dev/null || true ;;
+        esac
     done
 }
 remove_cgroups() {

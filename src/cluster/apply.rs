@@ -7,12 +7,13 @@ use std::{
 };
 
 use actions::{
-    machine::ApiError,
+    machine::{ApiError, Key},
     ports::{Child, ChildKind, ChildRef, Cluster, Manifest},
 };
 use async_trait::async_trait;
 use crds::FIELD_MANAGER;
 use http::Method;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -74,6 +75,23 @@ impl Cluster for ChildWriter {
                 }
             },
             Err(ApiError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn is_alive(&self, kind: &'static str, owner: &Key, uid: &str) -> Result<bool, ApiError> {
+        #[derive(Deserialize)]
+        struct Owner {
+            metadata: ObjectMeta,
+        }
+        let Some(resource) = Resource::custom(kind) else { return Ok(false) };
+        let call = Call { verb: "get", kind, object: owner.to_string() };
+        let path = resource.object(&owner.namespace, &owner.name);
+        let request = outgoing(Method::GET, path, None, Vec::new());
+        let read = async { read_json::<Owner>(&call, &self.transport.call(&call, request).await?) };
+        match read.await.map_err(|error| classify(Operation::Get, error)) {
+            Ok(Owner { metadata }) => Ok(metadata.uid.as_deref() == Some(uid) && metadata.deletion_timestamp.is_none()),
+            Err(ApiError::NotFound) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -202,6 +220,21 @@ mod tests {
         ChildWriter::new(transport, maps().0).delete(&manifest().child, "u1").await.unwrap();
         let body = requests.recv().await.unwrap().body;
         assert_eq!((&body["propagationPolicy"], &body["preconditions"]["uid"]), (&json!("Foreground"), &json!("u1")));
+    }
+
+    #[tokio::test]
+    async fn an_owner_is_alive_with_its_uid_until_somebody_deletes_it() {
+        let owner = |uid: &str, deleted: Option<&str>| {
+            answer(200, json!({"metadata": {"name": "a", "uid": uid, "deletionTimestamp": deleted}}).to_string())
+        };
+        let gone = answer(404, r#"{"message":"not found","code":404}"#.into());
+        let deleted = owner("u1", Some("2030-01-01T00:00:00Z"));
+        let (transport, mut requests) = scripted(vec![owner("u1", None), owner("u2", None), deleted, gone]);
+        let writer = ChildWriter::new(transport, maps().0);
+        for alive in [true, false, false, false] {
+            assert_eq!(writer.is_alive("Agent", &Key::new("ns", "a"), "u1").await, Ok(alive));
+        }
+        assert_eq!(requests.recv().await.unwrap().line, "GET /apis/agents.recif.dev/v1/namespaces/ns/agents/a");
     }
 
     #[tokio::test]

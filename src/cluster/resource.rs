@@ -27,6 +27,12 @@ impl Resource {
     /// `events` of `events.k8s.io`.
     pub const EVENT: Self = Self { kind: "Event", root: "/apis/events.k8s.io/v1", plural: "events" };
 
+    /// The address of a kind of our group, by its name.
+    pub fn custom(kind: &'static str) -> Option<Self> {
+        let known = crds::KINDS.iter().find(|known| known.name == kind)?;
+        Some(Self { kind, root: Self::AGENT.root, plural: known.plural })
+    }
+
     /// The address of a kind of children.
     pub fn child(kind: ChildKind) -> Self {
         let (root, plural) = match kind {

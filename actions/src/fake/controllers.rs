@@ -1,6 +1,6 @@
 //! The cluster's own controllers: Deployments, the garbage collector, namespaces. One call does all there is to do now.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use crds::digest::digest;
 use serde_json::{Value, json};
@@ -22,11 +22,17 @@ impl Store {
         loop {
             let before = self.last_rv();
             self.namespaces();
-            self.collect_garbage();
-            for (id, _) in self.all(|id, _| id.kind == "Deployment") {
-                self.roll_out(&id);
+            if std::mem::take(&mut self.garbage) {
+                self.collect_garbage();
+                self.end_pods();
             }
-            self.end_pods();
+            for id in self.busy.clone() {
+                let before = self.last_rv();
+                self.roll_out(&id);
+                if self.last_rv() == before && self.is_at_rest(&id) {
+                    self.busy.remove(&id);
+                }
+            }
             if self.last_rv() == before {
                 self.rested = Some((before, self.next_at().unwrap_or(Duration::MAX)));
                 return;
@@ -37,20 +43,38 @@ impl Store {
     /// When a controller has something to do of itself.
     pub(super) fn next_at(&self) -> Option<Duration> {
         let now = self.clock.elapsed();
-        let pods = self.objs.iter().filter(|(id, _)| id.kind == "Pod");
+        let pods = self.busy.iter().flat_map(|id| self.pods(id));
         let pods = pods.map(|(_, pod)| since(pod) + if pod.is_deleting() { self.grace } else { STARTUP });
         let deadlines = self.progressed.values().map(|at| *at + DEADLINE);
         pods.chain(deadlines).filter(|at| *at > now).min()
     }
 
+    /// Nothing is left to do but to wait for a change.
+    fn is_at_rest(&self, id: &Id) -> bool {
+        let complete = self.at(id, "/status/complete") == json!(true);
+        let pods = self.pods(id);
+        let ready = pods.iter().all(|(_, pod)| pod.body["status"]["ready"] == json!(true) && !pod.is_deleting());
+        self.get(id).map_or(pods.is_empty(), |_| complete && ready)
+    }
+
+    /// The Pods of a Deployment, or those that outlive it.
+    fn pods(&self, id: &Id) -> Vec<(&Id, &Obj)> {
+        let first = Id { kind: "Pod", namespace: id.namespace.clone(), name: format!("{}-", id.name) };
+        let next = self.objs.range(first.clone()..);
+        next.take_while(|(pod, _)| pod.kind == "Pod" && pod.name.starts_with(&first.name)).collect()
+    }
+
     fn namespaces(&mut self) {
+        if !self.has_terminating() {
+            return;
+        }
         for (id, _) in self.all(|id, obj| self.is_terminating(&id.namespace) && !obj.is_deleting()) {
             self.delete(&id, Cascade::Background);
         }
     }
 
     fn collect_garbage(&mut self) {
-        let uids: BTreeSet<_> = self.objs.values().map(|obj| obj.uid().to_owned()).collect();
+        let uids = self.uids.clone();
         for (id, mut obj) in self.all(|_, obj| !obj.owners().is_empty() || !obj.finalizers().is_empty()) {
             let owners = obj.owners();
             let alive = |owner: &Value| owner["uid"].as_str().is_some_and(|uid| uids.contains(uid));
@@ -89,7 +113,7 @@ impl Store {
         let template = &deployment.body["spec"]["template"];
         let hash = digest(template)[..8].to_owned();
         let desired = usize::try_from(deployment.number("/spec/replicas")).unwrap_or_default();
-        let mut pods = self.all(|_, pod| is_owned_by(pod, deployment.uid()) && !pod.is_deleting());
+        let mut pods = self.live_pods(&deployment, id);
         let is_current = |pod: &Obj| pod.text("/metadata/annotations/hash") == hash;
         for (id, pod) in pods.iter_mut().filter(|(_, pod)| is_current(pod)) {
             let ready = self.health == Health::Good && since(pod) + STARTUP <= now;
@@ -119,7 +143,7 @@ impl Store {
         for (id, _) in surplus.into_iter().chain(old) {
             self.delete(id, Cascade::Background);
         }
-        let left = self.all(|_, pod| is_owned_by(pod, deployment.uid()) && !pod.is_deleting());
+        let left = self.live_pods(&deployment, id);
         let updated = left.iter().filter(|(_, pod)| is_current(pod)).count();
         let ready = left.iter().filter(|(_, pod)| is_ready(pod)).count();
         let complete = updated == desired && ready == desired && left.len() == desired;
@@ -148,9 +172,19 @@ impl Store {
 
     fn end_pods(&mut self) {
         let now = self.clock.elapsed();
-        for (id, _) in self.all(|id, pod| id.kind == "Pod" && pod.is_deleting() && since(pod) + self.grace <= now) {
-            self.remove(&id);
+        for (id, pod) in self.all(|id, pod| id.kind == "Pod" && pod.is_deleting()) {
+            if since(&pod) + self.grace <= now {
+                self.remove(&id);
+            } else {
+                self.garbage = true;
+            }
         }
+    }
+
+    fn live_pods(&self, deployment: &Obj, id: &Id) -> Vec<(Id, Obj)> {
+        let pods =
+            self.pods(id).into_iter().filter(|(_, pod)| is_owned_by(pod, deployment.uid()) && !pod.is_deleting());
+        pods.map(|(id, pod)| (id.clone(), pod.clone())).collect()
     }
 
     fn all(&self, which: impl Fn(&Id, &Obj) -> bool) -> Vec<(Id, Obj)> {

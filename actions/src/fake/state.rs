@@ -25,32 +25,32 @@ impl Store {
             "managers": obj.owned.iter().filter(|(path, _)| !path.starts_with("/metadata/ownerReferences")).collect::<BTreeMap<_, _>>(),
         });
         if matches!(id.kind, "Agent" | "Tool") {
-            state["status"] = self.status(id, obj);
+            state["status"] = status(obj);
         } else if id.kind == "Pod" {
             state["status"] = obj.body["status"].clone();
         }
         state
     }
+}
 
-    /// History says what happened on the way, so it is left out; a failure that was overcome is forgiven in time.
-    fn status(&self, id: &Id, obj: &Obj) -> Value {
-        let mut status = obj.body.get("status").cloned().unwrap_or_default();
-        for condition in status["conditions"].as_array_mut().into_iter().flatten() {
-            condition["lastTransitionTime"].take();
-        }
-        for child in status["children"].as_array_mut().into_iter().flatten() {
-            let kind = crate::ports::ChildKind::ALL.iter().find(|kind| child["kind"] == kind.as_str());
-            let name = child["name"].as_str().unwrap_or_default().to_owned();
-            let live = kind.map(|kind| Id { kind: kind.as_str(), namespace: id.namespace.clone(), name });
-            let live = live.and_then(|live| self.get(&live));
-            child["uid"] = json!(if live.is_some_and(|live| child["uid"] == live.uid()) { "live" } else { "another" });
-        }
-        if let Some(children) = status["children"].as_array_mut() {
-            children.sort_by_key(|child| format!("{}/{}", child["kind"], child["name"]));
-        }
-        if let Some(fields) = status.as_object_mut() {
-            fields.remove("history");
-        }
-        status
+/// History says what happened on the way, so it is left out; a failure that was overcome is forgiven in time.
+fn status(obj: &Obj) -> Value {
+    let mut status = obj.body.get("status").cloned().unwrap_or_default();
+    for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+        condition["lastTransitionTime"].take();
     }
+    if let Some(conditions) = status["conditions"].as_array_mut() {
+        conditions.sort_by_key(|condition| condition["type"].to_string());
+    }
+    // A child that was made again in Running is as it was; its new uid is taken along with the next write.
+    for child in status["children"].as_array_mut().into_iter().flatten() {
+        child["uid"].take();
+    }
+    if let Some(children) = status["children"].as_array_mut() {
+        children.sort_by_key(|child| format!("{}/{}", child["kind"], child["name"]));
+    }
+    if let Some(fields) = status.as_object_mut() {
+        fields.remove("history");
+    }
+    status
 }

@@ -48,6 +48,11 @@ pub(crate) struct Store {
     incarnations: BTreeMap<Id, u32>,
     terminating: BTreeSet<String>,
     pub(super) progressed: BTreeMap<Id, std::time::Duration>,
+    /// Deployments that are not at rest.
+    pub(super) busy: BTreeSet<Id>,
+    /// Whether something went, or was made for an owner that is gone.
+    pub(super) garbage: bool,
+    pub(super) uids: BTreeSet<String>,
     /// The controllers have nothing to do at this version before this time.
     pub(super) rested: Option<(u64, std::time::Duration)>,
     /// How often each object was added and deleted.
@@ -67,6 +72,9 @@ impl Store {
             incarnations: BTreeMap::new(),
             terminating: BTreeSet::new(),
             progressed: BTreeMap::new(),
+            busy: BTreeSet::new(),
+            garbage: false,
+            uids: BTreeSet::new(),
             rested: None,
             counts: BTreeMap::new(),
             health: Health::Good,
@@ -77,6 +85,7 @@ impl Store {
     /// How the Pods of every Deployment do from now on.
     pub(crate) fn set_health(&mut self, health: Health) {
         self.health = health;
+        self.busy = self.objs.keys().filter(|id| id.kind == "Deployment").cloned().collect();
         self.rested = None;
     }
 
@@ -136,6 +145,10 @@ impl Store {
         self.terminating.contains(namespace)
     }
 
+    pub(super) fn has_terminating(&self) -> bool {
+        !self.terminating.is_empty()
+    }
+
     /// The status subresource: nothing but the status can change.
     pub(crate) fn patch_status(&mut self, id: &Id, patch: &Value) -> Result<Obj, ApiError> {
         let mut obj = self.get(id).cloned().ok_or(ApiError::NotFound)?;
@@ -188,6 +201,14 @@ impl Store {
         metadata.insert("namespace".to_owned(), json!(id.namespace));
         metadata.insert("generation".to_owned(), json!(generation));
         metadata.insert("resourceVersion".to_owned(), json!(rv.to_string()));
+        let orphan = |obj: &Obj| {
+            let owners = obj.owners();
+            !owners.is_empty()
+                && !owners.iter().any(|owner| self.uids.contains(owner["uid"].as_str().unwrap_or_default()))
+        };
+        self.garbage |= obj.is_deleting() || orphan(&obj);
+        self.uids.insert(obj.uid().to_owned());
+        self.disturb(id, &obj);
         self.objs.insert(id.clone(), obj.clone());
         self.log.push(Event { rv, id: id.clone(), before: old, after: Some(obj.clone()) });
         Some(obj)
@@ -196,8 +217,21 @@ impl Store {
     pub(super) fn remove(&mut self, id: &Id) {
         let Some(before) = self.objs.remove(id) else { return };
         self.rv += 1;
+        self.garbage = true;
+        self.uids.remove(before.uid());
+        self.disturb(id, &before);
         self.counts.entry(id.clone()).or_default().1 += 1;
         self.log.push(Event { rv: self.rv, id: id.clone(), before: Some(before), after: None });
+    }
+
+    /// The Deployment of this object, if it has one, has something to do.
+    fn disturb(&mut self, id: &Id, obj: &Obj) {
+        let name = match id.kind {
+            "Deployment" => id.name.clone(),
+            "Pod" => obj.text("/metadata/ownerReferences/0/name").to_owned(),
+            _ => return,
+        };
+        self.busy.insert(Id { kind: "Deployment", namespace: id.namespace.clone(), name });
     }
 
     pub(super) fn last_rv(&self) -> u64 {

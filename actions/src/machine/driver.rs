@@ -11,7 +11,7 @@ use futures::FutureExt;
 
 use super::{
     Action, ActionError, ApiError, By, Clock, Context, Key, Machine, Notes, Objects, Registry, Rule, Sink, Wait,
-    memory::Memory,
+    memory::Memory, step,
 };
 
 /// When to look at an object again.
@@ -143,7 +143,8 @@ impl<K: Machine> Driver<K> {
         step.by = By::Action(action.name());
         step.result = bounded(action.as_ref(), &cx, step.cr.clone()).await;
         let said = cx.notes.take();
-        step.recheck = match (said.look_again, action.recheck(&step.cr)) {
+        let usual = action.recheck(&step.cr).map(|usual| step::spread(usual, step.cr.uid()));
+        step.recheck = match (said.look_again, usual) {
             (Some(said), Some(usual)) => Some(said.min(usual)),
             (said, usual) => said.or(usual),
         };

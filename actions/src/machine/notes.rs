@@ -63,9 +63,10 @@ impl Notes {
         self.lock().because = Some(reason.into());
     }
 
-    /// The step is to be repeated after this long although nothing happened.
+    /// The step is to be repeated after this long although nothing happened; the shortest time said counts.
     pub fn look_again(&self, after: Duration) {
-        self.lock().look_again = Some(after);
+        let mut said = self.lock();
+        said.look_again = Some(said.look_again.map_or(after, |before| before.min(after)));
     }
 
     /// Everything that was said.
@@ -73,8 +74,12 @@ impl Notes {
         std::mem::take(&mut *self.lock())
     }
 
+    /// The first wait said counts, unless a later one needs somebody to act.
     fn set(&self, wait: Wait) {
-        self.lock().wait = Some(wait);
+        let mut said = self.lock();
+        if said.wait.as_ref().is_none_or(|first| wait.missing && !first.missing) {
+            said.wait = Some(wait);
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Said> {

@@ -106,9 +106,13 @@ pub(super) fn trace_id(uid: &str, seq: i64, at: Timestamp) -> String {
 pub(super) fn backoff(attempts: i32, uid: &str, most: Duration) -> Duration {
     let exponent = u32::try_from(attempts.clamp(1, 20) - 1).unwrap_or_default();
     let base = Duration::from_secs(1).saturating_mul(1 << exponent).min(most);
-    let digest = Sha256::digest(format!("{uid}/{attempts}"));
-    let spread = f64::from(digest.first().copied().unwrap_or_default()) / 255.0;
-    base.mul_f64(0.8 + 0.4 * spread)
+    spread(base, &format!("{uid}/{attempts}"))
+}
+
+/// A delay spread by ±20 %, the same for the same seed.
+pub(super) fn spread(delay: Duration, seed: &str) -> Duration {
+    let digest = Sha256::digest(seed);
+    delay.mul_f64(0.8 + 0.4 * f64::from(digest.first().copied().unwrap_or_default()) / 255.0)
 }
 
 /// The longest backoff.

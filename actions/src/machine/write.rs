@@ -108,7 +108,6 @@ impl<K: Machine> Driver<K> {
         let failure = cr.machine()?.failure.as_ref()?;
         let at = match step::settled_since(cr, phase) {
             Some(since) => since.checked_add(step::FORGIVEN_AFTER).ok()?,
-            None if phase.standing() == Standing::Settled => return None,
             None => failure.next_attempt_at.as_ref()?.0,
         };
         let left = at.duration_since(self.clock.now());

@@ -14,7 +14,7 @@ use crds::{ChildRecord, GROUP, MANAGED_BY, Phase, digest};
 
 use super::Workload;
 use crate::{
-    machine::{ActionError, ApiError, Context},
+    machine::{ActionError, ApiError, Context, Notes},
     ports::{Child, ChildKind, ChildRef, Manifest},
     render::MANAGED_BY_LABEL,
 };
@@ -39,8 +39,25 @@ pub(super) enum Ensured {
     Kept,
     /// Applied.
     Applied,
-    /// It is being deleted; a sentence saying so.
-    Deleting(String),
+    /// It is being deleted: it can be made again when it is gone.
+    Deleting,
+    /// Somebody keeps changing it: it is left alone for this long.
+    Contested(Duration),
+}
+
+impl Ensured {
+    /// Notes why the child is not yet as it should be; whether it is.
+    pub(super) fn is_done(&self, notes: &Notes, child: &ChildRef) -> bool {
+        match self {
+            Self::Kept | Self::Applied => return true,
+            Self::Deleting => notes.waiting("Deleting", format!("{child} is being deleted and will be made again")),
+            Self::Contested(left) => {
+                notes.missing("Contested", format!("somebody keeps changing {child}; it is put back ever more rarely"));
+                notes.look_again(*left);
+            }
+        }
+        false
+    }
 }
 
 /// A child that somebody changed or deleted.
@@ -73,7 +90,7 @@ impl Baselines {
     }
 
     /// How long to leave a child alone that somebody keeps changing: nothing the first time, then 2 s … 5 min.
-    pub(super) fn truce(&self, owner: &str, child: &ChildRef, now: Duration) -> Duration {
+    fn truce(&self, owner: &str, child: &ChildRef, now: Duration) -> Duration {
         let mut owners = self.lock();
         let Some(baseline) = owners.get_mut(owner).and_then(|children| children.get_mut(child)) else {
             return Duration::ZERO;
@@ -91,7 +108,7 @@ impl Baselines {
     }
 
     /// Takes note that a child was put back.
-    pub(super) fn repaired(&self, owner: &str, child: &ChildRef, now: Duration) {
+    fn repaired(&self, owner: &str, child: &ChildRef, now: Duration) {
         self.change(owner, child, |baseline| {
             baseline.repairs = baseline.repairs.saturating_add(1);
             baseline.repaired_at = now;
@@ -138,14 +155,25 @@ pub(super) async fn ensure<K: Workload>(
     if let Some(seen) = &seen {
         refuse_foreign(next, seen)?;
         if seen.deleting {
-            return Ok(Ensured::Deleting(format!("{child} is being deleted")));
+            return Ok(Ensured::Deleting);
         }
-        if let Some(record) = cx.baselines.record(next, child)
-            && record.inputs == inputs
-            && drift(Some(seen), &record) == Drift::None
-        {
+    }
+    // What is still wanted as it was applied, and is not so, was changed by somebody.
+    let record = cx.baselines.record(next, child).filter(|record| record.inputs == inputs);
+    let repair = record.is_some();
+    if let Some(record) = record {
+        if let Some(seen) = seen.as_deref().filter(|seen| drift(Some(seen), &record) == Drift::None) {
             keep(next, ChildRecord { uid: seen.uid.clone(), ..record });
             return Ok(Ensured::Kept);
+        }
+        let left = cx.baselines.truce(next.uid(), child, cx.clock.elapsed());
+        if !left.is_zero() {
+            return Ok(Ensured::Contested(left));
+        }
+        // Children change and go because their owner does, and the watch of owners may be behind theirs: what is put back
+        // then outlives a deletion that was to orphan it, or is made for an object that is gone.
+        if !cx.cluster.is_alive(K::KIND, &next.key(), next.uid()).await? {
+            return Err(ApiError::Stale.into());
         }
     }
     let applied = match cx.cluster.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await {
@@ -154,6 +182,9 @@ pub(super) async fn ensure<K: Workload>(
             let seen = cx.cluster.look(child).await?;
             if let Some(seen) = &seen {
                 refuse_foreign(next, seen)?;
+                if seen.deleting {
+                    return Ok(Ensured::Deleting);
+                }
             }
             cx.cluster.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await?
         }
@@ -168,6 +199,9 @@ pub(super) async fn ensure<K: Workload>(
         owned: applied.owned.clone().unwrap_or_default(),
     };
     cx.baselines.applied(next.uid(), child, record.clone());
+    if repair {
+        cx.baselines.repaired(next.uid(), child, cx.clock.elapsed());
+    }
     keep(next, record);
     Ok(Ensured::Applied)
 }
@@ -264,7 +298,8 @@ fn keep<K: Workload>(next: &mut K, record: ChildRecord) {
     }
 }
 
-fn refuse_foreign<K: Workload>(cr: &K, seen: &Child) -> Result<(), ActionError> {
+/// A child of somebody else stays as it is.
+pub(super) fn refuse_foreign<K: Workload>(cr: &K, seen: &Child) -> Result<(), ActionError> {
     if is_ours(cr, seen) {
         return Ok(());
     }

@@ -7,9 +7,9 @@ use crds::WorkloadPhase;
 
 use super::{
     Workload,
-    children::{Drift, Ensured, drift, ensure, remove_unwanted},
-    health::{self, Rollout, explain, observe, owned_replicas, rollout, wanted},
-    render::changed_inputs,
+    children::{Drift, drift, ensure, remove_unwanted},
+    health::{self, Rollout, explain, news, observe, owned_replicas, rollout, wanted},
+    render::{changed_inputs, is_unsettled},
 };
 use crate::{
     machine::{Action, ActionError, Context},
@@ -39,6 +39,9 @@ impl<K: Workload> Action<K> for Deploy {
             cx.notes.because(why);
             return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
         }
+        if is_unsettled(cx, cr.as_ref()) {
+            return Ok(None);
+        }
         let live = cx.views.child(&cr.deployment());
         let replicas = owned_replicas(cr.as_ref(), live.as_ref().and_then(|live| live.deployment.as_ref()));
         let rendered = cr.render(cx, replicas)?;
@@ -52,8 +55,7 @@ impl<K: Workload> Action<K> for Deploy {
         }
         let mut next = cr.as_ref().clone();
         for manifest in &rendered.running {
-            if let Ensured::Deleting(sentence) = ensure(cx, &mut next, manifest).await? {
-                cx.notes.waiting("Deleting", sentence);
+            if !ensure(cx, &mut next, manifest).await?.is_done(&cx.notes, &manifest.child) {
                 return Ok(None);
             }
         }
@@ -67,7 +69,7 @@ impl<K: Workload> Action<K> for Deploy {
             Rollout::Done => {}
             Rollout::Going => {
                 explain(cx, cr.as_ref());
-                return Ok(None);
+                return Ok(news(cx, &next));
             }
             Rollout::Stuck(reason, message) => {
                 let pods = cx.views.pods(K::KIND, &key.namespace, &key.name);
@@ -82,7 +84,9 @@ impl<K: Workload> Action<K> for Deploy {
         }
         // Keys that only old Pods needed go now.
         for manifest in &rendered.config {
-            ensure(cx, &mut next, manifest).await?;
+            if !ensure(cx, &mut next, manifest).await?.is_done(&cx.notes, &manifest.child) {
+                return Ok(None);
+            }
         }
         let wanted: Vec<_> = rendered.config.iter().chain(&rendered.running).collect();
         remove_unwanted(cx, &mut next, &wanted).await?;

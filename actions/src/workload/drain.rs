@@ -7,7 +7,10 @@ use async_trait::async_trait;
 use crds::WorkloadPhase;
 
 use super::{Workload, children::is_orphaning};
-use crate::machine::{Action, ActionError, Context, Machine};
+use crate::{
+    machine::{Action, ActionError, Context, Machine},
+    ports::Child,
+};
 
 /// See the module.
 #[derive(Debug)]
@@ -25,9 +28,13 @@ impl<K: Workload> Action<K> for Drain {
 
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let child = cr.deployment();
-        let ours = cx.views.child(&child).filter(|seen| {
-            seen.controller.as_ref().is_some_and(|controller| controller.uid == cr.uid()) && !is_orphaning(cr.as_ref())
-        });
+        let is_left = |seen: &Child| seen.controller.as_ref().is_none_or(|controller| controller.uid != cr.uid());
+        let seen = cx.views.child(&child).filter(|seen| !is_left(seen) && !is_orphaning(cr.as_ref()));
+        // Whoever deletes an object and leaves its children takes the reference off them first: that may be in no cache yet.
+        let ours = match seen {
+            Some(seen) if !seen.deleting => cx.cluster.look(&child).await?.filter(|live| !is_left(live)),
+            other => other,
+        };
         if let Some(seen) = ours {
             if !seen.deleting {
                 cx.cluster.delete(&child, &seen.uid).await?;

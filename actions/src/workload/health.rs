@@ -83,6 +83,20 @@ pub(super) fn observe<K: Workload>(next: &mut K, deployment: Option<&DeploymentS
     set_condition(&mut status.machine.conditions, said);
 }
 
+/// The object with what its Deployment says, if it became available or ceased to be since the status was written. Old Pods
+/// count: they serve while a new configuration is on its way.
+pub(super) fn news<K: Workload>(cx: &Context<K>, cr: &K) -> Option<K> {
+    let live = cx.views.child(&cr.deployment());
+    let mut next = cr.clone();
+    observe(&mut next, live.as_ref().and_then(|live| live.deployment.as_ref()), cr.replicas() == 0);
+    (is_available(&next) != is_available(cr)).then_some(next)
+}
+
+fn is_available<K: Workload>(cr: &K) -> bool {
+    let conditions = cr.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
+    conditions.iter().any(|found| found.type_ == "Available" && found.status == "True")
+}
+
 /// Notes why the Pods are not ready.
 pub(super) fn explain<K: Workload>(cx: &Context<K>, cr: &K) {
     let key = cr.key();

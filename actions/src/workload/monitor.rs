@@ -9,9 +9,9 @@ use jiff::SignedDuration;
 
 use super::{
     Workload,
-    children::{Drift, Ensured, drift, ensure, kind_of, recall},
+    children::{Drift, drift, ensure, kind_of, recall},
     health::{explain, observe, owned_replicas, wanted},
-    render::changed_inputs,
+    render::{changed_inputs, is_unsettled},
 };
 use crate::{
     machine::{Action, ActionError, Context},
@@ -28,8 +28,8 @@ pub struct Monitor;
 /// What a look at the children asks for.
 enum Repair {
     None,
-    /// Apply again what differs, after this long.
-    After(Duration, ChildRef),
+    /// Apply again what differs, this child among it.
+    Apply(ChildRef),
     /// A child is being deleted: it can be made again only when it is gone.
     Wait(ChildRef),
     /// The Deployment is gone.
@@ -68,15 +68,9 @@ impl<K: Workload> Action<K> for Monitor {
             }
             Repair::Wait(child) => {
                 cx.notes.waiting("Deleting", format!("{child} is being deleted and will be made again"));
-                return Ok(None);
             }
-            Repair::After(wait, child) if !wait.is_zero() => {
-                cx.notes
-                    .missing("Contested", format!("somebody keeps changing {child}; it is put back ever more rarely"));
-                cx.notes.look_again(wait);
-                return Ok(None);
-            }
-            Repair::After(_, child) => {
+            Repair::Apply(_) if is_unsettled(cx, cr.as_ref()) => {}
+            Repair::Apply(child) => {
                 let rendered = cr.render(cx, owned_replicas(cr.as_ref(), Some(&state)))?;
                 if cr.status().and_then(|status| status.content_hash.as_ref()) != Some(&rendered.content_hash) {
                     cx.notes.because(format!("{child} was changed"));
@@ -87,13 +81,9 @@ impl<K: Workload> Action<K> for Monitor {
                     if !needed {
                         continue;
                     }
-                    match ensure(cx, &mut next, manifest).await? {
-                        Ensured::Applied => {
-                            cx.baselines.repaired(cr.uid(), &manifest.child, cx.clock.elapsed());
-                            cx.notes.because(format!("{} was put back", manifest.child));
-                        }
-                        Ensured::Kept => {}
-                        Ensured::Deleting(sentence) => cx.notes.waiting("Deleting", sentence),
+                    let ensured = ensure(cx, &mut next, manifest).await?;
+                    if ensured.is_done(&cx.notes, &manifest.child) {
+                        cx.notes.because(format!("{} was put back", manifest.child));
                     }
                 }
             }
@@ -124,15 +114,13 @@ impl Monitor {
             match drifted(cx, cr, &child) {
                 Drift::None => {}
                 Drift::Deleting => return Repair::Wait(child),
-                Drift::Changed | Drift::Gone => {
-                    return Repair::After(cx.baselines.truce(cr.uid(), &child, cx.clock.elapsed()), child);
-                }
+                Drift::Changed | Drift::Gone => return Repair::Apply(child),
             }
         }
         // An edit is applied even when the number is there already: it may be somebody else's, and its record is old.
         let replicas = owned_replicas(cr, Some(state));
         if replicas.is_some_and(|replicas| replicas != state.desired || cr.is_edited()) {
-            Repair::After(Duration::ZERO, deployment)
+            Repair::Apply(deployment)
         } else {
             Repair::None
         }

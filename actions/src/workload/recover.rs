@@ -9,15 +9,16 @@ use crds::WorkloadPhase;
 use super::{
     Workload,
     children::is_ours,
-    health::{Rollout, rollout, wanted},
+    health::{Rollout, news, rollout, wanted},
 };
 use crate::{
     machine::{Action, ActionError, Context},
     ports::Manifest,
 };
 
-/// Nothing tells us that an object without our label is gone, so its name is looked at this often.
-const LOOK_AT_NAMES: Duration = Duration::from_secs(5);
+/// Nothing tells us that an object without our label is gone, so its name is looked at: this soon at first, ever more
+/// rarely the longer it is taken, and this rarely at last.
+const LOOKS: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
 
 /// See the module.
 #[derive(Debug)]
@@ -33,15 +34,24 @@ impl<K: Workload> Action<K> for Recover {
         &[WorkloadPhase::Failed]
     }
 
-    fn recheck(&self, cr: &K) -> Option<Duration> {
-        matches!(reason(cr), "NameConflict" | "SelectorImmutable").then_some(LOOK_AT_NAMES)
-    }
-
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
-        let Some(why) = cause_gone(cx, cr.as_ref()).await? else { return Ok(None) };
+        let Some(why) = cause_gone(cx, cr.as_ref()).await? else {
+            if matches!(reason(cr.as_ref()), "NameConflict" | "SelectorImmutable") {
+                cx.notes.look_again(next_look(cx, cr.as_ref()));
+            }
+            return Ok(news(cx, cr.as_ref()));
+        };
         cx.notes.because(why);
         Ok(Some(cr.moved_to(WorkloadPhase::Resolving)))
     }
+}
+
+/// When to look at the names again: after a quarter of the time for which the object has been Failed.
+fn next_look<K: Workload>(cx: &Context<K>, cr: &K) -> Duration {
+    let conditions = cr.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
+    let failed = conditions.iter().find(|found| found.type_ == "Stalled").map(|stalled| stalled.last_transition_time.0);
+    let age = failed.and_then(|since| Duration::try_from(cx.clock.now().duration_since(since)).ok());
+    (age.unwrap_or_default() / 4).clamp(LOOKS.0, LOOKS.1)
 }
 
 /// Why it is worth another attempt.

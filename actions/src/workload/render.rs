@@ -7,7 +7,7 @@ use crds::WorkloadPhase;
 
 use super::{
     Workload,
-    children::{Ensured, ensure},
+    children::{ensure, refuse_foreign},
     old_keys::keep_old_keys,
 };
 use crate::{
@@ -34,17 +34,25 @@ impl<K: Workload> Action<K> for Render {
             cx.notes.because(why);
             return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
         }
+        if is_unsettled(cx, cr.as_ref()) {
+            return Ok(None);
+        }
         let rendered = cr.render(cx, Some(cr.replicas()))?;
         if rendered.overlay {
             for manifest in rendered.running.iter().filter(|found| found.child.kind == ChildKind::Deployment) {
-                cx.cluster.dry_run(manifest).await.map_err(refused)?;
+                if let Err(error) = cx.cluster.dry_run(manifest).await {
+                    // A name that is taken is refused for many reasons; that is the one to tell.
+                    if let Some(seen) = cx.cluster.look(&manifest.child).await? {
+                        refuse_foreign(cr.as_ref(), &seen)?;
+                    }
+                    return Err(refused(error));
+                }
             }
         }
         let mut next = cr.moved_to(WorkloadPhase::Deploying);
         for manifest in &rendered.config {
             let manifest = keep_old_keys(cx, cr.as_ref(), manifest).await?;
-            if let Ensured::Deleting(sentence) = ensure(cx, &mut next, &manifest).await? {
-                cx.notes.waiting("Deleting", sentence);
+            if !ensure(cx, &mut next, &manifest).await?.is_done(&cx.notes, &manifest.child) {
                 return Ok(None);
             }
         }
@@ -70,6 +78,12 @@ pub(super) fn changed_inputs<K: Workload>(cx: &Context<K>, cr: &K) -> Option<Str
         Some(pinned) => cr.inputs(cx).changed_since(pinned),
         None => Some("nothing was resolved yet".to_owned()),
     }
+}
+
+/// Whether something referred to is on its way, which is noted: rendering now would leave it out.
+pub(super) fn is_unsettled<K: Workload>(cx: &Context<K>, cr: &K) -> bool {
+    let waiting = if cr.replicas() == 0 { None } else { cr.inputs(cx).waiting_for() };
+    waiting.map(|(sentence, _)| cx.notes.waiting("MissingDependency", sentence)).is_some()
 }
 
 fn refused(error: ApiError) -> ActionError {

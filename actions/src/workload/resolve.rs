@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use crds::WorkloadPhase;
 
-use super::Workload;
+use super::{Workload, health::news};
 use crate::machine::{Action, ActionError, Context, condition, with_condition};
 
 /// See the module.
@@ -43,11 +43,12 @@ impl<K: Workload> Action<K> for Resolve {
             Some((sentence, true)) => {
                 cx.notes.missing("MissingDependency", sentence.clone());
                 let unresolved = condition("ReferencesResolved", false, "MissingDependency", sentence);
-                Ok(Some(with_condition(cr.as_ref().clone(), unresolved)))
+                let seen = news(cx, cr.as_ref()).unwrap_or_else(|| cr.as_ref().clone());
+                Ok(Some(with_condition(seen, unresolved)))
             }
             Some((sentence, false)) => {
                 cx.notes.waiting("MissingDependency", sentence);
-                Ok(None)
+                Ok(news(cx, cr.as_ref()))
             }
         }
     }

@@ -32,7 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 async fn start(ns: &Namespace) -> Result<Object> {
     ns.start_tool(&http_tool("weather")).await?;
-    ns.start(&agent("owner", json!({"tools": ["weather"]}))).await
+    let running = ns.start(&agent("owner", json!({"tools": ["weather"]}))).await?;
+    ns.told("owner", "Running").await?;
+    Ok(running)
 }
 
 async fn a_drifted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {

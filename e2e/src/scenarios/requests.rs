@@ -27,6 +27,7 @@ async fn an_annotation_on_a_shared_tool_writes_nothing(ns: Namespace) -> Result<
     }
     for name in names {
         ns.running(name).await?;
+        ns.told(name, "Running").await?;
     }
     let mark = ns.mark().await?;
     ns.edit(TOOL, "shared", json!({"metadata": {"annotations": {"example.com/note": "seen"}}})).await?;

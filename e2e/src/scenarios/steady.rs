@@ -66,6 +66,15 @@ async fn a_restarted_operator_writes_nothing_and_then_asks_nothing(ns: Namespace
     let stopped = |it: &Object| it.phase() == "Terminated";
     ns.until(AGENT, "stopped", START, "is Terminated", stopped).await?;
 
+    for (name, reason) in [
+        ("runs", "Running"),
+        ("stopped", "Terminated"),
+        ("waits", "MissingDependency"),
+        ("fails", "MissingDatabaseUrl"),
+    ] {
+        ns.told(name, reason).await?;
+    }
+
     let replicas = operator::replicas(&ns.env).await?;
     let mark = ns.mark().await?;
     let old = operator::leader(&ns.env).await?;

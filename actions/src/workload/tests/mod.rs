@@ -1,8 +1,12 @@
 //! The life of an Agent over the simulated cluster.
 
+mod anywhere;
 mod crash;
 mod errors;
+mod failing;
+mod lag;
 mod life;
 mod old_keys;
+mod running;
 mod scenarios;
 mod strangers;

@@ -1,0 +1,200 @@
+//! What goes wrong with Pods and names, what is said about it, and how it ends.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{
+    running::running,
+    scenarios::{CREATE, REST, message, phase, reason},
+};
+use crate::{
+    fake::{Cascade, Health, Operator, Sim, agent, agent_id, child_id},
+    ports::PodTrouble,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn crash_loop() -> Option<PodTrouble> {
+    Some(PodTrouble::CrashLoop { container: "agent".into(), exit_code: 3 })
+}
+
+/// An Agent that was created while Pods do like this.
+async fn created(health: Health, time: Duration) -> (Sim, Operator) {
+    let sim = Sim::new();
+    sim.store().set_health(health);
+    sim.store().create(&agent_id("a"), agent(json!({})));
+    let mut operator = Operator::start(&sim);
+    operator.run(time).await;
+    (sim, operator)
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_say_nothing_are_waited_for_ten_seconds_in_silence() {
+    let (sim, mut operator) = created(Health::Bad(None), 9 * SECOND).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Deploying".into(), "Deploying".into()));
+    operator.run(2 * SECOND).await;
+    assert_eq!(reason(&sim), "NotReady");
+    sim.take_requests();
+    operator.run(5 * MINUTE).await;
+    assert_eq!(sim.take_writes(), Vec::<String>::new(), "it is said once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_a_pod_does_not_come_up_is_said_within_ten_seconds_in_the_users_words() {
+    let image = |image: &str| PodTrouble::ImagePull { image: image.into() };
+    let cases = [
+        (image("registry/x:1"), "ImagePull", "the image registry/x:1 cannot be pulled"),
+        (image("x"), "ImagePull", "the image x is not on the node, and an image without / is never pulled"),
+        (crash_loop().expect("one"), "CrashLoop", "container agent ends with exit code 3"),
+        (
+            PodTrouble::CreateContainerConfigError { object: "secret \"keys\"".into() },
+            "CreateContainerConfigError",
+            "a container cannot be made: secret \"keys\" is missing",
+        ),
+        (PodTrouble::Unschedulable, "Unschedulable", "no node takes the Pod"),
+    ];
+    for (trouble, why, sentence) in cases {
+        let (sim, mut operator) = created(Health::Bad(Some(trouble)), 10 * SECOND).await;
+        assert_eq!((reason(&sim), message(&sim)), (why.into(), sentence.into()));
+        sim.store().set_health(Health::Good);
+        operator.run(MINUTE).await;
+        assert_eq!(phase(&sim), "Running");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn past_the_deadline_it_is_failed_and_goes_on_as_soon_as_its_pods_are_ready() {
+    let (sim, mut operator) = created(Health::Bad(crash_loop()), 11 * MINUTE).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Failed".into(), "ProgressDeadlineExceeded".into()));
+    assert_eq!(message(&sim), "container agent ends with exit code 3");
+    sim.take_requests();
+    operator.run(60 * MINUTE).await;
+    assert_eq!(sim.take_requests(), [], "looking writes nothing");
+    sim.store().set_health(Health::Good);
+    operator.run(2 * SECOND).await;
+    assert_eq!(phase(&sim), "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_cannot_be_created_fail_it_until_they_can() {
+    let (sim, mut operator) = created(Health::Refused, 10 * SECOND).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Failed".into(), "ReplicaFailure".into()));
+    assert!(message(&sim).contains("exceeded quota"), "{}", message(&sim));
+    sim.take_requests();
+    operator.run(60 * MINUTE).await;
+    assert!(sim.take_writes().len() < 100);
+    sim.store().set_health(Health::Good);
+    operator.run(MINUTE).await;
+    assert_eq!(phase(&sim), "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_available_for_five_minutes_is_unhealthy_until_it_is_ready() {
+    let (sim, mut before) = running().await;
+    sim.store().set_health(Health::Bad(crash_loop()));
+    before.run(4 * MINUTE).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Running".into(), "CrashLoop".into()));
+    let mut operator = Operator::start(&sim);
+    operator.run(70 * SECOND).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Failed".into(), "Unhealthy".into()), "also after a restart");
+    sim.take_requests();
+    operator.run(30 * MINUTE).await;
+    assert_eq!(sim.take_requests(), []);
+    sim.store().set_health(Health::Good);
+    operator.run(2 * SECOND).await;
+    assert_eq!(phase(&sim), "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_pod_is_not_ready_and_still_running() {
+    let (sim, mut operator) = running().await;
+    super::scenarios::scale(&mut sim.store(), 2);
+    operator.run(MINUTE).await;
+    operator.trace.take();
+    let pod = sim.store().end_state().into_keys().find(|id| id.starts_with("Pod/")).expect("a Pod");
+    let pod = crate::fake::Id { kind: "Pod", namespace: crate::fake::NS.into(), name: pod.replace("Pod/", "") };
+    sim.store().set_health(Health::Bad(crash_loop()));
+    sim.store().delete(&pod, Cascade::Background);
+    operator.run(3 * SECOND).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Running".into(), "CrashLoop".into()));
+    sim.store().set_health(Health::Good);
+    operator.run(10 * SECOND).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Running".into(), "Running".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_taken_is_never_touched_and_used_when_it_is_free() {
+    for kind in ["ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment"] {
+        let sim = Sim::new();
+        let body = json!({"kind": kind, "metadata": {"labels": {"app": "theirs"}}, "data": {"CORAIL_CHANNEL": "x"}});
+        sim.store().create(&child_id(kind), body);
+        let theirs = || ["/metadata/labels", "/data"].map(|part| sim.store().at(&child_id(kind), part));
+        let before = theirs();
+        (CREATE.happens)(&mut sim.store());
+        let mut operator = Operator::start(&sim);
+        operator.run(MINUTE).await;
+        assert_eq!((phase(&sim), reason(&sim)), ("Failed".into(), "NameConflict".into()), "{kind}");
+        assert!(message(&sim).starts_with(&format!("{} exists", child_id(kind))), "{}", message(&sim));
+        sim.take_requests();
+        operator.run(30 * MINUTE).await;
+        assert_eq!(sim.take_writes(), Vec::<String>::new(), "{kind}: looking writes nothing");
+        assert_eq!(theirs(), before, "{kind}: untouched");
+        sim.store().delete(&child_id(kind), Cascade::Background);
+        operator.run(MINUTE).await;
+        assert_eq!(phase(&sim), "Running", "{kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_with_another_selector_is_said_once_until_it_is_deleted() {
+    let sim = Sim::new();
+    let owner = json!({"apiVersion": "agents.recif.dev/v1", "kind": "Agent", "name": "a", "uid": "agent-a-1", "controller": true});
+    let selector = json!({"matchLabels": {"app": "a"}});
+    let body = json!({"kind": "Deployment", "metadata": {"ownerReferences": [owner]}, "spec": {"selector": selector}});
+    (CREATE.happens)(&mut sim.store());
+    sim.store().create(&child_id("Deployment"), body);
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Failed".into(), "SelectorImmutable".into()));
+    sim.take_requests();
+    operator.run(30 * MINUTE).await;
+    assert_eq!(sim.take_writes(), Vec::<String>::new());
+    sim.store().delete(&child_id("Deployment"), Cascade::Background);
+    operator.run(MINUTE).await;
+    assert_eq!(phase(&sim), "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_pod_template_leaves_the_running_pods_and_is_said_once() {
+    let (sim, mut operator) = running().await;
+    sim.plan(|request, _| match request.verb {
+        crate::fake::Verb::DryRun => {
+            crate::fake::Fault::Refuse(crate::machine::ApiError::Invalid("unknown field \"x\"".into()))
+        }
+        _ => crate::fake::Fault::No,
+    });
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["podTemplate"] = json!({"metadata": {"labels": {"x": "y"}}}));
+    operator.run(REST).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Failed".into(), "InvalidSpec".into()));
+    assert_eq!(message(&sim), "podTemplate is refused by the API server: unknown field \"x\"");
+    assert_eq!(sim.store().at(&child_id("Deployment"), "/status/ready"), json!(1));
+    sim.take_requests();
+    operator.run(60 * MINUTE).await;
+    assert_eq!(sim.take_writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_orphaned_is_taken_up_by_the_next_agent_of_that_name() {
+    let (sim, mut operator) = running().await;
+    sim.store().delete(&agent_id("a"), Cascade::Orphan);
+    operator.run(MINUTE).await;
+    assert!(sim.store().get(&child_id("Deployment")).is_some(), "it was to be left");
+    let before = sim.store().counts[&child_id("Deployment")];
+    sim.store().create(&agent_id("a"), agent(json!({"tools": ["weather"], "databaseUrl": "postgresql://u:p@db/x"})));
+    operator.run(MINUTE).await;
+    assert_eq!(phase(&sim), "Running");
+    assert_eq!(sim.store().counts[&child_id("Deployment")], before, "not made again");
+    assert_eq!(sim.store().end_state()["Deployment/a"]["owners"], json!(["\"Agent\"/\"a\""]));
+}

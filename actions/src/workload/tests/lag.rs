@@ -1,0 +1,97 @@
+//! The watches are late, each kind by itself; and references that are on their way.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{
+    running::running,
+    scenarios::{ALL, CREATE, REST, phase, reason, same},
+};
+use crate::{
+    fake::{Fault, Health, Operator, Sim, Verb, agent_id, tool_id},
+    machine::ApiError,
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_lags_behind_the_others_changes_nothing_in_the_end() {
+    for scenario in ALL {
+        let stage = scenario.stage().await;
+        let reference = stage.fork();
+        (scenario.happens)(&mut reference.store());
+        Operator::start(&reference).run(REST).await;
+        for kind in ["Agent", "Tool", "Pod", "ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment"] {
+            let said = format!("{}: the watch of {kind} lags", scenario.name);
+            let sim = stage.fork();
+            let mut operator = Operator::start(&sim);
+            (scenario.happens)(&mut sim.store());
+            operator.lagging = vec![kind];
+            operator.run(Duration::from_secs(25)).await;
+            operator.lagging.clear();
+            operator.run(REST).await;
+            same(&reference.store(), &sim.store(), &said);
+        }
+    }
+}
+
+/// Every ConfigMap and Secret written holds the tool, in every case.
+fn expect_the_tool(sim: &Sim, at: usize, stuck: bool) {
+    sim.plan(move |request, store| {
+        if request.nth == at {
+            store.edit(&tool_id("weather"), |body| body["spec"]["endpoint"] = json!("http://other"));
+        }
+        if request.verb == Verb::Apply && request.id.kind == "ConfigMap" {
+            assert!(request.body.pointer("/data/CORAIL_TOOLS").is_some(), "rendered without its tool");
+        }
+        match request.id.kind {
+            "Tool" if stuck && request.nth >= at => Fault::Refuse(ApiError::Stale),
+            _ => Fault::No,
+        }
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_on_its_way_is_never_left_out() {
+    for stuck in [false, true] {
+        for at in 0..24 {
+            let sim = Sim::new();
+            expect_the_tool(&sim, at, stuck);
+            (CREATE.happens)(&mut sim.store());
+            Operator::start(&sim).run(REST).await;
+            sim.heal();
+            Operator::start(&sim).run(REST).await;
+            assert_eq!(phase(&sim), "Running", "edited at request {at}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_running_a_tool_on_its_way_changes_nothing() {
+    let (sim, mut operator) = running().await;
+    expect_the_tool(&sim, 0, true);
+    sim.store().edit(&tool_id("weather"), |body| body["spec"]["endpoint"] = json!("http://other"));
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Running".into(), "Running".into()));
+    super::scenarios::lose(&mut sim.store(), "ConfigMap");
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Running".into(), "MissingDependency".into()));
+    sim.heal();
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Running".into(), "Running".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_edited_during_a_rollout_rolls_once_more_and_not_twice() {
+    let (sim, mut operator) = running().await;
+    sim.store().set_health(Health::Bad(None));
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("x"));
+    operator.run(MINUTE).await;
+    assert_eq!(phase(&sim), "Deploying");
+    let generation = || sim.store().at(&crate::fake::child_id("Deployment"), "/metadata/generation").as_i64();
+    let before = generation().expect("a number");
+    sim.store().edit(&tool_id("weather"), |body| body["spec"]["endpoint"] = json!("http://other"));
+    operator.run(MINUTE).await;
+    assert_eq!(generation(), Some(before + 1));
+}

@@ -1,0 +1,228 @@
+//! A running Agent: scale, drift, other owners of `replicas`, shared references.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::scenarios::{CREATE, REST, lose, message, phase, reason, scale};
+use crate::fake::{Cascade, Operator, Sim, Store, agent, agent_id, child_id, tool, tool_id};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A cluster with the running Agent `a`, and its operator.
+pub(super) async fn running() -> (Sim, Operator) {
+    let sim = Sim::new();
+    (CREATE.happens)(&mut sim.store());
+    let mut operator = Operator::start(&sim);
+    operator.run(REST).await;
+    assert_eq!(phase(&sim), "Running");
+    operator.trace.take();
+    sim.take_requests();
+    (sim, operator)
+}
+
+fn phases(operator: &Operator) -> Vec<String> {
+    let steps = operator.trace.take().into_iter().filter(|step| step.from != step.to && step.kind == "Agent");
+    steps.map(|step| step.to).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_stays_in_running() {
+    let (sim, mut operator) = running().await;
+    scale(&mut sim.store(), 3);
+    operator.run(MINUTE).await;
+    assert_eq!(phases(&operator), Vec::<String>::new());
+    assert_eq!(sim.store().at(&child_id("Deployment"), "/status/ready"), json!(3));
+    assert_eq!(sim.store().at(&agent_id("a"), "/status/replicas"), json!(3));
+    let writes = sim.take_writes();
+    assert_eq!(writes.iter().filter(|write| *write == "Apply Deployment/a").count(), 1, "{writes:?}");
+    scale(&mut sim.store(), 1);
+    operator.run(MINUTE).await;
+    assert_eq!((phases(&operator), reason(&sim)), (vec![], "Running".into()));
+    assert_eq!(sim.store().at(&agent_id("a"), "/status/currentReplicas"), json!(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn zero_replicas_stop_it_when_the_last_pod_is_gone_and_one_starts_it_again() {
+    let (sim, mut operator) = running().await;
+    sim.store().grace = 20 * SECOND;
+    scale(&mut sim.store(), 0);
+    operator.run(10 * SECOND).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Deploying".into(), "Stopping".into()));
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Terminated".into(), "Stopped".into()));
+    assert_eq!(phases(&operator), ["Deploying", "Terminated"]);
+    scale(&mut sim.store(), 1);
+    operator.run(MINUTE).await;
+    assert_eq!(phases(&operator), ["Deploying", "Running"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_agent_looks_at_its_inputs_only_when_it_is_to_run_again() {
+    let (sim, mut operator) = running().await;
+    scale(&mut sim.store(), 0);
+    operator.run(MINUTE).await;
+    sim.take_requests();
+    sim.store().edit(&tool_id("weather"), |body| body["spec"]["endpoint"] = json!("http://other"));
+    operator.run(MINUTE).await;
+    assert!(sim.take_writes().iter().all(|write| write == "Status Tool/weather"));
+    phases(&operator);
+    scale(&mut sim.store(), 1);
+    operator.run(MINUTE).await;
+    assert_eq!(phases(&operator), ["Resolving", "Rendering", "Deploying", "Running"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_agent_with_zero_replicas_waits_for_no_reference() {
+    let sim = Sim::new();
+    sim.store().create(&agent_id("a"), agent(json!({"tools": ["weather"], "replicas": 0})));
+    Operator::start(&sim).run(MINUTE).await;
+    assert_eq!(phase(&sim), "Terminated");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_drifts_comes_back_at_once_with_one_write() {
+    let drifts: [(&'static str, &'static str); 5] = [
+        ("ServiceAccount", "/automountServiceAccountToken"),
+        ("ConfigMap", "/data/CORAIL_CHANNEL"),
+        ("Secret", "/data/CORAIL_DATABASE_URL"),
+        ("Service", "/spec/type"),
+        ("Deployment", "/spec/progressDeadlineSeconds"),
+    ];
+    for (kind, field) in drifts {
+        for value in [Some(json!("other")), None] {
+            let (sim, mut operator) = running().await;
+            let before = sim.store().at(&child_id(kind), field);
+            sim.store().meddle(&child_id(kind), field, value.clone(), "kubectl");
+            operator.run(2 * SECOND).await;
+            let applied = [format!("Apply {}", child_id(kind))];
+            assert_eq!(sim.take_writes(), applied, "{kind} {value:?}");
+            assert_eq!(sim.store().at(&child_id(kind), field), before);
+            operator.run(20 * MINUTE).await;
+            assert_eq!(sim.take_writes(), Vec::<String>::new());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_child_is_made_again_at_once() {
+    for kind in ["ServiceAccount", "ConfigMap", "Secret", "Service"] {
+        let (sim, mut operator) = running().await;
+        lose(&mut sim.store(), kind);
+        operator.run(2 * SECOND).await;
+        assert_eq!(sim.take_writes(), [format!("Apply {}", child_id(kind))], "{kind}");
+        assert_eq!((phases(&operator), phase(&sim)), (vec![], "Running".into()), "{kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_of_somebody_else_is_left_alone() {
+    let (sim, mut operator) = running().await;
+    let theirs = "/metadata/annotations/deployment.kubernetes.io~1revision";
+    sim.store().meddle(&child_id("Deployment"), theirs, Some(json!("7")), "kube-controller-manager");
+    operator.run(20 * MINUTE).await;
+    assert_eq!(sim.take_writes(), Vec::<String>::new());
+}
+
+/// Runs while somebody sets this field of a child again each time it was put back; how often we did.
+async fn fight(sim: &Sim, operator: &mut Operator, kind: &'static str, field: &'static str, time: Duration) -> usize {
+    for _ in 0..time.as_secs() {
+        sim.store().meddle(&child_id(kind), field, Some(json!("theirs")), "other-operator");
+        operator.run(SECOND).await;
+    }
+    let applied = format!("Apply {}", child_id(kind));
+    sim.take_writes().into_iter().filter(|write| *write == applied).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_contested_child_is_put_back_ever_more_rarely_and_says_so() {
+    for (kind, field) in [("ConfigMap", "/data/CORAIL_CHANNEL"), ("Deployment", "/spec/progressDeadlineSeconds")] {
+        let (sim, mut operator) = running().await;
+        let applies = fight(&sim, &mut operator, kind, field, 20 * MINUTE).await;
+        assert!((8..16).contains(&applies), "{kind}: {applies} in 20 minutes");
+        assert_eq!(reason(&sim), "Contested", "{}", message(&sim));
+        operator.run(20 * MINUTE).await;
+        assert_eq!(reason(&sim), "Running", "{kind}: when they stop");
+        sim.take_requests();
+        sim.store().meddle(&child_id(kind), field, Some(json!("theirs")), "other-operator");
+        operator.run(2 * SECOND).await;
+        assert_eq!(sim.take_writes(), [format!("Apply {}", child_id(kind))], "{kind}: forgiven");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_contested_during_a_rollout_starts_no_war() {
+    for (kind, field) in [("ConfigMap", "/data/CORAIL_CHANNEL"), ("Deployment", "/spec/progressDeadlineSeconds")] {
+        let (sim, mut operator) = running().await;
+        sim.store().set_health(crate::fake::Health::Bad(None));
+        sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("x"));
+        operator.run(SECOND).await;
+        assert_eq!(phase(&sim), "Deploying");
+        sim.take_requests();
+        let applies = fight(&sim, &mut operator, kind, field, 5 * MINUTE).await;
+        assert!(applies < 12, "{kind}: {applies} in 5 minutes");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_is_no_repair() {
+    let (sim, mut operator) = running().await;
+    scale(&mut sim.store(), 2);
+    operator.run(SECOND).await;
+    sim.take_requests();
+    sim.store().meddle(&child_id("Deployment"), "/spec/progressDeadlineSeconds", Some(json!(5)), "kubectl");
+    operator.run(SECOND).await;
+    assert!(sim.take_writes().contains(&"Apply Deployment/a".to_owned()));
+    assert_ne!(reason(&sim), "Contested");
+}
+
+fn autoscale(store: &mut Store, replicas: i32) {
+    store.meddle(&child_id("Deployment"), "/spec/replicas", Some(json!(replicas)), "kube-controller-manager");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_else_sets_replicas_keeps_them_until_the_user_edits_the_number() {
+    let (sim, mut operator) = running().await;
+    let replicas = || sim.store().at(&child_id("Deployment"), "/spec/replicas");
+    autoscale(&mut sim.store(), 4);
+    operator.run(MINUTE).await;
+    assert!(sim.take_writes().iter().all(|write| write == "Status Agent/a"));
+    assert_eq!((replicas(), phase(&sim), reason(&sim)), (json!(4), "Running".into(), "Running".into()));
+    sim.store().meddle(&child_id("Deployment"), "/spec/strategy/type", Some(json!("Recreate")), "kubectl");
+    operator.run(MINUTE).await;
+    assert_eq!(replicas(), json!(4), "other fields come back without it");
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("x"));
+    operator.run(MINUTE).await;
+    assert_eq!((replicas(), phase(&sim)), (json!(4), "Running".into()), "a rollout leaves it alone");
+    scale(&mut sim.store(), 2);
+    operator.run(MINUTE).await;
+    assert_eq!((replicas(), phase(&sim), reason(&sim)), (json!(2), "Running".into(), "Running".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_agents_do_not_notice_what_they_do_not_read_of_their_tool() {
+    let sim = Sim::new();
+    sim.store().create(&tool_id("weather"), tool("http://weather"));
+    for n in 0..100 {
+        sim.store().create(&agent_id(&format!("a{n}")), agent(json!({"tools": ["weather"]})));
+    }
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    let all = sim.store().end_state();
+    let running = all.values().filter(|agent| agent["status"]["phase"] == json!("Running")).count();
+    assert_eq!(running, 100);
+    sim.take_requests();
+    sim.store().edit(&tool_id("weather"), |body| body["metadata"]["annotations"] = json!({"note": "x"}));
+    sim.store().edit(&tool_id("weather"), |body| body["status"]["lastSeen"] = json!("x"));
+    operator.run(MINUTE).await;
+    assert_eq!(sim.take_requests(), []);
+    sim.store().edit(&tool_id("weather"), |body| body["spec"]["category"] = json!("sky"));
+    operator.run(MINUTE).await;
+    let writes = sim.take_writes();
+    assert!(writes.iter().all(|write| write == "Status Tool/weather"), "{} writes", writes.len());
+    operator.run(MINUTE).await;
+    sim.store().delete(&tool_id("weather"), Cascade::Background);
+    operator.run(10 * SECOND).await;
+    assert_eq!(sim.take_writes().len(), 200, "to Resolving, and what is missing");
+}
