@@ -160,10 +160,6 @@ pub struct Pod {
     pub ready: bool,
     /// Whether it is being deleted.
     pub terminating: bool,
-    /// Its address.
-    pub ip: Option<String>,
-    /// Restarts of all its containers.
-    pub restarts: i32,
     /// Why it does not come up, by class and what the user wrote; `None` while it is ready or merely starting.
     pub trouble: Option<PodTrouble>,
 }

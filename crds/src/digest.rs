@@ -76,20 +76,6 @@ impl ToolSpec {
     }
 }
 
-impl crate::Agent {
-    /// Digest of the spec, see [`AgentSpec::digest`].
-    pub fn spec_digest(&self) -> String {
-        self.spec.digest()
-    }
-}
-
-impl crate::Tool {
-    /// Digest of the spec, see [`ToolSpec::digest`].
-    pub fn spec_digest(&self) -> String {
-        self.spec.digest()
-    }
-}
-
 fn spec_digest(spec: &impl Serialize, without: &[&str]) -> String {
     // Specs are made of strings, numbers, lists and maps with string keys, which JSON always has room for.
     let mut value = serde_json::to_value(spec).unwrap_or_default();

@@ -10,6 +10,7 @@ pub mod references;
 pub mod schema;
 pub mod status;
 pub mod tool;
+mod verbatim;
 pub mod why;
 
 pub use agent::{Agent, AgentSpec};

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The part of a status that the state machine owns, the same for every kind.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +41,9 @@ pub struct MachineStatus {
     /// The last 20 status writes that said something new, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryEntry>,
+    /// Conditions that are stored in other words than ours, see [`MachineStatus::keep_verbatim`]. Not part of the API.
+    #[serde(skip)]
+    pub verbatim: Vec<Value>,
 }
 
 /// A failure, or a retry on the way to one.

@@ -25,6 +25,8 @@ pub struct Why {
 
 const OPERATOR: &str = "see whether the operator runs and watches this namespace";
 
+const DEFECT: &str = "report it as a defect of the operator, with the output of `recif trace`";
+
 /// What a user can do about a reason, in the imperative.
 const HINTS: &[(&str, &str)] = &[
     ("MissingDependency", "create what is missing, mend what is in Error, or remove the reference"),
@@ -44,9 +46,20 @@ const HINTS: &[(&str, &str)] = &[
         "look at the Pods with `kubectl describe pods`; it goes on by itself once they are ready",
     ),
     ("Unhealthy", "read the Pod's log; it goes on by itself once a Pod is ready, or when the spec changes"),
-    ("QuotaExceeded", "raise the namespace's ResourceQuota or lower the requests; it goes on by itself then"),
+    (
+        "ReplicaFailure",
+        "see which quota, LimitRange or Pod Security level refuses the Pods, and change it or the spec; it goes on by itself",
+    ),
+    ("Contested", "find who changes it with `kubectl get --show-managed-fields -o yaml`, and stop them"),
+    ("Deleting", "wait; if it stays, see which finalizers hold it with `kubectl get -o yaml`"),
+    ("Draining", "wait until its Pods have ended; if it stays, look at them and at the finalizers of the Deployment"),
+    ("ApiServerUnavailable", "wait; if it stays, see how the API server and its admission webhooks are"),
     ("Forbidden", "give the operator's ServiceAccount the permission named here, or have the quota or policy changed"),
     ("NamespaceTerminating", "wait: the namespace is being deleted; apply the object in another one"),
+    ("Panic", DEFECT),
+    ("IllegalEdge", DEFECT),
+    ("SpecChangedByAction", DEFECT),
+    ("Unhandled", DEFECT),
 ];
 
 /// What a user can do about a condition's reason: a clause in the imperative. `None` for a reason without advice.
@@ -145,7 +158,7 @@ fn deleting(metadata: &ObjectMeta, status: &MachineStatus, cause: &Cause<'_>) ->
         [] => "is being deleted".into(),
         [only] if only == crate::FINALIZER && status.phase.as_deref() == Some("Terminating") => {
             let rest = if cause.message.is_empty() { "its Deployment to go" } else { cause.message };
-            format!("is being deleted and waits for: {rest}")
+            return Told::new(format!("is being deleted and waits for: {rest}"), cause.hint());
         }
         [only] if only == crate::FINALIZER => {
             return Told::new("is to be deleted, which the operator has not looked at yet", Some(OPERATOR));
@@ -166,7 +179,8 @@ fn in_phase(phase: &str, status: &MachineStatus, cause: &Cause<'_>) -> Told {
     let standing =
         WorkloadPhase::parse(phase).map(Phase::standing).or_else(|| ReferencePhase::parse(phase).map(Phase::standing));
     let said = cause.text();
-    let retry = retry(status);
+    let retry =
+        if standing == Some(Standing::Failed) || is_of_now(status, cause) { retry(status) } else { String::new() };
     let text = match standing {
         None => format!("is {phase}, a phase this build does not know"),
         Some(Standing::Settled | Standing::Stopped) if cause.ready != Some(false) => {
@@ -181,6 +195,11 @@ fn in_phase(phase: &str, status: &MachineStatus, cause: &Cause<'_>) -> Told {
         Some(_) => format!("is {phase}: {said}{retry}"),
     };
     Told::new(text, cause.hint().filter(|_| cause.ready != Some(true)))
+}
+
+/// Whether the failure is what keeps the object where it is: its record outlives the recovery by ten minutes.
+fn is_of_now(status: &MachineStatus, cause: &Cause<'_>) -> bool {
+    cause.ready != Some(true) && status.failure.as_ref().is_some_and(|failure| cause.reason == Some(&failure.reason))
 }
 
 /// When a failure is tried again.

@@ -164,10 +164,10 @@ fn an_agent_refers_to_its_tools_and_to_the_secrets_and_config_maps_of_its_enviro
 
 #[test]
 fn only_the_replica_count_leaves_an_agents_digest_alone() {
-    let digest = agent(json!({})).spec_digest();
+    let digest = agent(json!({})).spec.digest();
     assert_eq!(digest.len(), 64);
-    assert_eq!(agent(json!({ "replicas": 5 })).spec_digest(), digest);
-    assert_eq!(agent(json!({ "strategy": "simple" })).spec_digest(), digest, "a default that is written out");
+    assert_eq!(agent(json!({ "replicas": 5 })).spec.digest(), digest);
+    assert_eq!(agent(json!({ "strategy": "simple" })).spec.digest(), digest, "a default that is written out");
     for change in [
         json!({ "name": "B" }),
         json!({ "port": 8001 }),
@@ -176,11 +176,11 @@ fn only_the_replica_count_leaves_an_agents_digest_alone() {
         json!({ "env": [{ "name": "A" }] }),
         json!({ "podTemplate": {} }),
     ] {
-        assert_ne!(agent(change.clone()).spec_digest(), digest, "{change}");
+        assert_ne!(agent(change.clone()).spec.digest(), digest, "{change}");
     }
     assert_ne!(
-        agent(json!({ "tools": ["a", "b"] })).spec_digest(),
-        agent(json!({ "tools": ["b", "a"] })).spec_digest(),
+        agent(json!({ "tools": ["a", "b"] })).spec.digest(),
+        agent(json!({ "tools": ["b", "a"] })).spec.digest(),
         "the order of tools is what the model sees"
     );
 }

@@ -96,6 +96,32 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
         ),
         (
             json!({}),
+            json!({
+                "phase": "Rendering",
+                "conditions": [ready("False", "InvalidSpec", "too large")],
+                "failure": {
+                    "reason": "InvalidSpec", "during": "Rendering", "retryable": true, "attempts": 2,
+                    "nextAttemptAt": "2026-01-02T03:04:05Z",
+                },
+            }),
+            "Agent default/my-agent is Rendering and waits: too large (InvalidSpec), attempt 2 failed, next at \
+             2026-01-02T03:04:05Z — correct the spec and apply it again.",
+        ),
+        (
+            json!({}),
+            json!({
+                "phase": "Deploying",
+                "conditions": [ready("False", "NotReady", "the Pods are not ready yet")],
+                "failure": {
+                    "reason": "NameConflict", "during": "Rendering", "retryable": true, "attempts": 3,
+                    "nextAttemptAt": "2026-01-02T03:04:05Z",
+                },
+            }),
+            "Agent default/my-agent is Deploying and waits: the Pods are not ready yet (NotReady) — read the Pod's log: it \
+             must answer GET /healthz on its port.",
+        ),
+        (
+            json!({}),
             json!({ "phase": "Pending", "history": [{ "from": "", "to": "Pending", "reason": "first seen" }] }),
             "Agent default/my-agent is Pending and waits: first seen.",
         ),
@@ -147,9 +173,17 @@ fn every_reason_a_user_can_act_on_has_a_hint() {
         "InvalidDatabaseUrl",
         "ProgressDeadlineExceeded",
         "Unhealthy",
-        "QuotaExceeded",
+        "ReplicaFailure",
+        "Contested",
+        "Deleting",
+        "Draining",
+        "ApiServerUnavailable",
         "Forbidden",
         "NamespaceTerminating",
+        "Panic",
+        "IllegalEdge",
+        "SpecChangedByAction",
+        "Unhandled",
     ] {
         let hint = hint(reason).unwrap_or_else(|| panic!("{reason} has no hint"));
         assert!(!hint.ends_with('.') && hint.starts_with(char::is_lowercase), "{reason}: a hint is a clause");

@@ -65,8 +65,6 @@ mod tests {
             labels: BTreeMap::from([("recif.dev/agent".into(), agent.into())]),
             ready: true,
             terminating: false,
-            ip: None,
-            restarts: 0,
             trouble: None,
         })
     }

@@ -1,4 +1,4 @@
-//! Crash points for tests: `RECIF_CRASH_AT=3:unacked` ends the process at its third write.
+//! Crash points for tests: `--crash-at 3:unacked` ends the process at its third write.
 //!
 //! A crash test repeats a scenario once for each write and each side of it, and expects the same end every time.
 
@@ -28,7 +28,7 @@ impl CrashPoint {
     /// # Errors
     /// What is wrong with the text.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("RECIF_CRASH_AT={text}: expected <n>:before, <n>:unacked or <n>:after");
+        let wrong = || format!("--crash-at {text}: expected <n>:before, <n>:unacked or <n>:after");
         let (n, side) = text.split_once(':').ok_or_else(wrong)?;
         let side = match side {
             "before" => Side::Before,

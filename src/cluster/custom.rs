@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crds::{Agent, AgentSpec, ReferenceStatus, Tool, ToolSpec, WorkloadStatus};
+use crds::{Agent, AgentSpec, MachineStatus, ReferenceStatus, Tool, ToolSpec, WorkloadStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, value::RawValue};
 
 use super::resource::Resource;
 
@@ -25,7 +26,8 @@ impl Custom for Agent {
     const RESOURCE: Resource = Resource::AGENT;
 
     fn decode(json: &str) -> Result<Self, serde_json::Error> {
-        let Wire { metadata, spec, status } = serde_json::from_str::<Wire<AgentSpec, WorkloadStatus>>(json)?;
+        let Wire { metadata, spec, status } = serde_json::from_str::<Wire<'_, AgentSpec>>(json)?;
+        let status = read_status(status, |status: &mut WorkloadStatus| &mut status.machine)?;
         Ok(Self { metadata: metadata.into(), spec, status })
     }
 }
@@ -34,17 +36,35 @@ impl Custom for Tool {
     const RESOURCE: Resource = Resource::TOOL;
 
     fn decode(json: &str) -> Result<Self, serde_json::Error> {
-        let Wire { metadata, spec, status } = serde_json::from_str::<Wire<ToolSpec, ReferenceStatus>>(json)?;
+        let Wire { metadata, spec, status } = serde_json::from_str::<Wire<'_, ToolSpec>>(json)?;
+        let status = read_status(status, |status: &mut ReferenceStatus| &mut status.machine)?;
         Ok(Self { metadata: metadata.into(), spec, status })
     }
 }
 
+/// Reads a status, and keeps the conditions as stored where that is not how we would write them.
+fn read_status<S: DeserializeOwned>(
+    stored: Option<&RawValue>,
+    machine: impl FnOnce(&mut S) -> &mut MachineStatus,
+) -> Result<Option<S>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Conditions {
+        #[serde(default)]
+        conditions: Vec<Value>,
+    }
+    let Some(stored) = stored else { return Ok(None) };
+    let mut status = serde_json::from_str(stored.get())?;
+    machine(&mut status).keep_verbatim(serde_json::from_str::<Conditions>(stored.get())?.conditions);
+    Ok(Some(status))
+}
+
 #[derive(Deserialize)]
-struct Wire<Spec, Status> {
+#[serde(bound(deserialize = "Spec: Deserialize<'de>"))]
+struct Wire<'a, Spec> {
     metadata: Meta,
     spec: Spec,
-    #[serde(default = "Option::default")]
-    status: Option<Status>,
+    #[serde(default, borrow)]
+    status: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -84,6 +104,8 @@ impl From<Meta> for ObjectMeta {
 
 #[cfg(test)]
 mod tests {
+    use actions::machine::Machine as _;
+
     use super::*;
 
     #[test]
@@ -96,5 +118,15 @@ mod tests {
         assert_eq!(agent.metadata.finalizers, Some(vec!["x".to_owned()]));
         assert_eq!(agent.spec.image, "corail:latest");
         assert_eq!(agent.status.unwrap().machine.phase.as_deref(), Some("Hibernating"));
+    }
+
+    #[test]
+    fn conditions_of_others_are_tested_for_and_given_back_as_they_are_stored() {
+        let stored = serde_json::json!([{ "type": "Audited", "status": "True", "reason": "Passed", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00.123+00:00" }]);
+        let json = serde_json::json!({ "metadata": { "name": "a", "resourceVersion": "3" },
+            "spec": { "name": "A", "framework": "corail" }, "status": { "phase": "Running", "conditions": stored } });
+        let agent = Agent::decode(&json.to_string()).unwrap();
+        assert_eq!(agent.status_json()["conditions"], stored);
     }
 }

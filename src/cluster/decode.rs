@@ -6,11 +6,10 @@ use actions::{
     machine::Key,
     ports::{Child, ChildKind, ChildRef, Controller, DeploymentState},
 };
-use crds::FIELD_MANAGER;
+use crds::{FIELD_MANAGER, digest::sha256_hex};
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
 
 use super::store::Head;
 
@@ -63,15 +62,6 @@ pub fn child(kind: ChildKind, head: &Head, json: &str) -> Result<Child, serde_js
         deleting: metadata.deletion_timestamp.is_some(),
         data,
         deployment,
-    })
-}
-
-/// SHA-256 as lower-case hex.
-pub fn sha256(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
     })
 }
 
@@ -157,10 +147,11 @@ impl Fields {
             if !ours && !raw.get().contains("\"f:replicas\"") {
                 continue;
             }
-            let set: FieldSet = serde_json::from_str(raw.get())?;
-            let has_replicas = set.0.get("f:spec").is_some_and(|spec| spec.0.contains_key("f:replicas"));
+            let mut set: FieldSet = serde_json::from_str(raw.get())?;
+            // Taken out, because it may change hands without anything else being changed.
+            let has_replicas = set.0.get_mut("f:spec").is_some_and(|spec| spec.0.remove("f:replicas").is_some());
             if ours {
-                found.owned = Some(sha256(&serde_json::to_vec(&set)?));
+                found.owned = Some(sha256_hex(&serde_json::to_vec(&set)?));
                 replicas_are_ours = has_replicas;
             } else if has_replicas {
                 found.replicas_manager = Some(entry.manager.clone().into_owned());
@@ -182,7 +173,7 @@ impl WireData<'_> {
     fn texts(&self, kind: ChildKind) -> Result<BTreeMap<String, String>, serde_json::Error> {
         let digest = |raw: &RawValue| match kind {
             ChildKind::Secret => serde_json::from_str(raw.get()).map(|Binary(digest)| digest),
-            _ => serde_json::from_str::<Cow<'_, str>>(raw.get()).map(|text| sha256(text.as_bytes())),
+            _ => serde_json::from_str::<Cow<'_, str>>(raw.get()).map(|text| sha256_hex(text.as_bytes())),
         };
         self.0.iter().map(|(key, raw)| Ok((key.clone(), digest(raw)?))).collect()
     }
@@ -193,7 +184,7 @@ struct Binary(String);
 
 impl<'de> Deserialize<'de> for Binary {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        ByteString::deserialize(deserializer).map(|bytes| Self(sha256(&bytes.0)))
+        ByteString::deserialize(deserializer).map(|bytes| Self(sha256_hex(&bytes.0)))
     }
 }
 
@@ -276,8 +267,15 @@ mod tests {
 
     #[test]
     fn what_we_own_is_hashed_in_canonical_form() {
-        let sorted = sha256(br#"{"f:spec":{"f:a":{},"f:b":{}}}"#);
+        let sorted = sha256_hex(br#"{"f:spec":{"f:a":{},"f:b":{}}}"#);
         assert_eq!(deployment(OURS).owned, Some(sorted));
+    }
+
+    #[test]
+    fn a_scaler_that_takes_the_replicas_changes_nothing_that_we_own() {
+        let with_replicas = OURS.replace("f:b\":{}", "f:b\":{},\"f:replicas\":{}");
+        assert_eq!(deployment(&with_replicas).owned, deployment(OURS).owned);
+        assert_ne!(deployment(&OURS.replace("f:b", "f:c")).owned, deployment(OURS).owned);
     }
 
     #[test]
@@ -305,9 +303,9 @@ mod tests {
         let secret = read(ChildKind::Secret, &format!(r#"{{{metadata},"data":{{"k":"aGk="}}}}"#));
         let plain =
             read(ChildKind::ConfigMap, &format!(r#"{{{metadata},"data":{{"k":"hi"}},"binaryData":{{"b":"aGk="}}}}"#));
-        assert_eq!(secret.data["k"], sha256(b"hi"));
-        assert_eq!(plain.data["k"], sha256(b"hi"));
-        assert_eq!(plain.data["b"], sha256(b"hi"));
+        assert_eq!(secret.data["k"], sha256_hex(b"hi"));
+        assert_eq!(plain.data["k"], sha256_hex(b"hi"));
+        assert_eq!(plain.data["b"], sha256_hex(b"hi"));
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl Live {
         namespace: &str,
         pod: &str,
         params: &LogParams,
-        wanted: impl Fn(&str) -> bool,
+        mut wanted: impl FnMut(&str) -> bool,
     ) -> Result<Vec<String>, ReadError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let doing = format!("read the log of Pod {namespace}/{pod}");

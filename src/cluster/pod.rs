@@ -18,14 +18,14 @@ pub fn pod(head: &Head, json: &str) -> Result<Pod, serde_json::Error> {
     let wire: WirePod = serde_json::from_str(json)?;
     let condition = |type_: &str| wire.status.conditions.iter().find(|found| found.type_ == type_);
     let ready = condition("Ready").is_some_and(|found| found.status == "True");
-    let containers = || wire.status.init_container_statuses.iter().chain(&wire.status.container_statuses);
+    let mut containers = wire.status.init_container_statuses.iter().chain(&wire.status.container_statuses);
     let unschedulable = condition("PodScheduled").is_some_and(|found| found.reason == "Unschedulable");
     let trouble = if ready {
         None
     } else if unschedulable {
         Some(PodTrouble::Unschedulable)
     } else {
-        containers().find_map(|container| container.trouble(&wire.spec))
+        containers.find_map(|container| container.trouble(&wire.spec))
     };
     Ok(Pod {
         name: head.key.name.clone(),
@@ -34,8 +34,6 @@ pub fn pod(head: &Head, json: &str) -> Result<Pod, serde_json::Error> {
         labels: wire.metadata.labels,
         ready,
         terminating: wire.metadata.deletion_timestamp.is_some(),
-        ip: wire.status.pod_ip.filter(|ip| !ip.is_empty()),
-        restarts: containers().map(|container| container.restart_count).sum(),
         trouble,
     })
 }
@@ -75,8 +73,6 @@ struct Container {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct WireStatus {
-    #[serde(rename = "podIP")]
-    pod_ip: Option<String>,
     conditions: Vec<Condition>,
     init_container_statuses: Vec<ContainerStatus>,
     container_statuses: Vec<ContainerStatus>,
@@ -212,9 +208,9 @@ mod tests {
     #[test]
     fn a_ready_pod_has_no_trouble() {
         let pod = read(
-            r#"{"podIP":"10.0.0.1","conditions":[{"type":"Ready","status":"True"}],
+            r#"{"conditions":[{"type":"Ready","status":"True"}],
             "containerStatuses":[{"name":"agent","ready":true,"restartCount":5,"lastState":{"terminated":{"exitCode":1}}}]}"#,
         );
-        assert_eq!((pod.ready, pod.trouble, pod.restarts, pod.ip.as_deref()), (true, None, 5, Some("10.0.0.1")));
+        assert_eq!((pod.ready, pod.trouble), (true, None));
     }
 }

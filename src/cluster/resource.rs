@@ -96,6 +96,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn our_kinds_are_where_their_definitions_put_them() {
+        let ours = [Resource::AGENT, Resource::TOOL];
+        let defined = crds::KINDS.iter().map(|kind| (kind.name, format!("/apis/{}", kind.api_version()), kind.plural));
+        assert!(ours.map(|here| (here.kind, here.root.to_owned(), here.plural)).into_iter().eq(defined));
+    }
+
+    #[test]
     fn selectors_are_encoded() {
         let target =
             Target::new(Resource::POD.collection(Some("a"))).with("labelSelector", "x/y=z").with("watch", "true");

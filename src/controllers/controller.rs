@@ -70,7 +70,7 @@ impl<K: Controlled> Controller for Running<K> {
             let driver = driver.clone();
             async move { driver.step(&key).await }
         };
-        Box::pin(async move { self.queue.run(self.map.keys(), workers, step).await })
+        Box::pin(async move { self.queue.run(|| self.map.keys(), workers, step).await })
     }
 }
 

@@ -1,7 +1,6 @@
 //! `recif operator`: the process. Watches, serves its probes, and while it holds the lease takes steps.
 
 use std::{
-    env,
     hash::{BuildHasher, Hasher, RandomState},
     net::SocketAddr,
     process::ExitCode,
@@ -13,6 +12,7 @@ use actions::{
     machine::{PhaseTrace, Sink, SystemClock},
     ports::World,
     render::{Settings, dsn},
+    workload::Baselines,
 };
 use clap::ArgAction;
 use crds::{Agent, Tool};
@@ -88,8 +88,11 @@ pub struct OperatorArgs {
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "DSN")]
     database_url: Option<String>,
     /// Ollama of agents that use one
-    #[arg(long, env = "OLLAMA_BASE_URL", value_name = "URL")]
+    #[arg(long, env = "OLLAMA_BASE_URL", hide_env_values = true, value_name = "URL")]
     ollama_base_url: Option<String>,
+    /// For tests: end the process at its n-th write, given as N:before, N:unacked or N:after
+    #[arg(long, env = "RECIF_CRASH_AT", value_name = "N:SIDE")]
+    crash_at: Option<String>,
 }
 
 /// Why the process ended.
@@ -139,10 +142,11 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         pod_uid,
         database_url,
         ollama_base_url,
+        crash_at,
     } = args;
     let settings = settings(&operator_namespace, cluster_domain, database_url, ollama_base_url)?;
     logs::init(log_format, &log).map_err(|error| OperatorError::Flag(format!("--log {log}: {error}")))?;
-    let crash = env::var("RECIF_CRASH_AT").ok().map(|at| CrashPoint::parse(&at)).transpose();
+    let crash = crash_at.filter(|at| !at.is_empty()).map(|at| CrashPoint::parse(&at)).transpose();
     let crash = crash.map_err(OperatorError::Flag)?.unwrap_or_default();
     let identity = if pod_uid.is_empty() { random_identity() } else { pod_uid };
 
@@ -171,6 +175,8 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let listener = http::bind(listen).await.map_err(|error| OperatorError::Listen(listen, error))?;
     let board = Arc::new(Board::default());
     let mut tasks = JoinSet::new();
+    // An empty variable is one empty name to the parser of lists.
+    let namespaces = namespaces.into_iter().filter(|name| !name.is_empty()).collect();
     let scope = Scope { namespaces, transport: transport.clone(), board: board.clone() };
     maps.watch(&scope, &mut tasks);
     tasks.spawn(serve(listener, registry, board.clone(), controllers.clone(), steps.clone()));
@@ -187,7 +193,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         biased;
         () = stop.cancelled() => Ok(()),
         ended = tasks.join_next() => Err(OperatorError::Ended(format!("{ended:?}"))),
-        () = terms(&board, election.as_mut(), &controllers, workers.into(), &steps) => Ok(()),
+        () = terms(&board, election.as_mut(), &controllers, &shared.world.baselines, workers.into(), &steps) => Ok(()),
     };
     tracing::info!("operator stops");
     if let Some(election) = &mut election {
@@ -203,6 +209,7 @@ async fn terms(
     board: &Board,
     mut election: Option<&mut Elector>,
     controllers: &[Arc<dyn Controller>],
+    baselines: &Baselines,
     workers: usize,
     steps: &StepMetrics,
 ) {
@@ -217,6 +224,7 @@ async fn terms(
         };
         election.acquire().await;
         tracing::info!("holding the lease");
+        baselines.clear();
         steps.leading(true);
         // Losing the lease drops every step under way.
         tokio::select! {

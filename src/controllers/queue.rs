@@ -77,14 +77,16 @@ impl Queue {
         self.lock().ready.len()
     }
 
-    /// Works for one term, beginning with these keys, at most `workers` at a time. Never returns; dropping it drops the
-    /// work under way and forgets what was queued.
-    pub async fn run<W, F>(&self, keys: Vec<Key>, workers: usize, work: W)
+    /// Works for one term, at most `workers` at a time, beginning with every key that `keys` lists. Never returns;
+    /// dropping it drops the work under way and forgets what was queued.
+    pub async fn run<W, F>(&self, keys: impl FnOnce() -> Vec<Key>, workers: usize, work: W)
     where
         W: Fn(Key) -> F + Send + Sync + 'static,
         F: Future<Output = Next> + Send + 'static,
     {
-        let _term = Term::begin(self, keys);
+        let _term = Term::begin(self);
+        // Listed only now: what comes into being after the list was made is added, and no longer dropped.
+        keys().iter().for_each(|key| self.add(key));
         let work = Arc::new(work);
         let mut tasks = JoinSet::new();
         loop {
@@ -119,15 +121,8 @@ impl Queue {
 struct Term<'a>(&'a Queue);
 
 impl<'a> Term<'a> {
-    fn begin(queue: &'a Queue, keys: Vec<Key>) -> Self {
-        let mut inner = queue.lock();
-        *inner = Inner { running: true, ..Inner::default() };
-        for key in keys {
-            if !inner.slots.contains_key(&key) {
-                inner.make_ready(key);
-            }
-        }
-        drop(inner);
+    fn begin(queue: &'a Queue) -> Self {
+        *queue.lock() = Inner { running: true, ..Inner::default() };
         Self(queue)
     }
 }
@@ -208,7 +203,7 @@ mod tests {
                     next(&key)
                 }
             };
-            running.run(keys, workers, work).await;
+            running.run(|| keys, workers, work).await;
         });
         (queue, receiver, task)
     }
@@ -273,6 +268,26 @@ mod tests {
             times.push(steps.recv().await.unwrap().1);
         }
         assert_eq!(times, [Duration::ZERO, Duration::ZERO, SECOND]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_into_being_while_a_term_begins_is_not_lost() {
+        let (sender, mut steps) = mpsc::unbounded_channel();
+        let queue = Arc::new(Queue::default());
+        let running = queue.clone();
+        let _task = tokio::spawn(async move {
+            let listed = || {
+                running.add(&key("late"));
+                vec![key("a")]
+            };
+            let work = move |key: Key| {
+                let sent = sender.send(key.name);
+                async move { if sent.is_ok() { Next::Idle } else { Next::Again } }
+            };
+            running.run(listed, 1, work).await;
+        });
+        assert_eq!(steps.recv().await.unwrap(), "late");
+        assert_eq!(steps.recv().await.unwrap(), "a");
     }
 
     #[tokio::test(start_paused = true)]

@@ -149,13 +149,11 @@ fn a_workload_is_woken_by_the_health_of_its_pods() {
         labels: BTreeMap::from([("recif.dev/agent".into(), "a".into())]),
         ready: false,
         terminating: false,
-        ip: None,
-        restarts: 0,
         trouble: None,
     };
-    let addressed = Pod { ip: Some("10.0.0.1".into()), resource_version: 2, ..pod.clone() };
+    let newer = Pod { resource_version: 2, ..pod.clone() };
     let troubled = Pod { trouble: Some(PodTrouble::Unschedulable), ..pod.clone() };
-    assert!(!wakes_workload(&change(Some(pod.clone()), Some(addressed), Cause::Watch)));
+    assert!(!wakes_workload(&change(Some(pod.clone()), Some(newer), Cause::Watch)));
     let change = change(Some(pod), Some(troubled), Cause::Watch);
     assert!(wakes_workload(&change));
     assert_eq!(workloads("Agent", &change).collect::<Vec<_>>(), [Key::new("ns", "a")]);

@@ -40,7 +40,11 @@ impl Machine for Agent {
         &mut self.status.get_or_insert_default().machine
     }
     fn status_json(&self) -> Value {
-        serde_json::to_value(&self.status).unwrap_or_default()
+        let mut json = serde_json::to_value(&self.status).unwrap_or_default();
+        if let Some(status) = &self.status {
+            status.machine.restore_verbatim(&mut json);
+        }
+        json
     }
     fn spec_digest(&self) -> String {
         self.spec.digest()

@@ -123,8 +123,6 @@ impl Obj {
             labels: self.labels(),
             ready,
             terminating: self.is_deleting(),
-            ip: None,
-            restarts: 0,
             trouble: self.trouble.clone().filter(|_| !ready),
         })
     }

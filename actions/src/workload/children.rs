@@ -115,6 +115,11 @@ impl Baselines {
         });
     }
 
+    /// Forgets everything: whoever led in the meantime applied things of which only the statuses tell.
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
     /// Forgets the children of an object that is going.
     pub(super) fn forget(&self, owner: &str) {
         self.lock().remove(owner);

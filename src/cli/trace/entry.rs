@@ -64,13 +64,16 @@ impl Entry {
         self.from != self.to
     }
 
-    /// What tells it from every other entry of the object.
-    pub(super) fn identity(&self) -> String {
-        match (self.written, self.trace_id.as_str()) {
-            (true, "") => format!("#{}", self.seq),
-            (true, id) => id.to_owned(),
-            (false, _) => format!("{}@{}", self.action, self.at),
-        }
+    /// What tells it from every other entry of the object: each of these does. Two, where both the history and a log
+    /// know it, because either may have told of it first.
+    pub(super) fn identities(&self) -> impl Iterator<Item = String> {
+        let in_history = self.written.then(|| match self.trace_id.as_str() {
+            "" => format!("#{}", self.seq),
+            id => id.to_owned(),
+        });
+        let logged = !self.written || !self.outcome.is_empty();
+        let in_log = logged.then(|| format!("{}@{}", self.action, self.at));
+        in_history.into_iter().chain(in_log)
     }
 
     /// Why, in one line.

@@ -14,6 +14,7 @@ mod text;
 use std::{
     collections::{BTreeMap, BTreeSet},
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::ValueEnum;
@@ -21,6 +22,7 @@ use crds::{HistoryEntry, Kind, MachineStatus};
 use futures::StreamExt;
 use jiff::Timestamp;
 use kube::api::{DynamicObject, LogParams};
+use tokio::time::{MissedTickBehavior, interval};
 
 pub use entry::{Entry, Span};
 pub use line::parse_line;
@@ -74,27 +76,36 @@ pub(super) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
     let mut printer = Printer { kind, output: args.output, plain: Plain::default(), printed: BTreeSet::new() };
 
     let mut known = Known::default();
-    let mut entries = known.merge(&object, logs.read(None).await);
+    let mut entries = known.merge(&object, logs.read().await);
     printer.head(&object, &live.namespace)?;
     printer.entries(&entries)?;
     if !args.follow {
         printer.summary(&entries, Some(Timestamp::now()))?;
         return Ok(ExitCode::SUCCESS);
     }
+    let mut object = object;
     let mut seen = std::pin::pin!(live.watch(kind, name));
-    while let Some(Sight::There(object)) = seen.next().await {
-        if object.metadata.uid.as_deref() != Some(&uid) {
-            break;
+    // A wait that is not written changes no object.
+    let mut polls = interval(POLL);
+    polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut gone = false;
+    while !gone {
+        tokio::select! {
+            sight = seen.next() => match sight {
+                Some(Sight::There(newer)) if newer.metadata.uid.as_deref() == Some(&uid) => object = *newer,
+                _ => gone = true,
+            },
+            _ = polls.tick(), if logs.readable => {}
         }
-        entries = known.merge(&object, logs.read(Some(RECENT)).await);
+        entries = known.merge(&object, logs.read().await);
         printer.entries(&entries)?;
     }
     printer.gone(&entries)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// How far back, in seconds, the logs are read again when the object changed.
-const RECENT: i64 = 30;
+/// How often the logs are read on.
+const POLL: Duration = Duration::from_secs(2);
 
 /// What was read so far: a history forgets its oldest entries, and logs are read in overlapping pieces.
 #[derive(Default)]
@@ -117,20 +128,31 @@ struct Logs<'a> {
     namespace: &'a str,
     uid: &'a str,
     readable: bool,
+    pods: BTreeMap<String, Progress>,
+}
+
+/// How far the log of a Pod was read.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    /// When the last line was written, by the clock of the node.
+    until: Option<Timestamp>,
+    /// How often the container had been restarted: one that was since has lines left in its previous log.
+    restarts: i32,
 }
 
 impl<'a> Logs<'a> {
     fn new(live: &'a Live, namespace: &'a str, uid: &'a str) -> Self {
-        Self { live, namespace, uid, readable: true }
+        Self { live, namespace, uid, readable: true, pods: BTreeMap::new() }
     }
 
-    /// The steps in the logs of all the operator's Pods. Without the right to read them it says so once, and the timeline
+    /// The steps in the logs of all the operator's Pods, from where they were read to last; the second of the last line is
+    /// read again. Without the right to read them it says so once, and the timeline
     /// goes on from the history alone.
-    async fn read(&mut self, since_seconds: Option<i64>) -> Vec<Entry> {
+    async fn read(&mut self) -> Vec<Entry> {
         if !self.readable {
             return Vec::new();
         }
-        self.try_read(since_seconds).await.unwrap_or_else(|error| {
+        self.try_read().await.unwrap_or_else(|error| {
             self.readable = false;
             let namespace = self.namespace;
             hint(&if error.is_forbidden() {
@@ -145,20 +167,37 @@ impl<'a> Logs<'a> {
         })
     }
 
-    async fn try_read(&self, since_seconds: Option<i64>) -> Result<Vec<Entry>, ReadError> {
+    async fn try_read(&mut self) -> Result<Vec<Entry>, ReadError> {
         let mut found = Vec::new();
         for pod in self.live.pods(self.namespace, OPERATOR).await? {
             let Some(name) = pod.metadata.name.as_deref() else { continue };
             let containers = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref());
-            let restarted = containers.unwrap_or_default().iter().any(|container| container.restart_count > 0);
+            let restarts = containers.unwrap_or_default().iter().map(|container| container.restart_count).sum();
+            let before = self.pods.get(name).copied().unwrap_or_default();
+            let mut until = before.until;
             for previous in [true, false] {
-                if previous && (!restarted || since_seconds.is_some()) {
+                if previous && restarts == before.restarts {
                     continue;
                 }
-                let params =
-                    LogParams { container: Some(CONTAINER.into()), previous, since_seconds, ..LogParams::default() };
-                match self.live.log(self.namespace, name, &params, |line| line.contains(self.uid)).await {
-                    Ok(lines) => found.extend(lines.iter().filter_map(|line| parse_line(line, self.uid))),
+                let params = LogParams {
+                    container: Some(CONTAINER.into()),
+                    previous,
+                    // Asked for in whole seconds, which must not be rounded up.
+                    since_time: before.until.and_then(|until| Timestamp::from_second(until.as_second()).ok()),
+                    timestamps: true,
+                    ..LogParams::default()
+                };
+                let wanted = |line: &str| {
+                    until = until.max(stamped(line).0);
+                    line.contains(self.uid)
+                };
+                match self.live.log(self.namespace, name, &params, wanted).await {
+                    Ok(lines) => {
+                        found.extend(lines.iter().filter_map(|line| parse_line(stamped(line).1, self.uid)));
+                        if !previous {
+                            self.pods.insert(name.to_owned(), Progress { until, restarts });
+                        }
+                    }
                     Err(error) if error.is_forbidden() => return Err(error),
                     // A Pod that is starting or going has no log to give; the others' are still worth reading.
                     Err(_) => {}
@@ -167,6 +206,12 @@ impl<'a> Logs<'a> {
         }
         Ok(found)
     }
+}
+
+/// When a line of a log was read from the container, and the line.
+fn stamped(line: &str) -> (Option<Timestamp>, &str) {
+    let parts = line.split_once(' ').and_then(|(stamp, rest)| Some((stamp.parse().ok()?, rest)));
+    parts.map_or((None, line), |(stamp, rest)| (Some(stamp), rest))
 }
 
 /// Prints each entry once.
@@ -190,7 +235,10 @@ impl Printer {
 
     fn entries(&mut self, entries: &[Entry]) -> Result<(), CliError> {
         for entry in entries {
-            if self.printed.insert(entry.identity()) {
+            let identities: Vec<_> = entry.identities().collect();
+            let told = identities.iter().any(|identity| self.printed.contains(identity));
+            self.printed.extend(identities);
+            if !told {
                 let text = match self.output {
                     Output::Plain => self.plain.entry(entry),
                     Output::Json => json(entry)?,

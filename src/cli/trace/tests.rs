@@ -40,6 +40,24 @@ fn at(text: &str) -> Timestamp {
 }
 
 #[test]
+fn a_step_is_told_once_whichever_source_tells_of_it_first() {
+    let lines = [line(1.4, "Resolving", "Resolving", json!({ "seq": 3, "trace_id": "t3", "outcome": "waiting" }))];
+    let identities = |entries: Vec<Entry>| -> BTreeSet<String> {
+        entries.iter().filter(|entry| !entry.is_move()).flat_map(Entry::identities).collect()
+    };
+    let both = identities(merge(&an_agent(), &lines));
+    assert!(!both.is_disjoint(&identities(merge(&an_agent(), &[]))), "the history first");
+    assert!(!both.is_disjoint(&identities(merge(&[], &lines))), "the log first");
+}
+
+#[test]
+fn a_line_of_a_log_is_taken_apart_from_the_time_it_was_read() {
+    let (read, line) = stamped("2026-11-21T11:03:01.400000001Z {\"a\": 1}");
+    assert_eq!((read, line), (Some(at("2026-11-21T11:03:01.400000001Z")), "{\"a\": 1}"));
+    assert_eq!(stamped("cut off"), (None, "cut off"));
+}
+
+#[test]
 fn the_history_alone_is_a_timeline() {
     let expected = "
 2026-11-21 (UTC)

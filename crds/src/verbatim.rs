@@ -1,0 +1,77 @@
+//! Conditions of others, word for word.
+//!
+//! A condition of somebody else may write its time as `12:00:00.123Z` or with an offset; our type would write the same
+//! moment in whole seconds with a `Z`. A write that is guarded by a test of the conditions must name them as they are
+//! stored, and must give those back unchanged that it does not mean to change.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::MachineStatus;
+
+impl MachineStatus {
+    /// Keeps those of the conditions as stored that we would write in other words; usually none.
+    pub fn keep_verbatim(&mut self, stored: Vec<Value>) {
+        let differs = |(value, typed): &(Value, &Condition)| serde_json::to_value(typed).ok().as_ref() != Some(value);
+        let kept = stored.into_iter().zip(&self.conditions).filter(differs).map(|(value, _)| value);
+        self.verbatim = kept.collect();
+    }
+
+    /// Puts what was kept into this status, written as JSON, in place of the conditions that have not changed since.
+    pub fn restore_verbatim(&self, status: &mut Value) {
+        let Some(written) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return };
+        for value in &self.verbatim {
+            let typed = Condition::deserialize(value).ok();
+            let place = self.conditions.iter().position(|condition| Some(condition) == typed.as_ref());
+            if let Some(found) = place.and_then(|place| written.get_mut(place)) {
+                *found = value.clone();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn condition(type_: &str, time: &str) -> Value {
+        json!({ "type": type_, "status": "True", "reason": "R", "message": "m", "lastTransitionTime": time })
+    }
+
+    fn read(conditions: &[Value]) -> MachineStatus {
+        let mut status: MachineStatus = serde_json::from_value(json!({ "conditions": conditions })).unwrap();
+        status.keep_verbatim(conditions.to_vec());
+        status
+    }
+
+    fn written(status: &MachineStatus) -> Value {
+        let mut json = serde_json::to_value(status).unwrap();
+        status.restore_verbatim(&mut json);
+        json["conditions"].take()
+    }
+
+    #[test]
+    fn conditions_are_written_as_they_were_read() {
+        let conditions = [
+            condition("Ready", "2026-01-01T00:00:00Z"),
+            condition("Audited", "2026-01-01T00:00:00.123Z"),
+            condition("Scanned", "2026-01-01T00:00:00+00:00"),
+        ];
+        let status = read(&conditions);
+        assert_eq!(status.verbatim.len(), 2, "ours needs no second copy");
+        assert_eq!(written(&status), json!(conditions));
+    }
+
+    #[test]
+    fn a_condition_that_was_changed_is_written_as_it_is_now() {
+        let mut status =
+            read(&[condition("Ready", "2026-01-01T00:00:00.5Z"), condition("Audited", "2026-01-01T00:00:00.5Z")]);
+        status.conditions[0].status = "False".into();
+        let written = written(&status);
+        assert_eq!(written[0]["status"], "False");
+        assert_eq!(written[1]["lastTransitionTime"], "2026-01-01T00:00:00.5Z");
+    }
+}
