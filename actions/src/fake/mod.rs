@@ -5,6 +5,7 @@
 //! cache that may lag, a log of every request, and faults), and [`Operator`] runs the real drivers over them.
 
 mod apply;
+mod cache;
 mod controllers;
 mod objects;
 mod operator;

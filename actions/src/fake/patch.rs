@@ -43,6 +43,24 @@ pub(crate) fn set(document: &mut Value, path: &str, value: Option<Value>) {
     }
 }
 
+/// Times are kept in whole seconds; one with a fraction would come back as another.
+pub(crate) fn assert_whole_seconds(status: &Value) {
+    match status {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                if let (true, Some(time)) =
+                    (["at", "lastTransitionTime", "nextAttemptAt"].contains(&key.as_str()), value.as_str())
+                {
+                    assert!(!time.contains('.'), "{key} {time} has a fraction of a second");
+                }
+                assert_whole_seconds(value);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(assert_whole_seconds),
+        _ => {}
+    }
+}
+
 /// One key of a JSON pointer.
 pub(crate) fn escape(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")

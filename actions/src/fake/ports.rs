@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::{Cascade, Id, Obj, Sim, Store, store::Event};
+use super::{Cascade, Id, Obj, Sim, Store, cache::Cache, store::Event};
 use crate::{
     machine::{ApiError, Key, Machine, Objects},
     ports::{Child, ChildRef, Cluster, Manifest, Pod, Views},
@@ -95,21 +95,11 @@ pub(crate) struct Ports {
     pub(super) died: Notify,
 }
 
-/// What the watches have delivered, and the answers to our own writes that they have not.
-#[derive(Default)]
-struct Cache {
-    objs: BTreeMap<Id, Obj>,
-    own: BTreeMap<Id, (u64, Option<Obj>)>,
-    /// Events of the log already delivered, by kind.
-    seen: BTreeMap<&'static str, usize>,
-    begin: usize,
-}
-
 impl Ports {
     /// A start: everything is listed.
     pub(super) fn start(sim: &Sim) -> Arc<Self> {
         let store = sim.store();
-        let cache = Cache { objs: store.objs.clone(), begin: store.log.len(), ..Cache::default() };
+        let cache = Cache::listed(&store);
         drop(store);
         Arc::new(Self {
             sim: sim.clone(),
@@ -126,45 +116,19 @@ impl Ports {
 
     /// Delivers what the watches have, but for kinds that lag.
     pub(super) fn deliver(&self, lags: impl Fn(&str) -> bool) -> Vec<Event> {
-        let store = self.sim.store();
-        let mut cache = self.cache();
-        let begin = cache.begin;
-        let mut delivered = Vec::new();
-        for kind in KINDS.into_iter().filter(|kind| !lags(kind)) {
-            let seen = cache.seen.insert(kind, store.log.len()).unwrap_or(begin);
-            delivered.extend(store.log[seen..].iter().filter(|event| event.id.kind == kind).cloned());
-        }
-        delivered.sort_by_key(|event| event.rv);
-        for event in &delivered {
-            match &event.after {
-                Some(obj) => drop(cache.objs.insert(event.id.clone(), obj.clone())),
-                None => drop(cache.objs.remove(&event.id)),
-            }
-            if cache.own.get(&event.id).is_some_and(|(rv, _)| *rv <= event.rv) {
-                cache.own.remove(&event.id);
-            }
-        }
-        delivered
+        self.cache().deliver(&self.sim.store().log, lags)
     }
 
     fn cached(&self, id: &Id) -> Option<Obj> {
-        let cache = self.cache();
-        match cache.own.get(id) {
-            Some((_, own)) => own.clone(),
-            None => cache.objs.get(id).cloned(),
-        }
+        self.cache().get(id)
+    }
+
+    fn wrote(&self, id: &Id, rv: u64, obj: Option<Obj>) {
+        self.cache().wrote(id, rv, obj);
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Remembers the answer to a write of ours until the watch has it.
-    fn wrote(&self, id: &Id, rv: u64, obj: Option<Obj>) {
-        let mut cache = self.cache();
-        if cache.objs.get(id).is_none_or(|known| known.rv() < rv) {
-            cache.own.insert(id.clone(), (rv, obj));
-        }
     }
 
     async fn send<T>(
@@ -273,7 +237,7 @@ impl Views for Ports {
     fn pods(&self, kind: &'static str, namespace: &str, name: &str) -> Vec<Arc<Pod>> {
         let label = format!("recif.dev/{}", kind.to_lowercase());
         let cache = self.cache();
-        let pods = cache.objs.iter().filter(|(id, pod)| {
+        let pods = cache.objs().filter(|(id, pod)| {
             id.kind == "Pod" && id.namespace == namespace && pod.labels().get(&label).is_some_and(|found| found == name)
         });
         pods.map(|(id, pod)| pod.pod(id)).collect()
@@ -310,9 +274,6 @@ fn id<K: Machine>(key: &Key) -> Id {
 pub(super) fn key(id: &Id) -> Key {
     Key::new(&id.namespace, &id.name)
 }
-
-/// The kinds that are watched.
-const KINDS: [&str; 8] = ["Agent", "Tool", "Pod", "ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment"];
 
 /// The kinds that have a driver.
 pub(super) const DRIVEN: [&str; 2] = [<Agent as Machine>::KIND, <Tool as Machine>::KIND];

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{Id, Obj, SimClock, patch::patched};
+use super::{
+    Id, Obj, SimClock,
+    patch::{assert_whole_seconds, patched},
+};
 use crate::{
     machine::{ApiError, Clock},
     ports::PodTrouble,
@@ -236,23 +239,5 @@ impl Store {
 
     pub(super) fn last_rv(&self) -> u64 {
         self.rv
-    }
-}
-
-/// Times are kept in whole seconds; one with a fraction would come back as another.
-fn assert_whole_seconds(status: &Value) {
-    match status {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                if let (true, Some(time)) =
-                    (["at", "lastTransitionTime", "nextAttemptAt"].contains(&key.as_str()), value.as_str())
-                {
-                    assert!(!time.contains('.'), "{key} {time} has a fraction of a second");
-                }
-                assert_whole_seconds(value);
-            }
-        }
-        Value::Array(items) => items.iter().for_each(assert_whole_seconds),
-        _ => {}
     }
 }

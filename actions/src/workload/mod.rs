@@ -5,6 +5,7 @@
 //! `recover` looks for the end of a failure, and `drain` takes the Pods away when the object is deleted.
 
 mod accept;
+mod baselines;
 mod children;
 mod deploy;
 mod drain;
@@ -25,7 +26,7 @@ use crds::{WorkloadPhase, WorkloadStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 pub use accept::Accept;
-pub use children::Baselines;
+pub use baselines::Baselines;
 pub use deploy::Deploy;
 pub use drain::Drain;
 pub use edges::{CONDITIONS, EDGES, NOT_BY_TIME};
