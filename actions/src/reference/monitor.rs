@@ -27,10 +27,15 @@ impl<K: Reference> Action<K> for Monitor {
         let machine = cr.machine();
         let changed =
             machine.and_then(|machine| machine.inputs.as_ref()).and_then(|pinned| cr.inputs(cx).changed_since(pinned));
-        let failure = machine.and_then(|machine| machine.failure.as_ref()).filter(|failure| failure.retryable);
-        let due = cr.phase() == Some(ReferencePhase::Error)
-            && failure.and_then(|failure| failure.next_attempt_at.as_ref()).is_some_and(|due| due.0 <= cx.clock.now());
-        let why = changed.or_else(|| due.then(|| "it is time to try again".to_owned()));
+        let failed = cr.phase() == Some(ReferencePhase::Error);
+        let why = changed.or_else(|| match machine.and_then(|machine| machine.failure.as_ref()) {
+            _ if !failed => None,
+            None => Some("the status does not say why it failed".to_owned()),
+            Some(failure) => {
+                let due = failure.next_attempt_at.as_ref().filter(|due| failure.retryable && due.0 <= cx.clock.now());
+                due.map(|_| "it is time to try again".to_owned())
+            }
+        });
         Ok(why.map(|why| {
             cx.notes.because(why);
             cr.moved_to(ReferencePhase::Resolving)

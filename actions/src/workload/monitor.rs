@@ -32,7 +32,7 @@ enum Repair {
     Apply(ChildRef),
     /// A child is being deleted: it can be made again only when it is gone.
     Wait(ChildRef),
-    /// The Deployment is gone.
+    /// The Deployment is gone, or nobody knows any more what was applied.
     Redeploy,
 }
 
@@ -63,7 +63,10 @@ impl<K: Workload> Action<K> for Monitor {
         match self.look(cx, cr.as_ref(), &state) {
             Repair::None => {}
             Repair::Redeploy => {
-                cx.notes.because(format!("{} is gone", cr.deployment()));
+                cx.notes.because(match live {
+                    None => format!("{} is gone", cr.deployment()),
+                    Some(_) => "the status does not say what was applied".to_owned(),
+                });
                 return Ok(Some(cr.moved_to(WorkloadPhase::Deploying)));
             }
             Repair::Wait(child) => {
@@ -106,6 +109,7 @@ impl Monitor {
         match cx.views.child(&deployment) {
             None => return Repair::Redeploy,
             Some(live) if live.deleting => return Repair::Wait(deployment),
+            Some(_) if cx.baselines.record(cr, &deployment).is_none() => return Repair::Redeploy,
             Some(_) => {}
         }
         for record in cr.status().map(|status| status.children.as_slice()).unwrap_or_default() {

@@ -65,6 +65,9 @@ async fn cause_gone<K: Workload>(cx: &Context<K>, cr: &K) -> Result<Option<Strin
         return Ok(Some(why));
     }
     let failure = cr.machine().and_then(|machine| machine.failure.as_ref());
+    if failure.is_none() {
+        return Ok(Some("the status does not say why it failed".to_owned()));
+    }
     if failure.is_some_and(|failure| failure.during == WorkloadPhase::Pending.to_string()) {
         return Ok(cr.validate(&cx.settings).is_ok().then(|| "the spec is valid now".to_owned()));
     }

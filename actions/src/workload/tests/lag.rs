@@ -32,6 +32,7 @@ async fn a_watch_that_lags_behind_the_others_changes_nothing_in_the_end() {
             operator.lagging.clear();
             operator.run(REST).await;
             same(&reference.store(), &sim.store(), &said);
+            assert_eq!(reference.store().counts, sim.store().counts, "{said}: objects made and deleted");
         }
     }
 }
