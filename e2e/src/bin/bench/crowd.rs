@@ -46,7 +46,7 @@ pub(crate) async fn created_at_once(world: &mut World) -> Result<Vec<Row>> {
     let times = format!("{present_after:.1?} against {bare:.1?}; all Running after {running_after:.1?}");
     Ok(vec![
         Row::at_most(format!("{agents} agents at once: operator CPU"), CPU, used.as_secs_f64(), "s")
-            .with_note(&requests.listed()),
+            .with_note(&format!("{requests}, of these {} events", requests.events)),
         Row::at_most(format!("{agents} agents at once: children present"), FACTOR, factor, "× bare loop")
             .with_note(&times),
     ])

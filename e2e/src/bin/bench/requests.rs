@@ -38,7 +38,8 @@ fn judged(what: &str, counts: &Counts, dry_runs: usize) -> Row {
         && (counts.metadata, counts.status, counts.other_writes, counts.dry_runs) == (1, PHASES, 0, dry_runs)
         && events <= EVENTS
         && children >= 4;
-    Row::new(what, goal, counts.to_string(), ok).with_note(&counts.listed())
+    let row = Row::new(what, goal, counts.to_string(), ok);
+    if ok { row } else { row.with_note(&counts.listed()) }
 }
 
 /// The same while a stranger patches the status all the time.
