@@ -46,8 +46,8 @@ fn table(rows: &[(&str, &str)]) -> BTreeSet<String> {
 #[test]
 fn the_operator_may_do_what_it_does_and_nothing_else() {
     let expected = table(&[
-        // The watches; the finalizer of the kind that has one; the status.
-        ("agents", "list watch patch"),
+        // The watches; whether the owner is still there; the finalizer of the kind that has one; the status.
+        ("agents", "get list watch patch"),
         ("agents/status", "patch"),
         ("tools", "list watch"),
         ("tools/status", "patch"),
