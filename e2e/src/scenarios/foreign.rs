@@ -89,29 +89,28 @@ async fn a_foreign_object_that_another_controller_owns_is_left_untouched(ns: Nam
 }
 
 async fn the_operators_account_may_change_only_what_is_ours(ns: Namespace) -> Result<()> {
-    ns.create_object(&stranger(CONFIG_MAP, "theirs")).await?;
-    let mut ours = stranger(CONFIG_MAP, "ours");
+    // The account's role lets it change and delete any Secret; the policy does not.
+    ns.create_object(&stranger(SECRET, "theirs")).await?;
+    let mut ours = stranger(SECRET, "ours");
     ours["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": crds::MANAGED_BY});
     ns.create_object(&ours).await?;
     as_operator(&ns, "ours", "PATCH").await?;
     for verb in ["PATCH", "DELETE"] {
-        let Err(error) = as_operator(&ns, "theirs", verb).await else {
-            bail!("{verb} of a foreign ConfigMap is allowed")
-        };
+        let Err(error) = as_operator(&ns, "theirs", verb).await else { bail!("{verb} of a foreign Secret is allowed") };
         ensure!(error.to_string().contains("only what it made"), "{verb} is refused with {error}");
     }
     Ok(())
 }
 
 /// A request as the operator's account would send it.
-async fn as_operator(ns: &Namespace, config_map: &str, verb: &str) -> Result<Value> {
-    let path = format!("/api/v1/namespaces/{}/configmaps/{config_map}", ns.name);
+async fn as_operator(ns: &Namespace, secret: &str, verb: &str) -> Result<Value> {
+    let path = format!("/api/v1/namespaces/{}/secrets/{secret}", ns.name);
     let request = http::Request::builder()
         .method(verb)
         .uri(path)
         .header("impersonate-user", operator::ACCOUNT)
         .header("content-type", "application/merge-patch+json");
-    let body = if verb == "PATCH" { json!({"data": {"key": "changed"}}).to_string() } else { String::new() };
+    let body = if verb == "PATCH" { json!({"data": {"key": "Y2hhbmdlZA=="}}).to_string() } else { String::new() };
     Ok(ns.env.client.request(request.body(body.into_bytes())?).await?)
 }
 
