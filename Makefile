@@ -21,7 +21,7 @@ lint: cargo-found ## formatting and clippy
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 unit: cargo-found ## unit, property and drift tests
-	cargo test --workspace --locked
+	RECIF_PEERS=$$(hack/peers) && export RECIF_PEERS && cargo test --workspace --locked
 
 e2e: ## end-to-end tests on a cluster of their own
 	@hack/e2e

@@ -7,13 +7,22 @@
 PACKAGES=(containerd runc containernetworking-plugins iptables iproute2 conntrack catatonit buildah jq socat openssl
     busybox-static ca-certificates curl util-linux mount procps kmod make
     gcc libc6-dev) # Rust brings no linker, and some crates compile C
+# What the tests need besides: hack/peers installs the rest.
+TEST_PACKAGES=(python3-venv postgresql)
 KUBERNETES_PARTS=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
 
-missing_packages() {
+# missing_of PACKAGE…: those that are not installed.
+missing_of() {
     local package
-    for package in "${PACKAGES[@]}"; do
+    for package in "$@"; do
         [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || echo "$package"
     done
+}
+missing_packages() { missing_of "${PACKAGES[@]}"; }
+# Node comes from other places than Debian too, then with npm inside.
+missing_test_packages() {
+    missing_of "${TEST_PACKAGES[@]}"
+    command -v npm >/dev/null || printf '%s\n' nodejs npm
 }
 
 # Nobody is asked: a file that the owner changed stays as it is, another installer is waited for, and what would have to
@@ -21,10 +30,11 @@ missing_packages() {
 install_packages() {
     local missing log
     command -v apt-get >/dev/null || die "the local cluster is made of Debian packages, and this machine has no apt-get"
-    missing=$(missing_packages)
+    missing=$(missing_packages && missing_test_packages)
     [ -n "$missing" ] || return 0
     need_root
     say "installing $(echo $missing)"
+    no_server_of_its_own
     log=$(mktemp)
     {
         apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends --no-remove \
@@ -33,11 +43,17 @@ install_packages() {
     rm -f "$log"
 }
 
-need_packages() {
-    local missing
-    missing=$(missing_packages)
-    [ -z "$missing" ] || die "missing packages: $(echo $missing): install them with 'hack/cluster packages'"
+# Debian's PostgreSQL starts a server when it is installed; the tests start and end theirs.
+no_server_of_its_own() {
+    local settings=/etc/postgresql-common/createcluster.d/recif.conf
+    [ ! -e /etc/postgresql-common ] || return 0
+    mkdir -p "$(dirname "$settings")"
+    echo 'create_main_cluster = false' >"$settings"
 }
+
+need_packages() { need_none "$(missing_packages)"; }
+need_test_packages() { need_none "$(missing_test_packages)"; }
+need_none() { [ -z "$1" ] || die "missing packages: $(echo $1): install them with 'hack/cluster packages'"; }
 
 # The cache folder of a kind of parts: its version and its pins.
 parts_dir() {

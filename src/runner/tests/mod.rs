@@ -3,6 +3,7 @@
 mod chat;
 mod config;
 mod draining;
+pub(super) mod peers;
 mod tools;
 
 use std::future::{Future, pending};
