@@ -1,23 +1,18 @@
 //! One turn of a conversation: from a user's message to the model's answer.
 //!
-//! The model is asked, the tools it wants are called, their results go back to it, and so on until it answers with
-//! text alone or has used its tool turns. Only a finished turn is remembered: one that fails, or whose client goes
-//! away, leaves the conversation as it was.
+//! Only a finished turn is remembered: one that fails, or whose client goes away, leaves the conversation as it was.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use futures::StreamExt;
 use serde::Serialize;
 use tokio::sync::mpsc::Sender;
 
 use super::config::Config;
 use super::conversations::{ConversationId, Conversations, Limits};
-use super::model::{self, Chunk, Message, Model, ModelError, Request};
+use super::model::{self, Message, Model, ModelError, Request};
 use super::tools::Toolbox;
-
-/// How often a model may ask for tools before it must answer.
-const TOOL_TURNS: usize = 5;
+use super::turn::{self, TOOL_TURNS};
 
 /// An agent that can answer.
 pub(super) struct Agent {
@@ -85,69 +80,22 @@ impl Agent {
     ///
     /// # Errors
     /// The model failed; a tool that fails is the model's business.
-    pub(super) async fn answer(&self, turn: Turn, tokens: Option<&Sender<String>>) -> Result<Reply, TurnError> {
-        let id = turn.conversation.map_or_else(ConversationId::random, Ok)?;
+    pub(super) async fn answer(&self, said: Turn, tokens: Option<&Sender<String>>) -> Result<Reply, TurnError> {
+        let id = said.conversation.map_or_else(ConversationId::random, Ok)?;
         let mut messages = self.conversations().messages(&id, Instant::now());
         let before = messages.len();
-        let title = (before == 0).then(|| self.background.title(&turn.message));
-        messages.push(Arc::new(Message::User(turn.message)));
+        let title = (before == 0).then(|| self.background.title(&said.message));
+        messages.push(Arc::new(Message::User(said.message)));
 
-        let mut reply = String::new();
-        for tool_turn in 0.. {
-            let mut calls = Vec::new();
-            let mut text = String::new();
-            let mut answer = self.model.answer(Request {
-                system_prompt: self.system_prompt.clone(),
-                messages: messages.clone(),
-                tools: self.tools.definitions(),
-            });
-            while let Some(chunk) = answer.next().await {
-                match chunk? {
-                    Chunk::Call(call) => calls.push(call),
-                    Chunk::Token(token) => {
-                        text.push_str(&token);
-                        say(tokens, token).await;
-                    }
-                }
-            }
-            reply.push_str(&text);
-            if !text.is_empty() {
-                messages.push(Arc::new(Message::Assistant(text)));
-            }
-            if calls.is_empty() {
-                break;
-            }
-            if tool_turn == TOOL_TURNS {
-                let note = format!("[stopped: the model asked for tools more than {TOOL_TURNS} times]");
-                reply.push_str(&note);
-                messages.push(Arc::new(Message::Assistant(note.clone())));
-                say(tokens, note).await;
-                break;
-            }
-            for call in calls {
-                let outcome = self.tools.call(&call.name, &call.arguments).await.map_err(|error| error.to_string());
-                if let Err(error) = &outcome {
-                    // What a tool said may be long and may be the user's: only who asks for it sees it.
-                    tracing::info!(tool = call.name, "a tool failed; the model was told why");
-                    tracing::debug!(tool = call.name, error, "why a tool failed");
-                }
-                let name = call.name.clone();
-                messages.push(Arc::new(Message::Call(call)));
-                messages.push(Arc::new(Message::ToolResult { name, outcome }));
-            }
-        }
-        self.conversations().add(&id, messages.split_off(before), Instant::now());
+        let mut request =
+            Request { system_prompt: self.system_prompt.clone(), messages, tools: self.tools.definitions() };
+        let talk = turn::Turn { model: &*self.model, tools: &self.tools, tokens };
+        let reply = talk.run(&mut request, &mut { TOOL_TURNS }).await?;
+        self.conversations().add(&id, request.messages.split_off(before), Instant::now());
         Ok(Reply { reply, conversation_id: id.to_string(), title })
     }
 
     fn conversations(&self) -> std::sync::MutexGuard<'_, Conversations> {
         self.conversations.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Hands a token to the listener; one that went away is not waited for, its turn is dropped by whoever runs it.
-async fn say(tokens: Option<&Sender<String>>, token: String) {
-    if let Some(tokens) = tokens {
-        let _ = tokens.send(token).await;
     }
 }

@@ -13,9 +13,11 @@ mod metrics;
 mod model;
 mod serve;
 mod server;
+mod shell;
 mod sse;
 mod stub;
 mod tools;
+mod turn;
 
 #[cfg(test)]
 mod tests;

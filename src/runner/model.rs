@@ -52,6 +52,7 @@ pub(super) struct ToolCall {
 }
 
 /// What a model is given.
+#[derive(Clone)]
 pub(super) struct Request {
     /// Instructions that come before the conversation.
     pub(super) system_prompt: Option<Arc<str>>,

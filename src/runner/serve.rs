@@ -19,7 +19,8 @@ use tokio_util::task::TaskTracker;
 use super::agent::Agent;
 use super::config::Config;
 use super::metrics::Metrics;
-use super::server::{App, router};
+use super::server::App;
+use super::shell::Service;
 use super::tools::Toolbox;
 
 /// Time requests in flight get to finish. Kubernetes kills after 30 s.
@@ -64,7 +65,7 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
     let stop = async move {
         tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
     };
-    serve(listener, app, stop, GRACE).await
+    serve(listener, app.service(), stop, GRACE).await
 }
 
 /// Everything behind the port. What cannot be served is logged here, once.
@@ -85,17 +86,17 @@ pub(super) fn app(config: Config) -> App {
 /// Serves until `stop`, then drains for at most `grace`.
 pub(super) async fn serve(
     listener: TcpListener,
-    app: App,
+    service: Service,
     stop: impl Future<Output = ()>,
     grace: Duration,
 ) -> Result<(), ServeError> {
-    let requests = app.requests.clone();
+    let Service { router, requests } = service;
     let finished = CancellationToken::new();
     // Tokens are small writes that must not wait for each other.
     let listener = listener.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });
-    let server = axum::serve(listener, router(app)).with_graceful_shutdown(finished.clone().cancelled_owned());
+    let server = axum::serve(listener, router).with_graceful_shutdown(finished.clone().cancelled_owned());
     let mut server = pin!(server.into_future());
     let drained = async {
         stop.await;

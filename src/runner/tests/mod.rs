@@ -59,7 +59,7 @@ impl Runner {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let serving = tokio::spawn(serve(listener, app, stop, grace));
+        let serving = tokio::spawn(serve(listener, app.service(), stop, grace));
         Self { address, client: reqwest::Client::builder().no_proxy().build().unwrap(), serving }
     }
 

@@ -1,0 +1,84 @@
+//! The loop of a turn, the same for agents and flows.
+//!
+//! The model is asked, the tools it wants are called, their results go back to it, and so on until it answers with
+//! text alone or has used its tool turns.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use tokio::sync::mpsc::Sender;
+
+use super::model::{Chunk, Message, Model, ModelError, Request};
+use super::tools::Toolbox;
+
+/// How often a model may ask for tools before it must answer, at most.
+pub(super) const TOOL_TURNS: usize = 5;
+
+/// What a turn runs on.
+pub(super) struct Turn<'a> {
+    /// Who answers.
+    pub(super) model: &'a dyn Model,
+    /// What it may call.
+    pub(super) tools: &'a Toolbox,
+    /// Where text goes as it comes, when somebody listens.
+    pub(super) tokens: Option<&'a Sender<String>>,
+}
+
+impl Turn<'_> {
+    /// Answers the last message of `request` and adds all that was said to its messages; `tool_turns` counts down.
+    /// Dropping the future ends the turn.
+    ///
+    /// # Errors
+    /// The model failed; a tool that fails is the model's business.
+    pub(super) async fn run(&self, request: &mut Request, tool_turns: &mut usize) -> Result<String, ModelError> {
+        let allowed = *tool_turns;
+        let mut reply = String::new();
+        loop {
+            let mut calls = Vec::new();
+            let mut text = String::new();
+            let mut answer = self.model.answer(request.clone());
+            while let Some(chunk) = answer.next().await {
+                match chunk? {
+                    Chunk::Call(call) => calls.push(call),
+                    Chunk::Token(token) => {
+                        text.push_str(&token);
+                        self.say(token).await;
+                    }
+                }
+            }
+            reply.push_str(&text);
+            if !text.is_empty() {
+                request.messages.push(Arc::new(Message::Assistant(text)));
+            }
+            if calls.is_empty() {
+                return Ok(reply);
+            }
+            if *tool_turns == 0 {
+                let note = format!("[stopped: the model asked for tools more than {allowed} times]");
+                reply.push_str(&note);
+                request.messages.push(Arc::new(Message::Assistant(note.clone())));
+                self.say(note).await;
+                return Ok(reply);
+            }
+            *tool_turns -= 1;
+            for call in calls {
+                let outcome = self.tools.call(&call.name, &call.arguments).await.map_err(|error| error.to_string());
+                if let Err(error) = &outcome {
+                    // What a tool said may be long and may be the user's: only who asks for it sees it.
+                    tracing::info!(tool = call.name, "a tool failed; the model was told why");
+                    tracing::debug!(tool = call.name, error, "why a tool failed");
+                }
+                let name = call.name.clone();
+                request.messages.push(Arc::new(Message::Call(call)));
+                request.messages.push(Arc::new(Message::ToolResult { name, outcome }));
+            }
+        }
+    }
+
+    /// Hands a token to the listener; one that went away is not waited for, its turn is dropped by whoever runs it.
+    async fn say(&self, token: String) {
+        if let Some(tokens) = self.tokens {
+            let _ = tokens.send(token).await;
+        }
+    }
+}
