@@ -30,6 +30,16 @@ async fn endpoint() -> SocketAddr {
         .route("/slow", any(pending::<()>))
         .route("/endless", any(endless))
         .route("/fail", any(|| async { (StatusCode::IM_A_TEAPOT, "short and stout").into_response() }))
+        .route(
+            "/agent/chat",
+            any(|body: Bytes| async move {
+                json!({"reply": format!("you said {}", String::from_utf8_lossy(&body)), "conversation_id": "x"})
+                    .to_string()
+            }),
+        )
+        .route("/endless/chat", any(endless))
+        .route("/mute/chat", any(|| async { "no JSON" }))
+        .route("/json", any(|| async { r#"{"n": "x"}"# }))
         .route("/near", any(|| async { Redirect::temporary("/echo") }))
         .route("/far", any(move || async move { Redirect::temporary(&elsewhere) }))
         .route("/sidecar", any(move || async move { Redirect::temporary(&sidecar) }))
@@ -63,6 +73,16 @@ async fn runner() -> Runner {
         {"name": "sh", "type": "cli", "binary": "sh"},
         {"name": "none", "type": "cli", "binary": "/surely/not/there"},
         {"name": "remote", "type": "mcp", "mcpEndpoint": "http://mcp"},
+        {"name": "flow", "type": "flow", "endpoint": format!("http://{at}/echo"), "inputSchema": {"properties": {
+            "tags": {"type": "array", "items": {"type": "string"}}, "n": {"type": "integer", "default": 7}}}},
+        {"name": "hangs", "type": "flow", "endpoint": format!("http://{at}/slow")},
+        {"name": "huge", "type": "flow", "endpoint": format!("http://{at}/endless")},
+        {"name": "agent", "type": "agent", "endpoint": format!("http://{at}/agent/")},
+        {"name": "mute", "type": "agent", "endpoint": format!("http://{at}/mute")},
+        {"name": "drowning", "type": "agent", "endpoint": format!("http://{at}/endless")},
+        {"name": "odd", "type": "http", "endpoint": format!("http://{at}/json"),
+         "outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+        {"name": "text", "type": "http", "endpoint": format!("http://{at}/echo"), "outputSchema": {}},
         {"name": "calculator", "type": "builtin"},
         {"name": "datetime", "type": "builtin"},
         {"name": "fetch_url", "type": "builtin"},
@@ -85,6 +105,15 @@ async fn what_a_call_of_a_tool_answers() {
         (r#"echo {"args": ["-n", "$HOME *"]}"#, "$HOME *".into()),
         (r#"echo {"args": "hi 'two  words'"}"#, "hi two  words\n".into()),
         (r#"calculator {"expression": "2 * (3 + 4)"}"#, "14".into()),
+        (r#"flow {"tags": ["a"]}"#, r#"POST /echo application/json - {"n":7,"tags":["a"]}"#.into()),
+        (r#"agent {"message": "hi"}"#, r#"you said {"message":"hi"}"#.into()),
+        (
+            "odd",
+            r#"{"n": "x"}
+[this answer does not fit the tool's output schema: /n: "x" is not of type "integer"]"#
+                .into(),
+        ),
+        ("text", "GET /echo - - \n[this answer does not fit the tool's output schema: it is not JSON]".into()),
     ] {
         assert_eq!(runner.say(format!("/tool {call}")).await, answer, "{call}");
     }
@@ -111,7 +140,11 @@ async fn a_tool_that_fails_tells_the_model_and_not_the_user() {
         (r#"sh {"args": ["-c", "echo out; echo bad >&2; exit 3"]}"#, "exit status: 3: bad"),
         ("none", "wrong arguments: `args` is missing"),
         (r#"none {"args": []}"#, "run /surely/not/there: No such file or directory"),
-        ("remote", "mcp tools are not supported by this runtime yet"),
+        ("remote", "mcp tools such as `remote` are not supported by this runtime yet"),
+        (r#"flow {"tags": ["a", 1]}"#, r#"wrong arguments: /tags/1: 1 is not of type "string""#),
+        (r#"agent {"question": "hi"}"#, "wrong arguments: `message` is missing; `question` is not a parameter"),
+        (r#"mute {"message": "hi"}"#, "the agent did not answer with JSON that has a `reply`"),
+        (r#"drowning {"message": "hi"}"#, "the agent did not answer"),
         (r#"calculator {"expression": "1/0"}"#, "wrong arguments: the result is not a number"),
         (r#"fetch_url {"url": "nonsense"}"#, "wrong arguments: `url`: relative URL without a base"),
         (r#"fetch_url {"url": "file:///etc/passwd"}"#, "refused: only http and https URLs"),
@@ -123,7 +156,7 @@ async fn a_tool_that_fails_tells_the_model_and_not_the_user() {
         assert!(reply.starts_with(&format!("tool {name} failed: {error}")), "{call}: {reply}");
     }
     let (_, metrics) = runner.get("/metrics").await;
-    for (type_, count) in [("http", 8), ("cli", 5), ("builtin", 5), ("unsupported", 1), ("unknown", 1)] {
+    for (type_, count) in [("http", 8), ("cli", 5), ("builtin", 5), ("agent", 3), ("flow", 1), ("unknown", 1)] {
         let line = format!("recif_runner_tool_calls_total{{type=\"{type_}\",outcome=\"error\"}} {count}");
         assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
     }
@@ -132,7 +165,8 @@ async fn a_tool_that_fails_tells_the_model_and_not_the_user() {
 #[tokio::test]
 async fn an_answer_without_end_is_cut_at_one_mebibyte() {
     let runner = runner().await;
-    for call in ["endless", r#"sh {"args": ["-c", "yes aaa"]}"#, r#"sh {"args": ["-c", "yes >&2 & exec yes"]}"#] {
+    for call in ["endless", "huge", r#"sh {"args": ["-c", "yes aaa"]}"#, r#"sh {"args": ["-c", "yes >&2 & exec yes"]}"#]
+    {
         let reply = runner.say(format!("/tool {call}")).await;
         assert!(reply.ends_with("\n[truncated after 1 MiB]"), "{call}");
         assert!(((1 << 20)..(1 << 20) + 100).contains(&reply.len()), "{call}: {}", reply.len());
@@ -142,12 +176,12 @@ async fn an_answer_without_end_is_cut_at_one_mebibyte() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_does_not_answer_in_time_is_given_up() {
     let runner = runner().await;
-    for call in ["slow", r#"sh {"args": ["-c", "exec tail -f /dev/null"]}"#] {
+    for call in ["slow", "hangs", r#"sh {"args": ["-c", "exec tail -f /dev/null"]}"#] {
         let reply = runner.say(format!("/tool {call}")).await;
         assert!(reply.ends_with(" failed: no answer within 30 s"), "{call}: {reply}");
     }
     let (_, metrics) = runner.get("/metrics").await;
-    for type_ in ["http", "cli"] {
+    for type_ in ["http", "flow", "cli"] {
         let line = format!("recif_runner_tool_calls_total{{type=\"{type_}\",outcome=\"timeout\"}} 1");
         assert!(metrics.contains(&line), "{metrics}");
     }

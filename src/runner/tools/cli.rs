@@ -1,8 +1,8 @@
 //! A tool that is a program in the agent's image.
 //!
 //! No shell is involved: the arguments reach the program as they are. They come from the declared parameters in the
-//! order of their declaration, one argument each; only `args` and `command` hold several (see
-//! [`ParameterType::Words`]). A tool that declares none takes `args`. When `allowedCommands` is not empty, the first
+//! order of their declaration, one argument each; an array holds several, and the text of `args` and `command` is split as
+//! a POSIX shell splits words, quotes included. A tool that declares none takes `args`. When `allowedCommands` is not empty, the first
 //! argument must be one of them.
 //!
 //! The program's own environment lacks `CORAIL_*` and `TOOL_*`: the agent's database and the other tools' credentials
@@ -17,7 +17,6 @@ use tokio::process::Command;
 
 use super::ToolError;
 use super::capped::Capped;
-use super::parameters::{Parameter, ParameterType};
 use super::template::plain;
 
 /// Which program, and what it may be asked.
@@ -30,18 +29,18 @@ pub(super) struct CliTool {
 }
 
 impl CliTool {
-    /// Runs it to its end. Dropping the future kills it.
+    /// Runs it to its end with the arguments in the order of `names`. Dropping the future kills it.
     ///
     /// # Errors
     /// A refused argument, a program that cannot be started, or one that ends with another status than 0.
     pub(super) async fn call(
         &self,
-        parameters: &[Parameter],
+        names: &[String],
         arguments: &BTreeMap<String, Value>,
     ) -> Result<String, ToolError> {
         let failed = |error: std::io::Error| ToolError::Failed(format!("run {}: {error}", self.binary));
         let mut command = Command::new(&self.binary);
-        command.args(self.argv(parameters, arguments)?);
+        command.args(self.argv(names, arguments)?);
         for (name, _) in std::env::vars_os() {
             if name.to_str().is_some_and(|name| name.starts_with("CORAIL_") || name.starts_with("TOOL_")) {
                 command.env_remove(name);
@@ -66,18 +65,17 @@ impl CliTool {
     }
 
     /// The arguments of the program.
-    fn argv(&self, parameters: &[Parameter], arguments: &BTreeMap<String, Value>) -> Result<Vec<String>, ToolError> {
+    fn argv(&self, names: &[String], arguments: &BTreeMap<String, Value>) -> Result<Vec<String>, ToolError> {
         let mut argv = Vec::new();
-        for parameter in parameters {
-            match (parameter.type_, arguments.get(&parameter.name)) {
-                (_, None) => {}
-                (ParameterType::Words, Some(Value::Array(words))) => argv.extend(words.iter().map(plain)),
-                (ParameterType::Words, Some(Value::String(text))) => {
-                    argv.extend(shlex::split(text).ok_or_else(|| {
-                        ToolError::Arguments(format!("`{}` has a quote that is not closed", parameter.name))
-                    })?)
-                }
-                (_, Some(value)) => argv.push(plain(value)),
+        for name in names {
+            match arguments.get(name) {
+                None | Some(Value::Null) => {}
+                Some(Value::Array(words)) => argv.extend(words.iter().map(plain)),
+                Some(Value::String(text)) if holds_words(name) => argv.extend(
+                    shlex::split(text)
+                        .ok_or_else(|| ToolError::Arguments(format!("`{name}` has a quote that is not closed")))?,
+                ),
+                Some(value) => argv.push(plain(value)),
             }
         }
         if argv.iter().any(|argument| argument.contains('\0')) {
@@ -89,6 +87,11 @@ impl CliTool {
         }
         Ok(argv)
     }
+}
+
+/// Whether the argument of this name is several words.
+pub(super) fn holds_words(name: &str) -> bool {
+    matches!(name, "args" | "command")
 }
 
 /// Why reading ends before the program does.
@@ -135,12 +138,8 @@ mod tests {
     fn argv(allowed: &[&str], arguments: Value) -> Result<Vec<String>, String> {
         let tool =
             CliTool { binary: "kubectl".into(), allowed_commands: allowed.iter().map(|one| (*one).into()).collect() };
-        let parameters = [
-            Parameter::required("command", ParameterType::Words),
-            Parameter::required("count", ParameterType::Integer),
-        ];
         let arguments = serde_json::from_value(arguments).unwrap();
-        tool.argv(&parameters, &arguments).map_err(|error| error.to_string())
+        tool.argv(&["command".into(), "count".into()], &arguments).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -1,19 +1,27 @@
-//! A tool as `CORAIL_TOOLS` describes it.
+//! A tool that can be called.
 //!
 //! The operator has judged the tool already; here it becomes a type that cannot be wrong, before the process serves
-//! anything. Errors name the tool and the field but never quote a value: headers hold credentials.
+//! anything. It comes in two shapes, an element of `CORAIL_TOOLS` ([`super::element`]) and a file of a flow
+//! ([`super::contract`]); both end in [`Definition::build`]. Errors name the tool and the field but never quote a value:
+//! headers hold credentials.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
+use url::Url;
 
 use super::builtin::Builtin;
-use super::cli::CliTool;
+use super::cli::{CliTool, holds_words};
 use super::http::HttpTool;
+use super::input::Input;
 use super::parameters::{Parameter, ParameterType};
+use super::peer::{AgentTool, FlowTool};
+use super::schema::Schema;
 use super::template::Template;
+
+/// Longest time a call may take where nothing is said.
+const TIMEOUT: u64 = 30;
 
 /// A tool.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,8 +30,12 @@ pub(crate) struct Definition {
     pub(crate) name: String,
     /// What the model is told about it.
     pub(crate) description: String,
+    /// JSON Schema of the arguments, for models: always one of an object.
+    pub(crate) input_schema: Value,
     /// What it takes.
-    pub(super) parameters: Vec<Parameter>,
+    pub(super) input: Input,
+    /// What its answer should look like, when that is JSON.
+    pub(super) output: Option<Schema>,
     /// Longest time a call may take.
     pub(super) timeout: Duration,
     /// How it is called.
@@ -35,10 +47,14 @@ pub(crate) struct Definition {
 pub(super) enum Kind {
     /// An HTTP request.
     Http(HttpTool),
-    /// A program.
-    Cli(CliTool),
+    /// A program, and the order of its arguments.
+    Cli(CliTool, Vec<String>),
     /// A function of this runtime.
     Builtin(Builtin),
+    /// A flow.
+    Flow(FlowTool),
+    /// Another agent.
+    Agent(AgentTool),
     /// Something this runtime cannot call yet, in the plural: `mcp tools`.
     Unsupported(String),
 }
@@ -48,166 +64,154 @@ impl Kind {
     pub(super) fn label(&self) -> &'static str {
         match self {
             Self::Http(_) => "http",
-            Self::Cli(_) => "cli",
+            Self::Cli(..) => "cli",
             Self::Builtin(_) => "builtin",
+            Self::Flow(_) => "flow",
+            Self::Agent(_) => "agent",
             Self::Unsupported(_) => "unsupported",
         }
     }
 }
 
-/// An element of the array, before it is judged.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Element {
-    #[serde(rename = "type")]
-    type_: String,
-    #[serde(default)]
-    description: String,
-    endpoint: Option<String>,
-    method: Option<String>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    binary: Option<String>,
-    #[serde(default)]
-    allowed_commands: Vec<String>,
-    #[serde(default)]
-    parameters: Vec<Parameter>,
-    timeout: Option<u64>,
+/// A tool before it is judged, whatever shape it came in.
+pub(super) struct Parts {
+    pub(super) name: String,
+    pub(super) description: String,
+    /// What it takes; not looked at when there is a schema.
+    pub(super) parameters: Vec<Parameter>,
+    /// JSON Schema of what it takes.
+    pub(super) input: Option<Value>,
+    /// JSON Schema of what it answers.
+    pub(super) output: Option<Value>,
+    /// In seconds.
+    pub(super) timeout: Option<u64>,
+    pub(super) target: Target,
+}
+
+/// What a tool calls, before it is judged.
+pub(super) enum Target {
+    Http {
+        url: String,
+        method: Option<String>,
+        headers: BTreeMap<String, String>,
+    },
+    Cli {
+        binary: String,
+        allowed_commands: Vec<String>,
+    },
+    /// A built-in function by its name.
+    Builtin(String),
+    Mcp {
+        url: String,
+        tool: String,
+    },
+    Flow {
+        url: String,
+    },
+    Agent {
+        url: String,
+    },
 }
 
 impl Definition {
-    /// Reads the whole array.
+    /// The tool of these parts.
     ///
     /// # Errors
-    /// What is wrong with which tool.
-    pub(crate) fn read_all(json: &str) -> Result<Vec<Self>, String> {
-        let list: Vec<Value> = serde_json::from_str(json)
-            .map_err(|error| format!("not a JSON array (line {}, column {})", error.line(), error.column()))?;
-        let mut tools: Vec<Self> = Vec::with_capacity(list.len());
-        for (index, element) in list.into_iter().enumerate() {
-            let Some(name) = element.get("name").and_then(Value::as_str).filter(|name| !name.is_empty()) else {
-                return Err(format!("the tool at index {index} has no name"));
-            };
-            let name = name.to_owned();
-            if tools.iter().any(|tool| tool.name == name) {
-                return Err(format!("two tools are named `{name}`"));
-            }
-            let element =
-                serde_json::from_value(element).map_err(|error| format!("tool `{name}`: {}", shape(&error)))?;
-            tools.push(Self::read(name.clone(), element).map_err(|problem| format!("tool `{name}`: {problem}"))?);
+    /// What is wrong, without a value.
+    pub(super) fn build(parts: Parts) -> Result<Self, String> {
+        let seconds = parts.timeout.unwrap_or(TIMEOUT);
+        if seconds == 0 {
+            return Err("its timeout must be at least 1 second".into());
         }
-        Ok(tools)
-    }
-
-    fn read(name: String, element: Element) -> Result<Self, String> {
-        let mut parameters = Vec::with_capacity(element.parameters.len());
-        for parameter in element.parameters {
-            let name = parameter.name.clone();
-            let typed = parameter.with_typed_default();
-            parameters.push(typed.ok_or_else(|| format!("the default of `{name}` does not have its type"))?);
-        }
-        let kind = match element.type_.as_str() {
-            "http" => {
-                let template = Template::parse(element.endpoint.as_deref().ok_or("it has no endpoint")?)?;
+        let compile = |what: &str, json| Schema::new(json).map_err(|problem| format!("its {what} is wrong: {problem}"));
+        let declared = !parts.parameters.is_empty() || parts.input.is_some();
+        let mut input = match parts.input {
+            Some(json) => Input::Schema(compile("inputSchema", object(json))?),
+            None => Input::Parameters(typed(parts.parameters)?),
+        };
+        let kind = match parts.target {
+            Target::Http { url, method, headers } => {
+                let template = Template::parse(&url)?;
                 for name in template.names() {
-                    if !parameters.iter().any(|parameter| parameter.name == name) {
-                        parameters.push(Parameter::required(name, ParameterType::String));
+                    input.require(name)?;
+                }
+                Kind::Http(HttpTool::new(template, method.as_deref(), &headers)?)
+            }
+            Target::Cli { binary, allowed_commands } => {
+                if binary.is_empty() {
+                    return Err("it has no binary".into());
+                }
+                if let Input::Parameters(parameters) = &mut input {
+                    if parameters.is_empty() {
+                        parameters.push(Parameter::required("args", ParameterType::Words));
+                    }
+                    for list in parameters.iter_mut().filter(|one| holds_words(&one.name)) {
+                        list.type_ = ParameterType::Words;
                     }
                 }
-                Kind::Http(HttpTool::new(template, element.method.as_deref(), &element.headers)?)
+                Kind::Cli(CliTool { binary, allowed_commands }, input.names())
             }
-            "cli" => {
-                if parameters.is_empty() {
-                    parameters.push(Parameter::required("args", ParameterType::Words));
-                }
-                for list in parameters.iter_mut().filter(|one| matches!(one.name.as_str(), "args" | "command")) {
-                    list.type_ = ParameterType::Words;
-                }
-                Kind::Cli(CliTool {
-                    binary: element.binary.filter(|binary| !binary.is_empty()).ok_or("it has no binary")?,
-                    allowed_commands: element.allowed_commands,
-                })
-            }
-            "builtin" => match Builtin::named(&name) {
+            Target::Builtin(name) => match Builtin::named(&name) {
                 Some(builtin) => {
-                    parameters = builtin.parameters();
+                    input = Input::Parameters(builtin.parameters());
                     Kind::Builtin(builtin)
                 }
                 None => Kind::Unsupported(format!("builtin tools named `{name}`")),
             },
-            type_ @ ("mcp" | "flow" | "agent") => Kind::Unsupported(format!("{type_} tools")),
-            _ => return Err("its type is none of http, cli, mcp, builtin, flow, agent".into()),
+            Target::Flow { url } => {
+                if !declared {
+                    input = Input::Schema(Schema::new(json!({ "type": "object" }))?);
+                }
+                Kind::Flow(FlowTool { url: absolute(&url)? })
+            }
+            Target::Agent { url } => {
+                input = Input::Parameters(AgentTool::parameters());
+                Kind::Agent(AgentTool { url: absolute(&url)? })
+            }
+            Target::Mcp { url, tool } => {
+                absolute(&url)?;
+                Kind::Unsupported(format!("mcp tools such as `{tool}`"))
+            }
         };
-        let seconds = element.timeout.unwrap_or(30);
-        if seconds == 0 {
-            return Err("its timeout must be at least 1 second".into());
-        }
-        Ok(Self { name, description: element.description, parameters, timeout: Duration::from_secs(seconds), kind })
+        Ok(Self {
+            name: parts.name,
+            description: parts.description,
+            input_schema: input.schema(),
+            input,
+            output: parts.output.map(|json| compile("outputSchema", json)).transpose()?,
+            timeout: Duration::from_secs(seconds),
+            kind,
+        })
     }
 }
 
+/// A schema that says it is one of an object, as every provider asks for.
+fn object(mut schema: Value) -> Value {
+    if let Some(fields) = schema.as_object_mut() {
+        fields.entry("type").or_insert_with(|| "object".into());
+    }
+    schema
+}
+
+fn typed(list: Vec<Parameter>) -> Result<Vec<Parameter>, String> {
+    let one = |parameter: Parameter| {
+        let name = parameter.name.clone();
+        parameter.with_typed_default().ok_or_else(|| format!("the default of `{name}` does not have its type"))
+    };
+    list.into_iter().map(one).collect()
+}
+
+fn absolute(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    url.ok_or_else(|| "its endpoint is not an http or https URL".into())
+}
+
 /// What serde says without the value it quotes: `missing field …`, or what it expected.
-fn shape(error: &serde_json::Error) -> String {
+pub(super) fn shape(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(", expected ") {
         Some((_, expected)) => format!("a field has the wrong type; expected {expected}"),
         None if text.starts_with("missing field") => text,
         None => "it does not have the documented shape".into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn read(element: Value) -> Result<Definition, String> {
-        Definition::read_all(&json!([element]).to_string()).map(|mut tools| tools.remove(0))
-    }
-
-    #[test]
-    fn what_is_wrong_is_named_and_no_value_is_shown() {
-        for (element, problem) in [
-            (json!({"type": "http"}), "the tool at index 0 has no name"),
-            (json!({"name": "t"}), "tool `t`: missing field `type`"),
-            (json!({"name": "t", "type": "http"}), "tool `t`: it has no endpoint"),
-            (json!({"name": "t", "type": "cli"}), "tool `t`: it has no binary"),
-            (
-                json!({"name": "t", "type": "soap"}),
-                "tool `t`: its type is none of http, cli, mcp, builtin, flow, agent",
-            ),
-            (json!({"name": "t", "type": "mcp", "timeout": 0}), "tool `t`: its timeout must be at least 1 second"),
-            (
-                json!({"name": "t", "type": "http", "endpoint": "http://h", "method": "TRACE"}),
-                "tool `t`: its method is none of GET, DELETE, POST, PUT, PATCH",
-            ),
-            (
-                json!({"name": "t", "type": "http", "endpoint": "http://h", "headers": "SECRET"}),
-                "tool `t`: a field has the wrong type; expected a map",
-            ),
-            (
-                json!({"name": "t", "type": "http", "endpoint": "http://h", "headers": {"a b": "SECRET"}}),
-                "tool `t`: `a b` is not a header name",
-            ),
-            (
-                json!({"name": "t", "type": "cli", "binary": "b", "parameters": [{"name": "p", "type": "integer", "default": "x"}]}),
-                "tool `t`: the default of `p` does not have its type",
-            ),
-        ] {
-            assert_eq!(read(element).unwrap_err(), problem);
-        }
-        let twice = json!([{"name": "t", "type": "mcp"}, {"name": "t", "type": "mcp"}]).to_string();
-        assert_eq!(Definition::read_all(&twice).unwrap_err(), "two tools are named `t`");
-        assert_eq!(Definition::read_all("[").unwrap_err(), "not a JSON array (line 1, column 1)");
-    }
-
-    #[test]
-    fn parameters_that_follow_from_the_tool_are_implied() {
-        let names = |element| read(element).unwrap().parameters.into_iter().map(|one| one.name).collect::<Vec<_>>();
-        assert_eq!(names(json!({"name": "t", "type": "http", "endpoint": "http://h/{id}"})), ["id"]);
-        assert_eq!(names(json!({"name": "t", "type": "cli", "binary": "ls"})), ["args"]);
-        assert_eq!(names(json!({"name": "fetch-url", "type": "builtin"})), ["url"]);
-        assert_eq!(read(json!({"name": "t", "type": "mcp"})).unwrap().timeout, Duration::from_secs(30));
     }
 }

@@ -1,4 +1,4 @@
-//! What a model may call: HTTP endpoints, programs and a few built-in functions.
+//! What a model may call: HTTP endpoints, programs, flows, other agents and a few built-in functions.
 //!
 //! Whatever goes wrong in a call is an answer for the model, which can correct itself, and never an error for the user.
 //! So a call has one outcome: a text, at most 1 MiB long, or a [`ToolError`] whose text tells the model what to do.
@@ -8,10 +8,15 @@ mod calculator;
 mod capped;
 mod cli;
 mod client;
+mod contract;
 mod definition;
+mod element;
 mod headers;
 mod http;
+mod input;
 mod parameters;
+mod peer;
+mod schema;
 mod template;
 
 use std::sync::Arc;
@@ -24,6 +29,7 @@ use super::metrics::{Metrics, Outcome};
 use client::HttpClient;
 pub(super) use definition::Definition;
 use definition::Kind;
+use schema::Schema;
 
 /// A call that gave no answer. The text is for the model.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -83,12 +89,26 @@ impl Toolbox {
     }
 
     async fn run(&self, tool: &Definition, arguments: &Value) -> Result<String, ToolError> {
-        let arguments = parameters::check(&tool.parameters, arguments)?;
-        match &tool.kind {
+        let arguments = tool.input.check(arguments)?;
+        let mut answer = match &tool.kind {
             Kind::Http(http) => http.call(arguments, &self.client, &*self.environment).await,
-            Kind::Cli(cli) => cli.call(&tool.parameters, &arguments).await,
+            Kind::Cli(cli, names) => cli.call(names, &arguments).await,
             Kind::Builtin(builtin) => builtin.call(&arguments, &self.client).await,
+            Kind::Flow(flow) => flow.call(&arguments, &self.client).await,
+            Kind::Agent(agent) => agent.call(&arguments, &self.client).await,
             Kind::Unsupported(what) => Err(ToolError::Failed(format!("{what} are not supported by this runtime yet"))),
+        }?;
+        if let Some(problem) = tool.output.as_ref().and_then(|schema| misfit(schema, &answer)) {
+            answer.push_str(&format!("\n[this answer does not fit the tool's output schema: {problem}]"));
         }
+        Ok(answer)
+    }
+}
+
+/// Why `answer` is not what the schema says. It is not an error: the answer may serve nevertheless.
+fn misfit(schema: &Schema, answer: &str) -> Option<String> {
+    match serde_json::from_str(answer) {
+        Ok(value) => schema.check(&value).err(),
+        Err(_) => Some("it is not JSON".into()),
     }
 }

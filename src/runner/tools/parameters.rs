@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::ToolError;
 
@@ -36,6 +36,9 @@ pub(crate) struct Parameter {
     /// Its type.
     #[serde(rename = "type", default)]
     pub(crate) type_: ParameterType,
+    /// What it means, for the model.
+    #[serde(default)]
+    pub(crate) description: String,
     /// Whether a call must give it.
     #[serde(default)]
     pub(crate) required: bool,
@@ -47,7 +50,25 @@ pub(crate) struct Parameter {
 impl Parameter {
     /// A parameter that must be given.
     pub(super) fn required(name: &str, type_: ParameterType) -> Self {
-        Self { name: name.into(), type_, required: true, default: None }
+        Self { name: name.into(), type_, description: String::new(), required: true, default: None }
+    }
+
+    /// Its JSON Schema.
+    pub(super) fn schema(&self) -> Value {
+        let mut schema = match self.type_ {
+            ParameterType::String => json!({ "type": "string" }),
+            ParameterType::Integer => json!({ "type": "integer" }),
+            ParameterType::Number => json!({ "type": "number" }),
+            ParameterType::Boolean => json!({ "type": "boolean" }),
+            ParameterType::Words => json!({ "type": "array", "items": { "type": "string" } }),
+        };
+        if !self.description.is_empty() {
+            schema["description"] = self.description.as_str().into();
+        }
+        if let Some(default) = &self.default {
+            schema["default"] = default.clone();
+        }
+        schema
     }
 
     /// With a default written as text turned into the parameter's type; none when it does not fit.
@@ -68,12 +89,10 @@ impl Parameter {
 ///
 /// # Errors
 /// [`ToolError::Arguments`] with everything that is wrong, so that the model can mend it in one go.
-pub(super) fn check(parameters: &[Parameter], arguments: &Value) -> Result<BTreeMap<String, Value>, ToolError> {
-    let given = match arguments {
-        Value::Null => &serde_json::Map::new(),
-        Value::Object(given) => given,
-        _ => return Err(ToolError::Arguments("they must be a JSON object".into())),
-    };
+pub(super) fn check(
+    parameters: &[Parameter],
+    given: &Map<String, Value>,
+) -> Result<BTreeMap<String, Value>, ToolError> {
     let mut problems = Vec::new();
     let mut merged = BTreeMap::new();
     for parameter in parameters {
@@ -144,8 +163,7 @@ mod tests {
                 Ok(json!({"city": "", "days": 1.0, "ratio": 1, "deep": false})),
             ),
             (json!({"city": "x", "days": null}), Ok(json!({"city": "x", "days": 3, "deep": false}))),
-            (json!(null), Err("`city` is missing")),
-            (json!([]), Err("they must be a JSON object")),
+            (json!({}), Err("`city` is missing")),
             (json!({"city": 1}), Err("`city` must be a string")),
             (json!({"city": "x", "days": 1.5}), Err("`days` must be an integer")),
             (json!({"city": "x", "days": "1"}), Err("`days` must be an integer")),
@@ -156,7 +174,7 @@ mod tests {
                 Err("`city` is missing; `deep` must be true or false; `town` is not a parameter"),
             ),
         ] {
-            let found = check(&parameters(), &arguments).map(|merged| json!(merged));
+            let found = check(&parameters(), arguments.as_object().unwrap()).map(|merged| json!(merged));
             assert_eq!(found, expected.map_err(|text| ToolError::Arguments(text.into())), "{arguments}");
         }
     }

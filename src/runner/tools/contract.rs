@@ -1,0 +1,152 @@
+//! A tool as a file of a flow describes it: what the model is told, and `implementation`, which says how it is called.
+//!
+//! ```json
+//! {
+//!   "name": "shop", "description": "Looks up an article.",
+//!   "inputSchema": {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]},
+//!   "implementation": {"http": {"url": "http://shop/articles/{id}", "method": "GET"}}
+//! }
+//! ```
+//!
+//! The other implementations are `{"mcp": {"url", "tool"}}`, `{"flow": {"url"}}`, `{"agent": {"url"}}`,
+//! `{"cli": {"binary", "allowedCommands"}}` and `{"builtin": "calculator"}`.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Definition;
+use super::definition::{Parts, Target, shape};
+use super::parameters::Parameter;
+
+/// The file, before it is judged.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Contract {
+    name: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    parameters: Vec<Parameter>,
+    input_schema: Option<Value>,
+    output_schema: Option<Value>,
+    timeout: Option<u64>,
+    implementation: Implementation,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Implementation {
+    Http {
+        url: String,
+        method: Option<String>,
+        #[serde(default)]
+        headers: BTreeMap<String, String>,
+    },
+    Mcp {
+        url: String,
+        tool: String,
+    },
+    Flow {
+        url: String,
+    },
+    Agent {
+        url: String,
+    },
+    Cli {
+        binary: String,
+        #[serde(default, rename = "allowedCommands")]
+        allowed_commands: Vec<String>,
+    },
+    Builtin(String),
+}
+
+impl Definition {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// What is wrong, without quoting a value; the caller adds the file's name.
+    #[cfg_attr(not(test), expect(dead_code, reason = "flows read it"))]
+    pub(crate) fn read_contract(json: &str) -> Result<Self, String> {
+        let contract: Contract = serde_json::from_str(json).map_err(|error| {
+            if error.is_data() {
+                shape(&error)
+            } else {
+                format!("it is not JSON (line {}, column {})", error.line(), error.column())
+            }
+        })?;
+        if contract.name.is_empty() {
+            return Err("it has no name".into());
+        }
+        let target = match contract.implementation {
+            Implementation::Http { url, method, headers } => Target::Http { url, method, headers },
+            Implementation::Mcp { url, tool } => Target::Mcp { url, tool },
+            Implementation::Flow { url } => Target::Flow { url },
+            Implementation::Agent { url } => Target::Agent { url },
+            Implementation::Cli { binary, allowed_commands } => Target::Cli { binary, allowed_commands },
+            Implementation::Builtin(name) => Target::Builtin(name),
+        };
+        Self::build(Parts {
+            name: contract.name,
+            description: contract.description,
+            parameters: contract.parameters,
+            input: contract.input_schema,
+            output: contract.output_schema,
+            timeout: contract.timeout,
+            target,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(implementation: Value) -> Result<Definition, String> {
+        let schema = json!({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]});
+        Definition::read_contract(
+            &json!({"name": "t", "description": "d", "inputSchema": schema, "timeout": 3, "implementation": implementation})
+                .to_string(),
+        )
+    }
+
+    #[test]
+    fn every_implementation_is_read() {
+        for (implementation, label) in [
+            (json!({"http": {"url": "http://h/{id}", "method": "POST", "headers": {"a": "$B"}}}), "http"),
+            (json!({"mcp": {"url": "http://h/mcp", "tool": "x"}}), "mcp"),
+            (json!({"flow": {"url": "http://h/f"}}), "flow"),
+            (json!({"agent": {"url": "http://h"}}), "agent"),
+            (json!({"cli": {"binary": "ls", "allowedCommands": ["-l"]}}), "cli"),
+            (json!({"builtin": "calculator"}), "builtin"),
+        ] {
+            let tool = read(implementation.clone()).unwrap();
+            assert_eq!((tool.name.as_str(), tool.description.as_str(), tool.timeout.as_secs()), ("t", "d", 3));
+            let label = if label == "mcp" { "unsupported" } else { label };
+            assert_eq!(tool.kind.label(), label, "{implementation}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_no_value_is_shown() {
+        for (json, problem) in [
+            ("{", "it is not JSON (line 1, column 1)"),
+            ("{}", "missing field `name` at line 1 column 2"),
+            (r#"{"name": "", "implementation": {"builtin": "x"}}"#, "it has no name"),
+            (r#"{"name": "t"}"#, "missing field `implementation` at line 1 column 13"),
+            (
+                r#"{"name": "t", "implementation": {"http": {"url": "SECRET"}}}"#,
+                "its endpoint is not an http or https URL",
+            ),
+        ] {
+            assert_eq!(Definition::read_contract(json).unwrap_err(), problem, "{json}");
+        }
+        let error = read(json!({"soap": {"url": "SECRET"}})).unwrap_err();
+        assert!(!error.contains("SECRET"), "{error}");
+        let error = read(json!({"http": {"url": "http://h", "headers": ["SECRET"]}})).unwrap_err();
+        assert!(error.starts_with("a field has the wrong type"), "{error}");
+    }
+}

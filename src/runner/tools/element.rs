@@ -1,0 +1,175 @@
+//! A tool as an element of `CORAIL_TOOLS` describes it: one flat object, its `type` saying which fields count.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Definition;
+use super::definition::{Parts, Target, shape};
+use super::parameters::Parameter;
+
+/// An element of the array, before it is judged.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Element {
+    #[serde(rename = "type")]
+    type_: String,
+    #[serde(default)]
+    description: String,
+    endpoint: Option<String>,
+    method: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    binary: Option<String>,
+    #[serde(default)]
+    allowed_commands: Vec<String>,
+    mcp_endpoint: Option<String>,
+    #[serde(default)]
+    parameters: Vec<Parameter>,
+    input_schema: Option<Value>,
+    output_schema: Option<Value>,
+    timeout: Option<u64>,
+}
+
+impl Definition {
+    /// Reads the whole array.
+    ///
+    /// # Errors
+    /// What is wrong with which tool.
+    pub(crate) fn read_all(json: &str) -> Result<Vec<Self>, String> {
+        let list: Vec<Value> = serde_json::from_str(json)
+            .map_err(|error| format!("not a JSON array (line {}, column {})", error.line(), error.column()))?;
+        let mut tools: Vec<Self> = Vec::with_capacity(list.len());
+        for (index, element) in list.into_iter().enumerate() {
+            let Some(name) = element.get("name").and_then(Value::as_str).filter(|name| !name.is_empty()) else {
+                return Err(format!("the tool at index {index} has no name"));
+            };
+            let name = name.to_owned();
+            if tools.iter().any(|tool| tool.name == name) {
+                return Err(format!("two tools are named `{name}`"));
+            }
+            let tool = serde_json::from_value(element)
+                .map_err(|error| shape(&error))
+                .and_then(|element: Element| element.parts(name.clone()))
+                .and_then(Self::build);
+            tools.push(tool.map_err(|problem| format!("tool `{name}`: {problem}"))?);
+        }
+        Ok(tools)
+    }
+}
+
+impl Element {
+    fn parts(self, name: String) -> Result<Parts, String> {
+        let endpoint = self.endpoint.ok_or("it has no endpoint");
+        let target = match self.type_.as_str() {
+            "http" => Target::Http { url: endpoint?, method: self.method, headers: self.headers },
+            "cli" => Target::Cli { binary: self.binary.unwrap_or_default(), allowed_commands: self.allowed_commands },
+            "builtin" => Target::Builtin(name.clone()),
+            "mcp" => Target::Mcp { url: self.mcp_endpoint.ok_or("it has no mcpEndpoint")?, tool: name.clone() },
+            "flow" => Target::Flow { url: endpoint? },
+            "agent" => Target::Agent { url: endpoint? },
+            _ => return Err("its type is none of http, cli, mcp, builtin, flow, agent".into()),
+        };
+        Ok(Parts {
+            name,
+            description: self.description,
+            parameters: self.parameters,
+            input: self.input_schema,
+            output: self.output_schema,
+            timeout: self.timeout,
+            target,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(element: Value) -> Result<Definition, String> {
+        Definition::read_all(&json!([element]).to_string()).map(|mut tools| tools.remove(0))
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_no_value_is_shown() {
+        for (element, problem) in [
+            (json!({"type": "http"}), "the tool at index 0 has no name"),
+            (json!({"name": "t"}), "tool `t`: missing field `type`"),
+            (json!({"name": "t", "type": "http"}), "tool `t`: it has no endpoint"),
+            (json!({"name": "t", "type": "cli"}), "tool `t`: it has no binary"),
+            (json!({"name": "t", "type": "mcp"}), "tool `t`: it has no mcpEndpoint"),
+            (json!({"name": "t", "type": "flow"}), "tool `t`: it has no endpoint"),
+            (
+                json!({"name": "t", "type": "agent", "endpoint": "SECRET"}),
+                "tool `t`: its endpoint is not an http or https URL",
+            ),
+            (
+                json!({"name": "t", "type": "soap"}),
+                "tool `t`: its type is none of http, cli, mcp, builtin, flow, agent",
+            ),
+            (json!({"name": "t", "type": "builtin", "timeout": 0}), "tool `t`: its timeout must be at least 1 second"),
+            (
+                json!({"name": "t", "type": "http", "endpoint": "http://h", "method": "TRACE"}),
+                "tool `t`: its method is none of GET, DELETE, POST, PUT, PATCH",
+            ),
+            (
+                json!({"name": "t", "type": "http", "endpoint": "http://h", "headers": "SECRET"}),
+                "tool `t`: a field has the wrong type; expected a map",
+            ),
+            (
+                json!({"name": "t", "type": "http", "endpoint": "http://h", "headers": {"a b": "SECRET"}}),
+                "tool `t`: `a b` is not a header name",
+            ),
+            (
+                json!({"name": "t", "type": "cli", "binary": "b", "parameters": [{"name": "p", "type": "integer", "default": "x"}]}),
+                "tool `t`: the default of `p` does not have its type",
+            ),
+            (
+                json!({"name": "t", "type": "flow", "endpoint": "http://h", "inputSchema": []}),
+                "tool `t`: its inputSchema is wrong: it must be a JSON object",
+            ),
+            (
+                json!({"name": "t", "type": "flow", "endpoint": "http://h", "outputSchema": {"type": 1}}),
+                "tool `t`: its outputSchema is wrong: /type: 1 is not valid under any of the schemas listed in the 'anyOf' keyword",
+            ),
+        ] {
+            assert_eq!(read(element).unwrap_err(), problem);
+        }
+        let twice = json!([{"name": "t", "type": "builtin"}, {"name": "t", "type": "builtin"}]).to_string();
+        assert_eq!(Definition::read_all(&twice).unwrap_err(), "two tools are named `t`");
+        assert_eq!(Definition::read_all("[").unwrap_err(), "not a JSON array (line 1, column 1)");
+    }
+
+    #[test]
+    fn parameters_that_follow_from_the_tool_are_implied() {
+        let required = |element| read(element).unwrap().input_schema["required"].clone();
+        let schema = json!({"properties": {"n": {"type": "integer"}}});
+        for (element, names) in [
+            (json!({"name": "t", "type": "http", "endpoint": "http://h/{id}"}), json!(["id"])),
+            (json!({"name": "t", "type": "http", "endpoint": "http://h/{n}", "inputSchema": schema}), json!(["n"])),
+            (json!({"name": "t", "type": "cli", "binary": "ls"}), json!(["args"])),
+            (json!({"name": "fetch-url", "type": "builtin"}), json!(["url"])),
+            (json!({"name": "t", "type": "agent", "endpoint": "http://h"}), json!(["message"])),
+            (json!({"name": "t", "type": "flow", "endpoint": "http://h"}), json!(null)),
+        ] {
+            assert_eq!(required(element.clone()), names, "{element}");
+        }
+        assert_eq!(read(json!({"name": "t", "type": "builtin"})).unwrap().timeout, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn every_schema_for_a_model_is_one_of_an_object() {
+        for element in [
+            json!({"name": "t", "type": "flow", "endpoint": "http://h"}),
+            json!({"name": "t", "type": "flow", "endpoint": "http://h", "inputSchema": {"properties": {}}}),
+            json!({"name": "datetime", "type": "builtin"}),
+        ] {
+            assert_eq!(read(element.clone()).unwrap().input_schema["type"], "object", "{element}");
+        }
+    }
+}

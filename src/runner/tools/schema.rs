@@ -1,0 +1,174 @@
+//! A JSON Schema that values are checked against.
+//!
+//! It is compiled once, when the tool is read, so a schema that makes no sense is found before anything is served.
+//! References to other documents are refused: nothing is fetched. What does not fit is told with its place, as a
+//! JSON Pointer (RFC 6901), for that is what a model needs to mend it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jsonschema::Validator;
+use serde_json::{Map, Value, json};
+
+/// Most problems that are told at once.
+const PROBLEMS: usize = 8;
+/// Longest text of one problem, in bytes: it may quote a value.
+const PROBLEM: usize = 300;
+
+/// A schema and what checks it; clones share both.
+#[derive(Clone)]
+pub(crate) struct Schema {
+    json: Arc<Value>,
+    validator: Arc<Validator>,
+}
+
+impl Schema {
+    /// Compiles `json`.
+    ///
+    /// # Errors
+    /// Where the schema is wrong, and why.
+    pub(crate) fn new(json: Value) -> Result<Self, String> {
+        if !json.is_object() {
+            return Err("it must be a JSON object".into());
+        }
+        let validator = jsonschema::validator_for(&json).map_err(|error| problem(&error))?;
+        Ok(Self { json: json.into(), validator: validator.into() })
+    }
+
+    /// The schema itself.
+    pub(crate) fn json(&self) -> &Value {
+        &self.json
+    }
+
+    /// Checks `value`.
+    ///
+    /// # Errors
+    /// What does not fit, up to eight problems with their places, on one line.
+    pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
+        if self.validator.is_valid(value) {
+            return Ok(());
+        }
+        let problems: Vec<_> = self.validator.iter_errors(value).take(PROBLEMS).map(|error| problem(&error)).collect();
+        Err(problems.join("; "))
+    }
+}
+
+/// For an object: its properties with their `default` where they are left out. References are not looked into.
+pub(crate) fn with_defaults(schema: &Value, given: &Map<String, Value>) -> Map<String, Value> {
+    let mut merged = given.clone();
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        if let Some(default) = property.get("default")
+            && !merged.contains_key(name)
+        {
+            merged.insert(name.clone(), default.clone());
+        }
+    }
+    merged
+}
+
+/// The schema of an object in which `name` must be given; it is a string where the schema says nothing about it.
+pub(super) fn requiring(mut schema: Value, name: &str) -> Value {
+    let properties = &mut schema["properties"];
+    if !properties.is_object() {
+        *properties = json!({});
+    }
+    if properties.get(name).is_none() {
+        properties[name] = json!({ "type": "string" });
+    }
+    match schema["required"].as_array_mut() {
+        Some(required) if required.iter().any(|one| one == name) => {}
+        Some(required) => required.push(name.into()),
+        None => schema["required"] = json!([name]),
+    }
+    schema
+}
+
+fn problem(error: &jsonschema::ValidationError<'_>) -> String {
+    let place = error.instance_path().to_string();
+    let mut text = error.to_string();
+    if text.len() > PROBLEM {
+        text.truncate(text.floor_char_boundary(PROBLEM));
+        text.push('…');
+    }
+    if place.is_empty() { text } else { format!("{place}: {text}") }
+}
+
+impl PartialEq for Schema {
+    fn eq(&self, other: &Self) -> bool {
+        self.json == other.json
+    }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.json.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema() -> Schema {
+        Schema::new(json!({
+            "type": "object",
+            "properties": {
+                "order": {"type": "object", "properties": {"items": {"type": "array", "items": {"type": "integer"}}}},
+                "unit": {"enum": ["kg", "lb"], "default": "kg"},
+            },
+            "required": ["order"],
+            "additionalProperties": false,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_with_its_place() {
+        for (value, problems) in [
+            (json!({"order": {"items": [1, 2]}}), None),
+            (json!({"order": {"items": [1, "x"]}}), Some("/order/items/1: \"x\" is not of type \"integer\"")),
+            (json!({}), Some("\"order\" is a required property")),
+            (json!({"order": {}, "unit": "t"}), Some("/unit: \"t\" is not one of \"kg\" or \"lb\"")),
+            (
+                json!({"a": 1}),
+                Some("Additional properties are not allowed ('a' was unexpected); \"order\" is a required property"),
+            ),
+        ] {
+            let found = schema().check(&value).err();
+            assert_eq!(found.as_deref(), problems, "{value}");
+        }
+        let long = schema().check(&json!({"order": "é".repeat(PROBLEM)})).unwrap_err();
+        assert!(long.len() < PROBLEM + 20 && long.ends_with('…'), "{long}");
+    }
+
+    #[test]
+    fn a_schema_that_is_none_is_refused_and_nothing_is_fetched() {
+        for json in [
+            json!([]),
+            json!({"type": "thing"}),
+            json!({"properties": 1}),
+            json!({"$ref": "http://127.0.0.1:1/schema.json"}),
+            json!({"$ref": "file:///etc/passwd"}),
+            json!({"pattern": "("}),
+        ] {
+            assert!(Schema::new(json.clone()).is_err(), "{json}");
+        }
+    }
+
+    #[test]
+    fn defaults_fill_what_is_left_out() {
+        let given = json!({"order": {}});
+        let merged = with_defaults(schema().json(), given.as_object().unwrap());
+        assert_eq!(Value::Object(merged), json!({"order": {}, "unit": "kg"}));
+    }
+
+    #[test]
+    fn a_required_name_is_added_once() {
+        let added = requiring(json!({"type": "object"}), "id");
+        let expected = json!({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]});
+        assert_eq!(added, expected);
+        assert_eq!(requiring(added.clone(), "id"), added);
+        let kept = json!({"properties": {"id": {"type": "integer"}}, "required": ["id", "x"]});
+        assert_eq!(requiring(kept.clone(), "id"), kept);
+    }
+}
