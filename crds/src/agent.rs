@@ -9,6 +9,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::ObjectRef;
 use crate::schema;
 use crate::status::WorkloadStatus;
 
@@ -45,6 +46,7 @@ use crate::status::WorkloadStatus;
     )
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::agent_rules)]
 pub struct AgentSpec {
     /// Display name, for people.
     #[schemars(length(min = 1))]
@@ -63,6 +65,9 @@ pub struct AgentSpec {
     /// The model within its kind. Default: stub-echo.
     #[serde(default = "stub_echo")]
     pub model_id: String,
+    /// A Model in the same namespace, which brings its provider's credentials; instead of modelType and modelId.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_ref: Option<ObjectRef>,
     /// Model for side work such as titles, as provider:model_id. Empty: the main model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background_model: Option<String>,
@@ -70,6 +75,9 @@ pub struct AgentSpec {
     #[schemars(length(max = 131072))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
+    /// A Prompt in the same namespace that says what the agent is told before the conversation; instead of systemPrompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_ref: Option<ObjectRef>,
     /// Where conversations are kept. Empty: postgresql when a database is known, else memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,

@@ -3,7 +3,10 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
-use crate::{Agent, GROUP, Phase, ReferencePhase, Tool, VERSION, WorkloadPhase, schema};
+use crate::{
+    Agent, Flow, FlowSet, GROUP, Model, Phase, PluginConfig, Prompt, ReferencePhase, Tool, VERSION, WorkloadPhase,
+    schema,
+};
 
 /// One kind of the API.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +44,18 @@ impl Role {
 /// Every kind.
 pub const KINDS: &[Kind] = &[
     Kind { name: "Agent", plural: "agents", short: "ag", role: Role::Workload, definition: Agent::crd },
+    Kind { name: "Flow", plural: "flows", short: "fl", role: Role::Workload, definition: Flow::crd },
+    Kind { name: "FlowSet", plural: "flowsets", short: "fls", role: Role::Workload, definition: FlowSet::crd },
     Kind { name: "Tool", plural: "tools", short: "tl", role: Role::Reference, definition: Tool::crd },
+    Kind { name: "Model", plural: "models", short: "mdl", role: Role::Reference, definition: Model::crd },
+    Kind {
+        name: "PluginConfig",
+        plural: "pluginconfigs",
+        short: "pc",
+        role: Role::Reference,
+        definition: PluginConfig::crd,
+    },
+    Kind { name: "Prompt", plural: "prompts", short: "pr", role: Role::Reference, definition: Prompt::crd },
 ];
 
 impl Kind {

@@ -4,8 +4,14 @@
 
 pub mod agent;
 pub mod digest;
+pub mod flow;
+pub mod flow_set;
 pub mod kinds;
+pub mod model;
+mod object_ref;
 pub mod phase;
+pub mod plugin_config;
+pub mod prompt;
 pub mod references;
 pub mod schema;
 pub mod status;
@@ -14,8 +20,14 @@ mod verbatim;
 pub mod why;
 
 pub use agent::{Agent, AgentSpec};
+pub use flow::{Flow, FlowSpec};
+pub use flow_set::{FlowSet, FlowSetSpec};
 pub use kinds::{KINDS, Kind, Role, manifests};
+pub use model::{Model, ModelSpec};
+pub use object_ref::ObjectRef;
 pub use phase::{Phase, ReferencePhase, Standing, WorkloadPhase};
+pub use plugin_config::{PluginConfig, PluginConfigSpec};
+pub use prompt::{Prompt, PromptSpec};
 pub use references::{RefKind, Reference};
 pub use status::{ChildRecord, Failure, HistoryEntry, MachineStatus, ReferenceStatus, WorkloadStatus};
 pub use tool::{Tool, ToolSpec};

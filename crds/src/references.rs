@@ -10,6 +10,11 @@ use crate::Agent;
 #[allow(missing_docs)]
 pub enum RefKind {
     Tool,
+    Model,
+    PluginConfig,
+    Prompt,
+    Flow,
+    Agent,
     Secret,
     ConfigMap,
 }
@@ -19,6 +24,11 @@ impl RefKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Tool => "Tool",
+            Self::Model => "Model",
+            Self::PluginConfig => "PluginConfig",
+            Self::Prompt => "Prompt",
+            Self::Flow => "Flow",
+            Self::Agent => "Agent",
             Self::Secret => "Secret",
             Self::ConfigMap => "ConfigMap",
         }

@@ -10,7 +10,13 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, transform::RecursiveTransform, transform::Transform};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::{
+    ObjectRef,
+    flow_set::{FlowEntry, FlowState},
+    tool::HeaderSource,
+};
 
 /// The longest `metadata.name` of a workload: a Service's name has at most 63 characters, and children add a suffix.
 pub const MAX_NAME: usize = 52;
@@ -82,6 +88,103 @@ pub(crate) fn tool_names(_: &mut SchemaGenerator) -> Schema {
             "message": "the same Tool is listed twice: list each Tool once",
         }],
     })
+}
+
+/// The protocols of providers.
+pub(crate) fn plugin_type(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["stub", "openai", "anthropic", "gemini", "ollama"] })
+}
+
+pub(crate) fn pull_policy(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["Always", "IfNotPresent", "Never"] })
+}
+
+pub(crate) fn service_type(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["ClusterIP", "NodePort", "LoadBalancer"] })
+}
+
+/// Names of keys in a Secret, each once.
+pub(crate) fn credential_keys(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 32,
+        "items": { "type": "string", "minLength": 1, "maxLength": 253, "pattern": "^[-._a-zA-Z0-9]+$" },
+        "x-kubernetes-list-type": "set",
+    })
+}
+
+/// A name that is also a file's.
+pub(crate) fn file_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "maxLength": 253, "pattern": "^[a-zA-Z0-9][-._a-zA-Z0-9]*$" })
+}
+
+/// The name of a flow in a set.
+pub(crate) fn flow_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "maxLength": 40, "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$" })
+}
+
+/// Names of Tools as objects, each once.
+pub(crate) fn tool_refs(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = list_map::<ObjectRef>(generator, "name");
+    schema.insert("maxItems".into(), 64.into());
+    schema
+}
+
+pub(crate) fn flows(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = list_map::<FlowEntry>(generator, "name");
+    schema.insert("minItems".into(), 1.into());
+    schema.insert("maxItems".into(), 64.into());
+    schema
+}
+
+pub(crate) fn flow_states(generator: &mut SchemaGenerator) -> Schema {
+    list_map::<FlowState>(generator, "name")
+}
+
+/// Exactly one of `modelRef` and `modelSpec`.
+pub(crate) fn one_model(schema: &mut Schema) {
+    one_of(schema, "modelRef", "modelSpec");
+}
+
+/// Exactly one of `promptRef` and `prompt`.
+pub(crate) fn one_prompt(schema: &mut Schema) {
+    one_of(schema, "promptRef", "prompt");
+}
+
+fn one_of(schema: &mut Schema, one: &str, other: &str) {
+    let rule = json!({
+        "rule": format!("has(self.{one}) != has(self.{other})"),
+        "message": format!("set exactly one of {one} and {other}"),
+    });
+    schema.insert("x-kubernetes-validations".into(), json!([rule]));
+}
+
+/// What excludes one another in an Agent.
+pub(crate) fn agent_rules(schema: &mut Schema) {
+    let rules = json!([
+        {
+            "rule": "!has(self.promptRef) || !has(self.systemPrompt) || self.systemPrompt == ''",
+            "message": "set only one of promptRef and systemPrompt",
+        },
+        {
+            "rule": "!has(self.modelRef) || (self.modelType == 'stub' && self.modelId == 'stub-echo')",
+            "message": "modelRef brings the model: leave out modelType and modelId",
+        },
+    ]);
+    schema.insert("x-kubernetes-validations".into(), rules);
+}
+
+/// A provider has credentials unless it needs none.
+pub(crate) fn credentials_rule(schema: &mut Schema) {
+    let rules = json!([{
+        "rule": "has(self.credentialsRef) || self.type in ['stub', 'ollama']",
+        "message": "this type needs credentials: set credentialsRef to a Secret with them",
+    }]);
+    schema.insert("x-kubernetes-validations".into(), rules);
+}
+
+pub(crate) fn headers_from(generator: &mut SchemaGenerator) -> Schema {
+    list_map::<HeaderSource>(generator, "name")
 }
 
 fn list_map<T: JsonSchema>(generator: &mut SchemaGenerator, key: &str) -> Schema {

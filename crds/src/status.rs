@@ -135,6 +135,10 @@ pub struct WorkloadStatus {
     /// SHA-256 (hex) of the rendered configuration; a change rolls the Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<String>,
+    /// The images that came from the operator when the Pods were last rendered, by container: an upgrade of the operator
+    /// alone restarts nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub images: BTreeMap<String, String>,
     /// The children as last applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<ChildRecord>,

@@ -10,6 +10,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::ObjectRef;
 use crate::schema;
 use crate::status::ReferenceStatus;
 
@@ -37,7 +38,8 @@ pub struct ToolSpec {
     /// The name the model sees: 1 to 64 letters, digits, '_' and '-'.
     #[schemars(length(min = 1))]
     pub name: String,
-    /// How the tool is called: http (needs endpoint), cli (needs binary), mcp (needs mcpEndpoint) or builtin.
+    /// How the tool is called: http (needs endpoint), cli (needs binary), mcp (needs mcpEndpoint), builtin, flow (needs
+    /// flowRef) or agent (needs agentRef).
     #[serde(rename = "type")]
     pub type_: ToolType,
     /// Free grouping, for people. Default: general.
@@ -55,6 +57,10 @@ pub struct ToolSpec {
     /// Headers of an http tool. $NAME in a value is replaced from the agent's environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
+    /// Headers of an http tool whose values are in Secrets.
+    #[schemars(schema_with = "schema::headers_from")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers_from: Vec<HeaderSource>,
     /// Program of a cli tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binary: Option<String>,
@@ -64,9 +70,23 @@ pub struct ToolSpec {
     /// URL of an MCP server that has the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp_endpoint: Option<String>,
+    /// The Flow that a flow tool calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow_ref: Option<ObjectRef>,
+    /// The Agent that an agent tool asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_ref: Option<ObjectRef>,
     /// What the tool takes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<ToolParameter>,
+    /// What the tool takes, as a JSON Schema, where parameters are not enough to say it.
+    #[schemars(schema_with = "schema::opaque_object")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<serde_json::Value>,
+    /// What the tool answers, as a JSON Schema.
+    #[schemars(schema_with = "schema::opaque_object")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<serde_json::Value>,
     /// Longest time a call may take, in seconds, at least 1. Default: 30.
     #[schemars(range(min = 1))]
     #[serde(default = "thirty")]
@@ -88,6 +108,10 @@ pub enum ToolType {
     Mcp,
     /// Built into the runtime.
     Builtin,
+    /// A Flow.
+    Flow,
+    /// An Agent.
+    Agent,
 }
 
 impl ToolType {
@@ -98,8 +122,32 @@ impl ToolType {
             Self::Cli => "cli",
             Self::Mcp => "mcp",
             Self::Builtin => "builtin",
+            Self::Flow => "flow",
+            Self::Agent => "agent",
         }
     }
+}
+
+/// A header whose value is in a Secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HeaderSource {
+    /// Name of the header, such as Authorization.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Where its value is.
+    pub secret_key_ref: SecretKey,
+}
+
+/// A key of a Secret in the same namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SecretKey {
+    /// Name of the Secret.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The key.
+    #[schemars(length(min = 1, max = 253))]
+    pub key: String,
 }
 
 /// One parameter of a tool.

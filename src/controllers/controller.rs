@@ -127,6 +127,7 @@ fn wire<K: Controlled>(shared: &Shared, map: &ObjectMap<K>, queue: &Arc<Queue>) 
             }
             RefKind::Secret => ChildKind::Secret,
             RefKind::ConfigMap => ChildKind::ConfigMap,
+            _ => continue,
         };
         let Some(data) = views.children.get(&data) else { continue };
         data.subscribe(move |change| {

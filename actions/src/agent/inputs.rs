@@ -31,6 +31,7 @@ pub(super) fn look_up(agent: &Agent, world: &World) -> Inputs {
                     Some(data) => keys_of(agent, reference.kind, &data),
                 }
             }
+            _ => continue,
         };
         found.insert(reference.to_string(), state);
     }
@@ -100,7 +101,7 @@ fn keys_of(agent: &Agent, kind: RefKind, data: &Child) -> Found {
         let named = match kind {
             RefKind::Secret => source.secret_key_ref.as_ref().map(|key| (&key.name, &key.key, key.optional)),
             RefKind::ConfigMap => source.config_map_key_ref.as_ref().map(|key| (&key.name, &key.key, key.optional)),
-            RefKind::Tool => None,
+            _ => None,
         };
         if let Some((from, key, optional)) = named
             && from == name

@@ -33,6 +33,8 @@ pub fn tool_error(spec: &ToolSpec) -> Option<String> {
         ToolType::Cli => is_unset(&spec.binary).then_some("CLI tool requires a binary"),
         ToolType::Mcp => is_unset(&spec.mcp_endpoint).then_some("MCP tool requires an mcpEndpoint or an mcpServerRef"),
         ToolType::Builtin => None,
+        ToolType::Flow => spec.flow_ref.is_none().then_some("flow tool requires a flowRef"),
+        ToolType::Agent => spec.agent_ref.is_none().then_some("agent tool requires an agentRef"),
     };
     missing.map(str::to_owned)
 }

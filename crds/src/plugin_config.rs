@@ -1,0 +1,70 @@
+//! `PluginConfig`: who provides models, and with which credentials.
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "the lint takes the parts of two `printcolumn(…)` for the same attribute"
+)]
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ObjectRef;
+use crate::schema;
+use crate::status::ReferenceStatus;
+
+/// How a provider of models is reached.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
+#[kube(
+    group = "agents.recif.dev",
+    version = "v1",
+    kind = "PluginConfig",
+    plural = "pluginconfigs",
+    singular = "pluginconfig",
+    shortname = "pc",
+    category = "recif",
+    namespaced,
+    status = "ReferenceStatus",
+    derive = "PartialEq",
+    doc = "A provider of models, and the Secret with its credentials.",
+    printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
+        description = "Why it is ready, or not.",
+        priority = 1
+    )
+)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::credentials_rule)]
+pub struct PluginConfigSpec {
+    /// The provider's protocol: stub (answers without any network), openai (and whatever speaks like it), anthropic, gemini
+    /// or ollama.
+    // Text and not an enum: a value of another build must not make the object unreadable.
+    #[serde(rename = "type")]
+    #[schemars(schema_with = "schema::plugin_type")]
+    pub type_: String,
+    /// The provider's region, where it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// The Secret with the credentials. Required unless the type is ollama or stub.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials_ref: Option<ObjectRef>,
+    /// Keys that the Secret must have, such as OPENAI_API_KEY. The runner gets each as an environment variable or a file.
+    #[schemars(schema_with = "schema::credential_keys")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub credential_keys: Vec<String>,
+    /// More settings of the provider, such as baseUrl; kept as written. Not for credentials.
+    #[schemars(schema_with = "schema::opaque_object")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra_config: Option<serde_json::Value>,
+}
+
+impl PluginConfigSpec {
+    /// Whether the provider is used without credentials.
+    pub fn is_keyless(&self) -> bool {
+        matches!(self.type_.as_str(), "stub" | "ollama")
+    }
+}

@@ -1,0 +1,52 @@
+//! `Prompt`: a Dotprompt text that flows and agents use.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::schema;
+use crate::status::MachineStatus;
+
+/// A Dotprompt text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
+#[kube(
+    group = "agents.recif.dev",
+    version = "v1",
+    kind = "Prompt",
+    plural = "prompts",
+    singular = "prompt",
+    shortname = "pr",
+    category = "recif",
+    namespaced,
+    status = "PromptStatus",
+    derive = "PartialEq",
+    doc = "A Dotprompt text that flows and agents use.",
+    printcolumn(name = "Description", type_ = "string", json_path = ".spec.description"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct PromptSpec {
+    /// The text: YAML frontmatter between lines of `---`, if any, and a Handlebars template. At most 1 MiB.
+    #[schemars(length(min = 1, max = 1048576))]
+    pub content: String,
+    /// What the prompt is for, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+/// What the operator last saw and did.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PromptStatus {
+    /// What the state machine keeps.
+    #[serde(flatten)]
+    pub machine: MachineStatus,
+    /// SHA-256 (hex) of the text's bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_hash: Option<String>,
+    /// The frontmatter, as read.
+    #[schemars(schema_with = "schema::opaque_object")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frontmatter: Option<serde_json::Value>,
+}
