@@ -102,15 +102,17 @@ pub struct FlowSetStatus {
 
 /// How one flow of a set is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct FlowState {
     /// Its name.
     pub name: String,
     /// Whether it is served.
+    #[serde(default)]
     pub ready: bool,
     /// Resolving while something that it refers to is missing, else the set's phase.
+    #[serde(default)]
     pub phase: String,
     /// What is missing or wrong.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
