@@ -11,6 +11,7 @@ use crate::{
     audit::Entry,
     bare,
     operator::ACCOUNT,
+    process,
     table::{Row, say},
     template::Template,
     world::{World, names},
@@ -24,8 +25,8 @@ const FACTOR: f64 = 1.3;
 /// Creates many agents; the requests alone are timed first, with the operator off.
 pub(crate) async fn created_at_once(world: &mut World) -> Result<Vec<Row>> {
     let agents = world.many();
-    let bare = bare_loop(world, agents).await?;
-    say(&format!("the bare loop took {bare:.1?}"));
+    let (bare, bare_cpu) = bare_loop(world, agents).await?;
+    say(&format!("the bare loop took {bare:.1?} and {bare_cpu:.1?} of CPU"));
 
     world.operator().await?;
     let crowd = world.crowd().await?;
@@ -45,15 +46,19 @@ pub(crate) async fn created_at_once(world: &mut World) -> Result<Vec<Row>> {
     let factor = present_after.as_secs_f64() / bare.as_secs_f64();
     let times = format!("{present_after:.1?} against {bare:.1?}; all Running after {running_after:.1?}");
     Ok(vec![
-        Row::at_most(format!("{agents} agents at once: operator CPU"), CPU, used.as_secs_f64(), "s")
-            .with_note(&format!("{requests}, of these {} events", requests.events)),
+        Row::at_most(format!("{agents} agents at once: operator CPU"), CPU, used.as_secs_f64(), "s").with_note(
+            &format!(
+                "{requests}, of these {} events; the bare loop, which only sends and reads: {bare_cpu:.2?}",
+                requests.events
+            ),
+        ),
         Row::at_most(format!("{agents} agents at once: children present"), FACTOR, factor, "× bare loop")
             .with_note(&times),
     ])
 }
 
-/// How long the same requests take without an operator, under other names.
-async fn bare_loop(world: &mut World, agents: usize) -> Result<Duration> {
+/// How long the same requests take without an operator, under other names, and the CPU time of their sender.
+async fn bare_loop(world: &mut World, agents: usize) -> Result<(Duration, Duration)> {
     world.operator().await?;
     let example = world.apart().await?;
     example.clear().await?;
@@ -64,9 +69,11 @@ async fn bare_loop(world: &mut World, agents: usize) -> Result<Duration> {
     example.clear().await?;
     world.stop_operator().await;
     let village = Village::found(&world.client, "bare").await?;
+    let before = process::cpu(std::process::id())?;
     let took = bare::send(&village, &template, agents).await?;
+    let used = process::cpu(std::process::id())?.saturating_sub(before);
     bare::remove(&village, agents).await?;
-    Ok(took)
+    Ok((took, used))
 }
 
 /// From the arrival of the first agent to the answer to the last child's first apply.
