@@ -6,6 +6,7 @@
 //! runtime image. They are parsed before a port is bound. A value that cannot be read ends the process; a value that
 //! can be read but not served yet (a model provider) leaves it alive and not ready, so that the reason can be fetched.
 
+mod a2a;
 mod agent;
 mod config;
 mod conversations;

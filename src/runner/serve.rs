@@ -80,7 +80,7 @@ pub(super) fn app(config: Config) -> App {
         Ok(_) => tracing::info!(agent = config.agent, model = config.model.id, tools = config.tools.len(), "ready"),
         Err(why) => tracing::error!(agent = config.agent, "not ready: {why}"),
     }
-    App { agent, metrics, requests: TaskTracker::new() }
+    App { name: config.agent, agent, metrics, requests: TaskTracker::new() }
 }
 
 /// Serves until `stop`, then drains for at most `grace`.

@@ -3,6 +3,7 @@
 //! | route | answer |
 //! |---|---|
 //! | `POST /chat` `{message, conversation_id?}` | `{reply, conversation_id, title?}`, or events when `Accept` has `text/event-stream` |
+//! | `GET /.well-known/agent-card.json`, `POST /` | [A2A](super::a2a) |
 //!
 //! Probes, metrics and what all routes share are in [`shell`](super::shell). 400 is for a body that is not the object
 //! above, 502 for a model that fails, 503 for an agent that is not ready. A conversation id that is not known starts
@@ -22,6 +23,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
+use super::a2a::A2a;
 use super::agent::{Agent, Reply, Turn, TurnError};
 use super::conversations::ConversationId;
 use super::metrics::Metrics;
@@ -31,6 +33,8 @@ use super::sse;
 /// What the routes share.
 #[derive(Clone)]
 pub(super) struct App {
+    /// The agent's name.
+    pub(super) name: String,
     /// The agent, or why it cannot be served.
     pub(super) agent: Result<Arc<Agent>, String>,
     /// Everything counted.
@@ -55,10 +59,12 @@ impl App {
         };
         let shell =
             Shell { readiness: readiness.into(), metrics: self.metrics.clone(), requests: self.requests.clone() };
+        let a2a = A2a::new(&self.name, self.agent.clone(), self.requests.clone());
         let routes = Router::new()
             .route("/chat", post(chat))
             .fallback(async || Refusal(StatusCode::NOT_FOUND, "there is no such route; POST to /chat".into()))
-            .with_state(self);
+            .with_state(self)
+            .merge(a2a.routes());
         shell.around(routes)
     }
 }

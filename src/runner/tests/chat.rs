@@ -19,7 +19,7 @@ async fn every_route_has_its_status_and_every_error_its_text() {
         ("POST", "/chat", r#"{"message":"a","conversation_id":"a b"}"#, 400, "`conversation_id` must be"),
         ("POST", "/chat", &big, 413, "larger than 1 MiB"),
         ("GET", "/chat", "", 405, "GET is not allowed here"),
-        ("POST", "/", "", 404, "no such route"),
+        ("POST", "/nothing", "", 404, "no such route"),
         ("GET", "/healthz", "", 200, "ok"),
         ("GET", "/readyz", "", 200, "ok"),
         ("POST", "/readyz", "", 405, "POST is not allowed here"),

@@ -1,5 +1,6 @@
 //! The runtime as a client sees it: a real server on a free port of loopback.
 
+mod a2a;
 mod chat;
 mod config;
 mod draining;
@@ -52,7 +53,12 @@ impl Runner {
         let tools = Toolbox::new(tools, Arc::new(|_: &str| None), metrics.clone());
         let model: Arc<dyn Model> = Arc::new(model);
         let agent = Ok(Arc::new(Agent::with(model.clone(), model, None, tools)));
-        Self::start(App { agent, metrics, requests: TaskTracker::new() }, pending(), Duration::ZERO).await
+        Self::start(
+            App { name: "tester".into(), agent, metrics, requests: TaskTracker::new() },
+            pending(),
+            Duration::ZERO,
+        )
+        .await
     }
 
     async fn start(app: App, stop: impl Future<Output = ()> + Send + 'static, grace: Duration) -> Self {

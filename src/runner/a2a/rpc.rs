@@ -1,0 +1,169 @@
+//! JSON-RPC 2.0: one request in, one answer out, and the errors of A2A.
+//!
+//! Codes and reasons are those of the A2A specification, sections 5.4 and 9.5. Batches are no part of A2A.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+
+/// A request that has the right form.
+#[derive(Debug, PartialEq)]
+pub(super) struct Call {
+    /// A string or a number; the answer has the same.
+    pub(super) id: Value,
+    /// What to do.
+    pub(super) method: String,
+    /// With what; empty when there are none.
+    pub(super) params: Map<String, Value>,
+}
+
+/// Why a request gets no result.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(super) enum Fault {
+    /// The body is no JSON.
+    #[error("the body is not JSON: {0}")]
+    Parse(String),
+    /// It is no JSON-RPC request.
+    #[error("{0}")]
+    Request(String),
+    /// The body is over the limit.
+    #[error("the body is larger than 1 MiB")]
+    TooLarge,
+    /// There is no such method.
+    #[error("there is no method `{0}`")]
+    Method(String),
+    /// The parameters are wrong.
+    #[error("{0}")]
+    Params(String),
+    /// Not the client's fault.
+    #[error("{0}")]
+    Internal(String),
+    /// The agent cannot answer now.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The task is not there (any more).
+    #[error("there is no task `{0}`: it never was, or it has been finished for long")]
+    NoTask(String),
+    /// The task has ended.
+    #[error("task `{0}` has ended")]
+    NotCancelable(String),
+    /// Push notifications are wanted.
+    #[error("push notifications are not supported: stream, or ask for the task")]
+    Push,
+    /// The operation is known and not offered.
+    #[error("{0}")]
+    Unsupported(String),
+    /// A kind of content that cannot be read or written.
+    #[error("{0}")]
+    ContentType(String),
+    /// Another version of the protocol is wanted.
+    #[error("version {0} of A2A is not supported by this method")]
+    Version(String),
+}
+
+impl Fault {
+    /// The code, and the reason of an error that is A2A's own.
+    fn code(&self) -> (i32, Option<&'static str>) {
+        match self {
+            Self::Parse(_) => (-32700, None),
+            Self::Request(_) | Self::TooLarge => (-32600, None),
+            Self::Method(_) => (-32601, None),
+            Self::Params(_) => (-32602, None),
+            Self::Internal(_) | Self::Unavailable(_) => (-32603, None),
+            Self::NoTask(_) => (-32001, Some("TASK_NOT_FOUND")),
+            Self::NotCancelable(_) => (-32002, Some("TASK_NOT_CANCELABLE")),
+            Self::Push => (-32003, Some("PUSH_NOTIFICATION_NOT_SUPPORTED")),
+            Self::Unsupported(_) => (-32004, Some("UNSUPPORTED_OPERATION")),
+            Self::ContentType(_) => (-32005, Some("CONTENT_TYPE_NOT_SUPPORTED")),
+            Self::Version(_) => (-32009, Some("VERSION_NOT_SUPPORTED")),
+        }
+    }
+
+    /// What says more than the code to whoever is between the client and the agent.
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::OK,
+        }
+    }
+
+    /// The answer to the request `id`, null for one whose id is not known.
+    pub(super) fn answer(&self, id: &Value) -> Response {
+        let (code, reason) = self.code();
+        let mut error = json!({ "code": code, "message": self.to_string() });
+        if let Some(reason) = reason {
+            let kind = "type.googleapis.com/google.rpc.ErrorInfo";
+            error["data"] = json!([{ "@type": kind, "reason": reason, "domain": "a2a-protocol.org", "metadata": {} }]);
+        }
+        (self.status(), Json(json!({ "jsonrpc": "2.0", "id": id, "error": error }))).into_response()
+    }
+}
+
+/// The answer to the request `id`.
+pub(super) fn result(id: &Value, result: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "result": result })
+}
+
+impl Call {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// What is wrong, with the id as far as it can be read.
+    pub(super) fn read(body: &[u8]) -> Result<Self, (Value, Fault)> {
+        let wrong = |id: &Value, what: &str| Err((id.clone(), Fault::Request(what.into())));
+        let body: Value =
+            serde_json::from_slice(body).map_err(|error| (Value::Null, Fault::Parse(error.to_string())))?;
+        let mut body = match body {
+            Value::Object(body) => body,
+            Value::Array(_) => return wrong(&Value::Null, "batches are not supported: send one request at a time"),
+            _ => return wrong(&Value::Null, "the body must be a JSON-RPC request, an object"),
+        };
+        let id = match body.remove("id") {
+            Some(id @ (Value::String(_) | Value::Number(_))) => id,
+            Some(_) => return wrong(&Value::Null, "`id` must be a string or a number"),
+            None => return wrong(&Value::Null, "`id` is missing: every request is answered"),
+        };
+        if body.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+            return wrong(&id, "`jsonrpc` must be \"2.0\"");
+        }
+        let Some(Value::String(method)) = body.remove("method") else {
+            return wrong(&id, "`method` must be a string");
+        };
+        match body.remove("params") {
+            None => Ok(Self { id, method, params: Map::new() }),
+            Some(Value::Object(params)) => Ok(Self { id, method, params }),
+            Some(_) => Err((id, Fault::Params("`params` must be an object".into()))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_request_is_refused_with_the_code_for_it() {
+        for (body, id, code) in [
+            ("", Value::Null, -32700),
+            ("{", Value::Null, -32700),
+            ("1", Value::Null, -32600),
+            ("[]", Value::Null, -32600),
+            (r#"[{"jsonrpc":"2.0","id":1,"method":"GetTask"}]"#, Value::Null, -32600),
+            (r#"{"jsonrpc":"2.0","method":"GetTask"}"#, Value::Null, -32600),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"GetTask"}"#, Value::Null, -32600),
+            (r#"{"jsonrpc":"2.0","id":true,"method":"GetTask"}"#, Value::Null, -32600),
+            (r#"{"id":1,"method":"GetTask"}"#, json!(1), -32600),
+            (r#"{"jsonrpc":"1.0","id":1,"method":"GetTask"}"#, json!(1), -32600),
+            (r#"{"jsonrpc":"2.0","id":"a"}"#, json!("a"), -32600),
+            (r#"{"jsonrpc":"2.0","id":"a","method":7}"#, json!("a"), -32600),
+            (r#"{"jsonrpc":"2.0","id":"a","method":"GetTask","params":[1]}"#, json!("a"), -32602),
+        ] {
+            let (found, fault) = Call::read(body.as_bytes()).unwrap_err();
+            assert_eq!((found, fault.code().0), (id, code), "{body}");
+        }
+        let call = Call::read(br#"{"jsonrpc":"2.0","id":1,"method":"X"}"#).unwrap();
+        assert_eq!((call.id, call.method.as_str(), call.params.len()), (json!(1), "X", 0));
+    }
+}

@@ -1,0 +1,174 @@
+//! What a client is told: tasks and their events in the form of either version of the protocol.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::params::Version;
+use super::tasks::{Phase, Piece, Progress, Task};
+
+/// The answer is one artifact; this is its id.
+const REPLY: &str = "reply";
+
+/// The task as it is now, with the last `history` messages before its answer.
+pub(super) fn task(version: Version, task: &Task, progress: &Progress, history: Option<usize>) -> Value {
+    let mut value = json!({ "id": task.id, "contextId": task.context, "status": status(version, task, progress) });
+    if !progress.text.is_empty() {
+        value["artifacts"] = json!([artifact(version, &progress.text)]);
+    }
+    if history != Some(0) {
+        let pieces = task.said.pieces.iter().map(|piece| part(version, piece)).collect();
+        value["history"] = json!([message(version, task, &task.said.id, Speaker::User, pieces)]);
+    }
+    of_kind(version, "task", value)
+}
+
+/// The task as the result of a method that sends, or as the first event.
+pub(super) fn wrapped(version: Version, task: Value) -> Value {
+    wrap(version, "task", task)
+}
+
+/// An event: more of the answer, the first of it when it does not `append`.
+pub(super) fn artifact_update(version: Version, task: &Task, text: &str, append: bool) -> Value {
+    let event = json!({
+        "taskId": task.id, "contextId": task.context, "artifact": artifact(version, text), "append": append,
+    });
+    wrap(version, "artifactUpdate", of_kind(version, "artifact-update", event))
+}
+
+/// The last event: the task has ended.
+pub(super) fn status_update(version: Version, task: &Task, progress: &Progress) -> Value {
+    let mut event = json!({ "taskId": task.id, "contextId": task.context, "status": status(version, task, progress) });
+    if version == Version::V03 {
+        event["final"] = true.into();
+    }
+    wrap(version, "statusUpdate", of_kind(version, "status-update", event))
+}
+
+fn status(version: Version, task: &Task, progress: &Progress) -> Value {
+    let state = match (version, progress.phase) {
+        (Version::V1, Phase::Working) => "TASK_STATE_WORKING",
+        (Version::V1, Phase::Completed) => "TASK_STATE_COMPLETED",
+        (Version::V1, Phase::Failed) => "TASK_STATE_FAILED",
+        (Version::V1, Phase::Canceled) => "TASK_STATE_CANCELED",
+        (Version::V03, Phase::Working) => "working",
+        (Version::V03, Phase::Completed) => "completed",
+        (Version::V03, Phase::Failed) => "failed",
+        (Version::V03, Phase::Canceled) => "canceled",
+    };
+    let mut status = json!({ "state": state, "timestamp": milliseconds(progress.since) });
+    if let Some(error) = &progress.error {
+        let id = format!("{}-error", task.id);
+        let parts = vec![part(version, &Piece::Text(error.clone()))];
+        status["message"] = message(version, task, &id, Speaker::Agent, parts);
+    }
+    status
+}
+
+#[derive(Clone, Copy)]
+enum Speaker {
+    User,
+    Agent,
+}
+
+fn message(version: Version, task: &Task, id: &str, speaker: Speaker, parts: Vec<Value>) -> Value {
+    let role = match (version, speaker) {
+        (Version::V1, Speaker::User) => "ROLE_USER",
+        (Version::V1, Speaker::Agent) => "ROLE_AGENT",
+        (Version::V03, Speaker::User) => "user",
+        (Version::V03, Speaker::Agent) => "agent",
+    };
+    let message =
+        json!({ "messageId": id, "role": role, "parts": parts, "taskId": task.id, "contextId": task.context });
+    of_kind(version, "message", message)
+}
+
+fn artifact(version: Version, text: &str) -> Value {
+    json!({ "artifactId": REPLY, "name": REPLY, "parts": [part(version, &Piece::Text(text.into()))] })
+}
+
+fn part(version: Version, piece: &Piece) -> Value {
+    match piece {
+        Piece::Text(text) => of_kind(version, "text", json!({ "text": text })),
+        Piece::Data(data) => of_kind(version, "data", json!({ "data": data })),
+    }
+}
+
+/// 0.3 says of each object what it is.
+fn of_kind(version: Version, kind: &str, mut object: Value) -> Value {
+    if version == Version::V03 {
+        object["kind"] = kind.into();
+    }
+    object
+}
+
+/// 1.0 says so by the name of the field that the object is in.
+fn wrap(version: Version, field: &str, object: Value) -> Value {
+    match version {
+        Version::V1 => json!({ field: object }),
+        Version::V03 => object,
+    }
+}
+
+/// UTC, to the millisecond, as the specification wants it.
+fn milliseconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tasks::Said;
+    use super::*;
+
+    fn failed() -> (Task, Progress) {
+        let said = Said { id: "m".into(), pieces: vec![Piece::Text("hi".into()), Piece::Data(json!([1]))] };
+        let since = "2026-01-02T03:04:05.6789Z".parse().unwrap();
+        let progress = Progress { phase: Phase::Failed, since, text: "so far".into(), error: Some("asleep".into()) };
+        (Task::new("t".into(), "c".into(), said), progress)
+    }
+
+    #[test]
+    fn a_task_in_the_form_of_1_0() {
+        let (one, progress) = failed();
+        let expected = json!({
+            "id": "t",
+            "contextId": "c",
+            "status": {
+                "state": "TASK_STATE_FAILED",
+                "timestamp": "2026-01-02T03:04:05.678Z",
+                "message": {
+                    "messageId": "t-error", "role": "ROLE_AGENT", "parts": [{ "text": "asleep" }],
+                    "taskId": "t", "contextId": "c",
+                },
+            },
+            "artifacts": [{ "artifactId": "reply", "name": "reply", "parts": [{ "text": "so far" }] }],
+            "history": [{
+                "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }, { "data": [1] }],
+                "taskId": "t", "contextId": "c",
+            }],
+        });
+        assert_eq!(task(Version::V1, &one, &progress, None), expected);
+    }
+
+    #[test]
+    fn a_task_in_the_form_of_0_3() {
+        let (one, progress) = failed();
+        let found = task(Version::V03, &one, &progress, Some(1));
+        assert_eq!((&found["kind"], &found["status"]["state"]), (&json!("task"), &json!("failed")));
+        let said = &found["history"][0];
+        assert_eq!((&said["kind"], &said["role"]), (&json!("message"), &json!("user")));
+        assert_eq!(said["parts"], json!([{ "kind": "text", "text": "hi" }, { "kind": "data", "data": [1] }]));
+        assert_eq!(found["artifacts"][0]["parts"], json!([{ "kind": "text", "text": "so far" }]));
+        assert!(task(Version::V03, &one, &progress, Some(0)).get("history").is_none());
+    }
+
+    #[test]
+    fn events_are_told_apart_by_field_or_by_kind() {
+        let (one, progress) = failed();
+        assert_eq!(artifact_update(Version::V1, &one, "x", false)["artifactUpdate"]["append"], false);
+        assert_eq!(status_update(Version::V1, &one, &progress)["statusUpdate"].get("final"), None);
+        let event = artifact_update(Version::V03, &one, "x", true);
+        assert_eq!((&event["kind"], &event["append"]), (&json!("artifact-update"), &json!(true)));
+        let event = status_update(Version::V03, &one, &progress);
+        assert_eq!((&event["kind"], &event["final"]), (&json!("status-update"), &json!(true)));
+    }
+}
