@@ -8,5 +8,6 @@ pub mod cache;
 pub mod cli;
 pub mod cluster;
 pub mod controllers;
+mod mcp;
 pub mod runner;
 pub mod telemetry;

@@ -1,6 +1,6 @@
 //! The reference agent runtime: one HTTP server that turns a message into a model's answer, calling tools on the way.
 //!
-//! Uses: –
+//! Uses: mcp
 //!
 //! Everything it is comes from `CORAIL_*` variables, because that is the contract between the operator and any
 //! runtime image. They are parsed before a port is bound. A value that cannot be read ends the process; a value that

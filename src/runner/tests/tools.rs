@@ -72,7 +72,7 @@ async fn runner() -> Runner {
         {"name": "echo", "type": "cli", "binary": "echo", "description": "prints", "allowedCommands": ["-n", "hi"]},
         {"name": "sh", "type": "cli", "binary": "sh"},
         {"name": "none", "type": "cli", "binary": "/surely/not/there"},
-        {"name": "remote", "type": "mcp", "mcpEndpoint": "http://mcp"},
+        {"name": "remote", "type": "mcp", "mcpEndpoint": "http://127.0.0.1:1/"},
         {"name": "flow", "type": "flow", "endpoint": format!("http://{at}/echo"), "inputSchema": {"properties": {
             "tags": {"type": "array", "items": {"type": "string"}}, "n": {"type": "integer", "default": 7}}}},
         {"name": "hangs", "type": "flow", "endpoint": format!("http://{at}/slow")},
@@ -140,7 +140,7 @@ async fn a_tool_that_fails_tells_the_model_and_not_the_user() {
         (r#"sh {"args": ["-c", "echo out; echo bad >&2; exit 3"]}"#, "exit status: 3: bad"),
         ("none", "wrong arguments: `args` is missing"),
         (r#"none {"args": []}"#, "run /surely/not/there: No such file or directory"),
-        ("remote", "mcp tools such as `remote` are not supported by this runtime yet"),
+        ("remote", "the MCP server at 127.0.0.1:1 cannot be used"),
         (r#"flow {"tags": ["a", 1]}"#, r#"wrong arguments: /tags/1: 1 is not of type "string""#),
         (r#"agent {"question": "hi"}"#, "wrong arguments: `message` is missing; `question` is not a parameter"),
         (r#"mute {"message": "hi"}"#, "the agent did not answer with JSON that has a `reply`"),

@@ -125,7 +125,6 @@ mod tests {
         ] {
             let tool = read(implementation.clone()).unwrap();
             assert_eq!((tool.name.as_str(), tool.description.as_str(), tool.timeout.as_secs()), ("t", "d", 3));
-            let label = if label == "mcp" { "unsupported" } else { label };
             assert_eq!(tool.kind.label(), label, "{implementation}");
         }
     }

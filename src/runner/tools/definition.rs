@@ -8,13 +8,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use url::Url;
 
 use super::builtin::Builtin;
 use super::cli::{CliTool, holds_words};
 use super::http::HttpTool;
 use super::input::Input;
+use super::mcp::McpTool;
 use super::parameters::{Parameter, ParameterType};
 use super::peer::{AgentTool, FlowTool};
 use super::schema::Schema;
@@ -51,11 +52,13 @@ pub(super) enum Kind {
     Cli(CliTool, Vec<String>),
     /// A function of this runtime.
     Builtin(Builtin),
+    /// A tool of an MCP server.
+    Mcp(McpTool),
     /// A flow.
     Flow(FlowTool),
     /// Another agent.
     Agent(AgentTool),
-    /// Something this runtime cannot call yet, in the plural: `mcp tools`.
+    /// Something this runtime cannot call, in the plural: `builtin tools named …`.
     Unsupported(String),
 }
 
@@ -66,6 +69,7 @@ impl Kind {
             Self::Http(_) => "http",
             Self::Cli(..) => "cli",
             Self::Builtin(_) => "builtin",
+            Self::Mcp(_) => "mcp",
             Self::Flow(_) => "flow",
             Self::Agent(_) => "agent",
             Self::Unsupported(_) => "unsupported",
@@ -160,7 +164,7 @@ impl Definition {
             },
             Target::Flow { url } => {
                 if !declared {
-                    input = Input::Schema(Schema::new(json!({ "type": "object" }))?);
+                    input = Input::anything()?;
                 }
                 Kind::Flow(FlowTool { url: absolute(&url)? })
             }
@@ -169,8 +173,10 @@ impl Definition {
                 Kind::Agent(AgentTool { url: absolute(&url)? })
             }
             Target::Mcp { url, tool } => {
-                absolute(&url)?;
-                Kind::Unsupported(format!("mcp tools such as `{tool}`"))
+                if !declared {
+                    input = Input::anything()?;
+                }
+                Kind::Mcp(McpTool { url: absolute(&url)?, tool })
             }
         };
         Ok(Self {

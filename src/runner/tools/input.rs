@@ -21,6 +21,14 @@ pub(super) enum Input {
 }
 
 impl Input {
+    /// Any object.
+    ///
+    /// # Errors
+    /// None; the schema is a constant.
+    pub(super) fn anything() -> Result<Self, String> {
+        Schema::new(json!({ "type": "object" })).map(Self::Schema)
+    }
+
     /// The JSON Schema of the arguments: always one of an object.
     pub(super) fn schema(&self) -> Value {
         match self {

@@ -1,4 +1,4 @@
-//! What a model may call: HTTP endpoints, programs, flows, other agents and a few built-in functions.
+//! What a model may call: HTTP endpoints, programs, MCP servers, flows, other agents and a few built-in functions.
 //!
 //! Whatever goes wrong in a call is an answer for the model, which can correct itself, and never an error for the user.
 //! So a call has one outcome: a text, at most 1 MiB long, or a [`ToolError`] whose text tells the model what to do.
@@ -14,6 +14,7 @@ mod element;
 mod headers;
 mod http;
 mod input;
+mod mcp;
 mod parameters;
 mod peer;
 mod schema;
@@ -26,6 +27,7 @@ use serde_json::Value;
 
 use super::Lookup;
 use super::metrics::{Metrics, Outcome};
+use crate::mcp::Sessions;
 use client::HttpClient;
 pub(super) use definition::Definition;
 use definition::Kind;
@@ -55,6 +57,7 @@ pub(super) enum ToolError {
 pub(super) struct Toolbox {
     tools: Arc<[Definition]>,
     client: HttpClient,
+    sessions: Sessions,
     environment: Arc<Lookup>,
     metrics: Metrics,
 }
@@ -62,7 +65,7 @@ pub(super) struct Toolbox {
 impl Toolbox {
     /// A toolbox with `tools`; `environment` is what `$NAME` in headers refers to.
     pub(super) fn new(tools: Vec<Definition>, environment: Arc<Lookup>, metrics: Metrics) -> Self {
-        Self { tools: tools.into(), client: HttpClient::default(), environment, metrics }
+        Self { tools: tools.into(), client: HttpClient::default(), sessions: Sessions::default(), environment, metrics }
     }
 
     /// What the model is told it may call.
@@ -94,6 +97,7 @@ impl Toolbox {
             Kind::Http(http) => http.call(arguments, &self.client, &*self.environment).await,
             Kind::Cli(cli, names) => cli.call(names, &arguments).await,
             Kind::Builtin(builtin) => builtin.call(&arguments, &self.client).await,
+            Kind::Mcp(mcp) => mcp.call(arguments, &self.client, &self.sessions, tool.timeout).await,
             Kind::Flow(flow) => flow.call(&arguments, &self.client).await,
             Kind::Agent(agent) => agent.call(&arguments, &self.client).await,
             Kind::Unsupported(what) => Err(ToolError::Failed(format!("{what} are not supported by this runtime yet"))),

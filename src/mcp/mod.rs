@@ -1,0 +1,23 @@
+//! A client of MCP servers (Model Context Protocol, Streamable HTTP), whichever of its two eras they speak.
+//!
+//! Uses: –
+//!
+//! The protocol is rmcp's business and stays behind this room: what leaves it is text, a tool's name and its schemas.
+//! Up to revision 2025-11-25 a client opens a session with `initialize`; from 2026-07-28 on each request stands alone. A
+//! [`Session`] is either: it asks for the newer era and falls back. [`Sessions`] keeps one per server and opens a new one
+//! when the old one broke.
+//!
+//! The caller gives the HTTP client and with it the rules for redirects and addresses. A server that hangs, answers
+//! something else or never stops is an error within the caller's deadline.
+
+mod http;
+mod problem;
+mod session;
+mod sessions;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use session::McpError;
+#[cfg(test)]
+use session::Session;
+pub(crate) use sessions::Sessions;

@@ -1,0 +1,195 @@
+//! One server, connected.
+
+use std::time::Duration;
+
+use reqwest::Client;
+use rmcp::model::{CallToolRequestParams, CallToolResult, ClientConfig, ContentBlock, PaginatedRequestParams};
+use rmcp::model::{Implementation, ProtocolVersion, ResourceContents};
+use rmcp::service::{ClientLifecycleMode, RoleClient, RunningService, ServiceError, serve_client_with_lifecycle};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::http::Http;
+use super::problem;
+
+/// Most pages of a server's list of tools, and most tools in all.
+const PAGES: usize = 100;
+const TOOLS: usize = 1000;
+/// The newest revision with a handshake.
+const HANDSHAKE: ProtocolVersion = ProtocolVersion::V_2025_11_25;
+
+/// Why a server gave no answer. The text is made for people and models and holds no header.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(crate) enum McpError {
+    /// There is no connection, or it broke, or what came back is not MCP.
+    #[error("the MCP server at {host} {problem}")]
+    Broken {
+        /// Host and port.
+        host: String,
+        /// What happened, as the rest of a sentence.
+        problem: String,
+    },
+    /// The server refused the request (a JSON-RPC error): an unknown tool, wrong arguments.
+    #[error("the MCP server refused: {message}")]
+    Refused {
+        /// The JSON-RPC code.
+        code: i32,
+        /// What the server says.
+        message: String,
+    },
+    /// The tool ran and says that it failed.
+    #[error("{0}")]
+    Tool(String),
+    /// No answer in time.
+    #[error("the MCP server at {host} did not answer within {} s", .after.as_secs())]
+    Timeout {
+        /// Host and port.
+        host: String,
+        /// How long it was waited for.
+        after: Duration,
+    },
+}
+
+/// A tool as its server describes it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct McpTool {
+    /// Its name at the server.
+    pub(crate) name: String,
+    /// What it is for.
+    pub(crate) description: String,
+    /// JSON Schema of its arguments.
+    pub(crate) input_schema: Value,
+    /// JSON Schema of its structured answer.
+    pub(crate) output_schema: Option<Value>,
+}
+
+/// A connection to one server. Dropping it ends the server's session.
+pub(crate) struct Session {
+    service: RunningService<RoleClient, ClientConfig>,
+    host: String,
+}
+
+impl Session {
+    /// Connects to `url` and agrees on a revision, within `deadline`.
+    ///
+    /// # Errors
+    /// [`McpError::Broken`] or [`McpError::Timeout`].
+    pub(crate) async fn connect(client: Client, url: &Url, deadline: Duration) -> Result<Self, McpError> {
+        let host = url.authority().rsplit('@').next().unwrap_or_default().to_owned();
+        let transport = StreamableHttpClientTransport::with_client(
+            Http(client),
+            StreamableHttpClientTransportConfig::with_uri(url.as_str()),
+        );
+        let me = Implementation::new("recif", env!("CARGO_PKG_VERSION"));
+        let lifecycle = ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::LATEST],
+            legacy_version: Some(HANDSHAKE),
+        };
+        let connecting = serve_client_with_lifecycle(ClientConfig::new(Default::default(), me), transport, lifecycle);
+        match tokio::time::timeout(deadline, connecting).await {
+            Ok(Ok(service)) => Ok(Self { service, host }),
+            Ok(Err(error)) => {
+                Err(McpError::Broken { host, problem: format!("cannot be used: {}", problem::startup(&error)) })
+            }
+            Err(_) => Err(McpError::Timeout { host, after: deadline }),
+        }
+    }
+
+    /// Calls a tool; its texts joined by line breaks, with a line in brackets for what is no text. Dropping the future
+    /// ends the call.
+    ///
+    /// # Errors
+    /// Any [`McpError`].
+    pub(crate) async fn call_tool(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+        deadline: Duration,
+    ) -> Result<String, McpError> {
+        let request = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
+        let result = self.within(deadline, self.service.call_tool(request)).await?;
+        let failed = result.is_error == Some(true);
+        let text = text(result);
+        if failed { Err(McpError::Tool(text)) } else { Ok(text) }
+    }
+
+    /// The tools of the server, all pages of them; of a list without end the first thousand.
+    ///
+    /// # Errors
+    /// Any [`McpError`] but [`McpError::Tool`].
+    #[cfg_attr(not(test), expect(dead_code, reason = "the operator asks for it"))]
+    pub(crate) async fn list_tools(&self, deadline: Duration) -> Result<Vec<McpTool>, McpError> {
+        let pages = async {
+            let mut tools = Vec::new();
+            let mut cursor = None;
+            for _ in 0..PAGES {
+                let request = PaginatedRequestParams::default().with_cursor(cursor);
+                let page = self.service.list_tools(Some(request)).await?;
+                tools.extend(page.tools);
+                cursor = page.next_cursor.filter(|_| tools.len() < TOOLS);
+                if cursor.is_none() {
+                    break;
+                }
+            }
+            Ok(tools)
+        };
+        let tools = self.within(deadline, pages).await?.into_iter().take(TOOLS).map(|tool| McpTool {
+            name: tool.name.into_owned(),
+            description: tool.description.unwrap_or_default().into_owned(),
+            input_schema: Value::Object(tool.input_schema.as_ref().clone()),
+            output_schema: tool.output_schema.map(|schema| Value::Object(schema.as_ref().clone())),
+        });
+        Ok(tools.collect())
+    }
+
+    /// Whether it is known to be over.
+    pub(super) fn is_closed(&self) -> bool {
+        self.service.is_closed() || self.service.is_transport_closed()
+    }
+
+    async fn within<T>(
+        &self,
+        deadline: Duration,
+        answer: impl Future<Output = Result<T, ServiceError>>,
+    ) -> Result<T, McpError> {
+        let broken = |problem: String| McpError::Broken { host: self.host.clone(), problem };
+        match tokio::time::timeout(deadline, answer).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(ServiceError::McpError(error))) => {
+                Err(McpError::Refused { code: error.code.0, message: error.message.into_owned() })
+            }
+            Ok(Err(ServiceError::TransportClosed)) => Err(broken("ended the connection".into())),
+            Ok(Err(ServiceError::UnexpectedResponse)) => Err(broken("answered something else than asked".into())),
+            Ok(Err(error)) => Err(broken(format!("gave no answer: {}", problem::call(&error)))),
+            Err(_) => Err(McpError::Timeout { host: self.host.clone(), after: deadline }),
+        }
+    }
+}
+
+/// What a server's answer says, as text.
+fn text(result: CallToolResult) -> String {
+    let mut parts: Vec<String> = result.content.into_iter().map(part).collect();
+    if parts.is_empty()
+        && let Some(structured) = result.structured_content
+    {
+        parts.push(structured.to_string());
+    }
+    parts.join("\n")
+}
+
+fn part(content: ContentBlock) -> String {
+    match content {
+        ContentBlock::Text(text) => text.text,
+        ContentBlock::Image(image) => format!("[an image of type {}, which cannot be shown]", image.mime_type),
+        ContentBlock::Audio(audio) => format!("[audio of type {}, which cannot be heard]", audio.mime_type),
+        ContentBlock::ResourceLink(link) => format!("[resource {}: {}]", link.name, link.uri),
+        ContentBlock::Resource(embedded) => match embedded.resource {
+            ResourceContents::TextResourceContents { text, .. } => text,
+            ResourceContents::BlobResourceContents { uri, .. } => format!("[binary resource {uri}]"),
+            _ => "[a resource of an unknown kind]".into(),
+        },
+        _ => "[content of an unknown kind]".into(),
+    }
+}

@@ -1,0 +1,49 @@
+//! A tool of an MCP server.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+use url::Url;
+
+use super::ToolError;
+use super::capped::Capped;
+use super::client::HttpClient;
+use crate::mcp::{McpError, Sessions};
+
+/// Which tool of which server.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct McpTool {
+    /// The server's endpoint.
+    pub(super) url: Url,
+    /// The tool's name there.
+    pub(super) tool: String,
+}
+
+impl McpTool {
+    /// Calls it.
+    ///
+    /// # Errors
+    /// Everything that goes wrong, as text for the model.
+    pub(super) async fn call(
+        &self,
+        arguments: BTreeMap<String, Value>,
+        client: &HttpClient,
+        sessions: &Sessions,
+        deadline: Duration,
+    ) -> Result<String, ToolError> {
+        let client = client.for_url(&self.url)?;
+        let answer = sessions.call_tool(client, &self.url, &self.tool, arguments.into_iter().collect(), deadline).await;
+        match answer {
+            Ok(text) => Ok(capped(&text)),
+            Err(McpError::Timeout { .. }) => Err(ToolError::Timeout(deadline)),
+            Err(error) => Err(ToolError::Failed(capped(&error.to_string()))),
+        }
+    }
+}
+
+fn capped(text: &str) -> String {
+    let mut capped = Capped::default();
+    capped.push(text.as_bytes());
+    capped.into_text()
+}
