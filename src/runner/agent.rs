@@ -8,9 +8,10 @@ use std::time::Instant;
 use serde::Serialize;
 use tokio::sync::mpsc::Sender;
 
+use super::Lookup;
 use super::config::Config;
 use super::conversations::{ConversationId, Conversations, Limits};
-use super::model::{self, Message, Model, ModelError, Request};
+use super::models::{self, Http, Message, Model, ModelError, Request};
 use super::tools::Toolbox;
 use super::turn::{self, TOOL_TURNS};
 
@@ -55,13 +56,15 @@ pub(super) enum TurnError {
 }
 
 impl Agent {
-    /// The agent `config` describes.
+    /// The agent `config` describes; `credentials` finds its models' API keys.
     ///
     /// # Errors
     /// What this runtime cannot serve, as a sentence for `/readyz`.
-    pub(super) fn new(config: &Config, tools: Toolbox) -> Result<Self, String> {
-        let model = model::open(&config.model)?;
-        let background = config.background.as_ref().map(model::open).transpose()?;
+    pub(super) fn new(config: &Config, tools: Toolbox, credentials: &Lookup) -> Result<Self, String> {
+        let http = Http::default();
+        let open = |reference| models::open(reference, credentials, &http);
+        let model = open(&config.model)?;
+        let background = config.background.as_ref().map(open).transpose()?;
         Ok(Self::with(model.clone(), background.unwrap_or(model), config.system_prompt.clone(), tools))
     }
 
@@ -84,13 +87,15 @@ impl Agent {
         let id = said.conversation.map_or_else(ConversationId::random, Ok)?;
         let mut messages = self.conversations().messages(&id, Instant::now());
         let before = messages.len();
-        let title = (before == 0).then(|| self.background.title(&said.message));
-        messages.push(Arc::new(Message::User(said.message)));
+        messages.push(Arc::new(Message::user(said.message.as_str())));
 
         let mut request =
-            Request { system_prompt: self.system_prompt.clone(), messages, tools: self.tools.definitions() };
+            Request { system: self.system_prompt.clone(), messages, tools: self.tools.specs(), ..Request::default() };
+        let mut tool_turns = TOOL_TURNS;
         let talk = turn::Turn { model: &*self.model, tools: &self.tools, tokens };
-        let reply = talk.run(&mut request, &mut { TOOL_TURNS }).await?;
+        // The title is asked for meanwhile; a turn that fails does not wait for it.
+        let title = async { if before > 0 { Ok(None) } else { Ok(Some(self.background.title(&said.message).await)) } };
+        let (reply, title) = futures::try_join!(talk.run(&mut request, &mut tool_turns), title)?;
         self.conversations().add(&id, request.messages.split_off(before), Instant::now());
         Ok(Reply { reply, conversation_id: id.to_string(), title })
     }

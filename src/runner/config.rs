@@ -5,6 +5,7 @@
 //! refused, except where a credential may be in it.
 
 use super::Lookup;
+use super::models::ModelRef;
 use super::tools::Definition;
 
 /// Name, default ("" for none) and meaning of every variable that is read.
@@ -36,15 +37,6 @@ pub fn help() -> String {
     }
     text.push_str("  RUST_LOG                 log filter, for example `debug` [default: info]");
     text
-}
-
-/// A model by provider and name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ModelRef {
-    /// Provider, for example `stub`.
-    pub(super) provider: String,
-    /// Name at the provider.
-    pub(super) id: String,
 }
 
 /// How log lines are written.
@@ -136,9 +128,7 @@ impl Config {
         }
         let background = set("CORAIL_BACKGROUND_MODEL")
             .map(|value| match value.split_once(':') {
-                Some((provider, id)) if !provider.is_empty() && !id.is_empty() => {
-                    Ok(ModelRef { provider: provider.into(), id: id.into() })
-                }
+                Some((provider, id)) if !provider.is_empty() && !id.is_empty() => Ok(ModelRef::new(provider, id)),
                 _ => Err(refused("CORAIL_BACKGROUND_MODEL", value, "`provider:model_id`")),
             })
             .transpose()?;
@@ -153,7 +143,7 @@ impl Config {
                 Ok(0) | Err(_) => return Err(refused("CORAIL_PORT", or("CORAIL_PORT"), "a number from 1 to 65535")),
                 Ok(port) => port,
             },
-            model: ModelRef { provider: or("CORAIL_MODEL_TYPE"), id: or("CORAIL_MODEL_ID") },
+            model: ModelRef::new(or("CORAIL_MODEL_TYPE"), or("CORAIL_MODEL_ID")),
             background,
             system_prompt: set("CORAIL_SYSTEM_PROMPT"),
             tools,

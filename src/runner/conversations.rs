@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::model::Message;
+use super::models::Message;
 
 /// Names a conversation: 1 to 128 letters, digits, `.`, `_`, `:` or `-`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -145,7 +145,7 @@ mod tests {
     }
 
     fn said(bytes: usize) -> Vec<Arc<Message>> {
-        vec![Arc::new(Message::User("x".repeat(bytes)))]
+        vec![Arc::new(Message::user("x".repeat(bytes)))]
     }
 
     #[test]

@@ -11,12 +11,11 @@ mod agent;
 mod config;
 mod conversations;
 mod metrics;
-mod model;
+mod models;
 mod serve;
 mod server;
 mod shell;
 mod sse;
-mod stub;
 mod tools;
 mod turn;
 

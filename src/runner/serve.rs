@@ -74,8 +74,9 @@ pub(super) fn app(config: Config) -> App {
         tracing::warn!("{warning}");
     }
     let metrics = Metrics::default();
-    let tools = Toolbox::new(config.tools.clone(), Arc::new(|name: &str| std::env::var(name).ok()), metrics.clone());
-    let agent = Agent::new(&config, tools).map(Arc::new);
+    let environment = |name: &str| std::env::var(name).ok();
+    let tools = Toolbox::new(config.tools.clone(), Arc::new(environment), metrics.clone());
+    let agent = Agent::new(&config, tools, &environment).map(Arc::new);
     match &agent {
         Ok(_) => tracing::info!(agent = config.agent, model = config.model.id, tools = config.tools.len(), "ready"),
         Err(why) => tracing::error!(agent = config.agent, "not ready: {why}"),

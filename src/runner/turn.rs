@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use tokio::sync::mpsc::Sender;
 
-use super::model::{Chunk, Message, Model, ModelError, Request};
+use super::models::{Chunk, Message, Model, ModelError, Request};
 use super::tools::Toolbox;
 
 /// How often a model may ask for tools before it must answer, at most.
@@ -44,6 +44,8 @@ impl Turn<'_> {
                         text.push_str(&token);
                         self.say(token).await;
                     }
+                    Chunk::Truncated => tracing::info!("the model's answer reached the most tokens it may have"),
+                    Chunk::Usage(usage) => tracing::debug!(input = usage.input, output = usage.output, "tokens"),
                 }
             }
             reply.push_str(&text);
@@ -61,6 +63,8 @@ impl Turn<'_> {
                 return Ok(reply);
             }
             *tool_turns -= 1;
+            // A provider wants all calls of one answer before the first result.
+            request.messages.extend(calls.iter().cloned().map(|call| Arc::new(Message::Call(call))));
             for call in calls {
                 let outcome = self.tools.call(&call.name, &call.arguments).await.map_err(|error| error.to_string());
                 if let Err(error) = &outcome {
@@ -68,9 +72,7 @@ impl Turn<'_> {
                     tracing::info!(tool = call.name, "a tool failed; the model was told why");
                     tracing::debug!(tool = call.name, error, "why a tool failed");
                 }
-                let name = call.name.clone();
-                request.messages.push(Arc::new(Message::Call(call)));
-                request.messages.push(Arc::new(Message::ToolResult { name, outcome }));
+                request.messages.push(Arc::new(Message::ToolResult { id: call.id, name: call.name, outcome }));
             }
         }
     }

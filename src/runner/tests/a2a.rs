@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
 use super::Runner;
-use crate::runner::model::{Chunk, Model, ModelError, Request};
+use crate::runner::models::{Chunk, Model, ModelError, ModelErrorKind, Request};
 
 /// Says `one`, waits for the gate, says `two`; tells when it is dropped.
 struct Gated {
@@ -24,6 +25,7 @@ impl Drop for Guard {
     }
 }
 
+#[async_trait]
 impl Model for Gated {
     fn answer(&self, _: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
         let (gate, guard) = (self.gate.clone(), Guard(self.dropped.clone()));
@@ -35,7 +37,7 @@ impl Model for Gated {
         stream::iter([Ok(Chunk::Token("one ".into()))]).chain(after).boxed()
     }
 
-    fn title(&self, _: &str) -> String {
+    async fn title(&self, _: &str) -> String {
         String::new()
     }
 }
@@ -187,12 +189,13 @@ async fn canceling_stops_the_model_and_forgets_the_turn() {
 /// Always fails.
 struct Asleep;
 
+#[async_trait]
 impl Model for Asleep {
     fn answer(&self, _: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        stream::iter([Err(ModelError("it is asleep".into()))]).boxed()
+        stream::iter([Err(ModelError::new(ModelErrorKind::Unavailable, "it is asleep"))]).boxed()
     }
 
-    fn title(&self, _: &str) -> String {
+    async fn title(&self, _: &str) -> String {
         String::new()
     }
 }

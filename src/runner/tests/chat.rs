@@ -1,11 +1,12 @@
 //! Routes, events, conversations, and what a failing model looks like.
 
+use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use serde_json::{Value, json};
 
 use super::Runner;
-use crate::runner::model::{Chunk, Model, ModelError, Request, ToolCall};
+use crate::runner::models::{Chunk, Model, ModelError, ModelErrorKind, Request, ToolCall};
 
 #[tokio::test]
 async fn every_route_has_its_status_and_every_error_its_text() {
@@ -74,17 +75,18 @@ async fn a_model_type_that_is_not_supported_leaves_the_process_alive_and_not_rea
 /// Says how many messages it was given; `fail` makes it fail after one token.
 struct Counter;
 
+#[async_trait]
 impl Model for Counter {
     fn answer(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
         let last = format!("{:?}", request.messages.last());
         let mut chunks = vec![Ok(Chunk::Token(request.messages.len().to_string()))];
         if last.contains("fail") {
-            chunks.push(Err(ModelError("it is asleep".into())));
+            chunks.push(Err(ModelError::new(ModelErrorKind::Unavailable, "it is asleep")));
         }
         stream::iter(chunks).boxed()
     }
 
-    fn title(&self, _: &str) -> String {
+    async fn title(&self, _: &str) -> String {
         "counting".into()
     }
 }
@@ -114,13 +116,14 @@ async fn a_model_that_fails_in_a_stream_ends_it_with_an_error() {
 /// Never has enough of tools.
 struct Greedy;
 
+#[async_trait]
 impl Model for Greedy {
     fn answer(&self, _: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let call = ToolCall { name: "datetime".into(), arguments: Value::Null };
+        let call = ToolCall { name: "datetime".into(), ..ToolCall::default() };
         stream::iter([Ok(Chunk::Token(".".into())), Ok(Chunk::Call(call))]).boxed()
     }
 
-    fn title(&self, _: &str) -> String {
+    async fn title(&self, _: &str) -> String {
         String::new()
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use serde_json::json;
@@ -14,13 +15,14 @@ use tokio_util::task::TaskTracker;
 use super::Runner;
 use crate::runner::agent::Agent;
 use crate::runner::metrics::Metrics;
-use crate::runner::model::{Chunk, Model, ModelError, Request};
+use crate::runner::models::{Chunk, Model, ModelError, Request};
 use crate::runner::server::App;
 use crate::runner::tools::Toolbox;
 
 /// Says `one`, waits for the gate, says `two`.
 struct Gated(Arc<Notify>);
 
+#[async_trait]
 impl Model for Gated {
     fn answer(&self, _: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
         let gate = self.0.clone();
@@ -31,7 +33,7 @@ impl Model for Gated {
         stream::iter([Ok(Chunk::Token("one ".into()))]).chain(after).boxed()
     }
 
-    fn title(&self, _: &str) -> String {
+    async fn title(&self, _: &str) -> String {
         String::new()
     }
 }

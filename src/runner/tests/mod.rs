@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use super::agent::Agent;
 use super::config::Config;
 use super::metrics::Metrics;
-use super::model::Model;
+use super::models::Model;
 use super::serve::{ServeError, app, serve};
 use super::server::App;
 use super::tools::{Definition, Toolbox};

@@ -20,6 +20,7 @@ use super::parameters::{Parameter, ParameterType};
 use super::peer::{AgentTool, FlowTool};
 use super::schema::Schema;
 use super::template::Template;
+use crate::runner::models::ToolSpec;
 
 /// Longest time a call may take where nothing is said.
 const TIMEOUT: u64 = 30;
@@ -118,6 +119,11 @@ pub(super) enum Target {
 }
 
 impl Definition {
+    /// What a model is told about it.
+    pub(super) fn spec(&self) -> ToolSpec {
+        ToolSpec { name: self.name.clone(), description: self.description.clone(), input_schema: self.input.schema() }
+    }
+
     /// The tool of these parts.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ use serde_json::Value;
 
 use super::Lookup;
 use super::metrics::{Metrics, Outcome};
+use super::models::ToolSpec;
 use crate::mcp::Sessions;
 use client::HttpClient;
 pub(super) use definition::Definition;
@@ -55,7 +56,8 @@ pub(super) enum ToolError {
 
 /// All tools of an agent.
 pub(super) struct Toolbox {
-    tools: Arc<[Definition]>,
+    tools: Vec<Definition>,
+    specs: Arc<[ToolSpec]>,
     client: HttpClient,
     sessions: Sessions,
     environment: Arc<Lookup>,
@@ -65,12 +67,13 @@ pub(super) struct Toolbox {
 impl Toolbox {
     /// A toolbox with `tools`; `environment` is what `$NAME` in headers refers to.
     pub(super) fn new(tools: Vec<Definition>, environment: Arc<Lookup>, metrics: Metrics) -> Self {
-        Self { tools: tools.into(), client: HttpClient::default(), sessions: Sessions::default(), environment, metrics }
+        let specs = tools.iter().map(Definition::spec).collect();
+        Self { tools, specs, client: HttpClient::default(), sessions: Sessions::default(), environment, metrics }
     }
 
     /// What the model is told it may call.
-    pub(super) fn definitions(&self) -> Arc<[Definition]> {
-        self.tools.clone()
+    pub(super) fn specs(&self) -> Arc<[ToolSpec]> {
+        self.specs.clone()
     }
 
     /// Calls the tool `name`. Dropping the future ends the call.

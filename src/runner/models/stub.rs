@@ -11,11 +11,12 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use serde_json::Value;
 
-use super::model::{Chunk, Message, Model, ModelError, Request, ToolCall};
+use super::{Chunk, Message, Model, ModelError, Request, ToolCall, text_of, title};
 
 /// Longest text that is streamed word by word, in bytes; a longer one goes in pieces of this size.
 const PIECE: usize = 4096;
@@ -23,42 +24,46 @@ const PIECE: usize = 4096;
 /// The echo.
 pub(super) struct Stub;
 
+#[async_trait]
 impl Model for Stub {
     fn answer(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
         stream::iter(decide(&request).into_iter().map(Ok)).boxed()
     }
 
-    fn title(&self, first: &str) -> String {
-        first.lines().next().unwrap_or_default().chars().take(60).collect()
+    async fn title(&self, first: &str) -> String {
+        title::cut(first)
     }
 }
 
 /// The whole answer to `request`.
 fn decide(request: &Request) -> Vec<Chunk> {
     let said = match request.messages.last().map(Arc::as_ref) {
-        Some(Message::User(text)) => text,
+        Some(Message::User(parts)) => text_of(parts),
         Some(Message::ToolResult { outcome: Ok(text), .. }) => return tokens(text),
-        Some(Message::ToolResult { name, outcome: Err(text) }) => {
+        Some(Message::ToolResult { name, outcome: Err(text), .. }) => {
             return tokens(&format!("tool {name} failed: {text}"));
         }
         _ => return Vec::new(),
     };
     let (command, rest) = said.trim().split_once(char::is_whitespace).unwrap_or((said.trim(), ""));
     match command {
-        "/prompt" => tokens(request.system_prompt.as_deref().unwrap_or("there is no system prompt")),
+        "/prompt" => tokens(request.system.as_deref().unwrap_or("there is no system prompt")),
         "/tools" => {
             let lines = request.tools.iter().map(|tool| format!("{}: {}", tool.name, tool.description));
             tokens(&lines.collect::<Vec<_>>().join("\n"))
         }
-        "/tool" => call(rest.trim()),
+        "/tool" => call(rest.trim(), request.messages.len()),
         _ => tokens(&format!("echo: {said}")),
     }
 }
 
-fn call(rest: &str) -> Vec<Chunk> {
+fn call(rest: &str, place: usize) -> Vec<Chunk> {
     let (name, json) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     match if json.trim().is_empty() { Ok(Value::Null) } else { serde_json::from_str(json) } {
-        Ok(arguments) if !name.is_empty() => vec![Chunk::Call(ToolCall { name: name.into(), arguments })],
+        Ok(arguments) if !name.is_empty() => {
+            let id = format!("call_{place}");
+            vec![Chunk::Call(ToolCall { id, name: name.into(), arguments, signature: None })]
+        }
         _ => tokens("write `/tool <name> {json}`"),
     }
 }
@@ -82,11 +87,7 @@ mod tests {
     use super::*;
 
     fn say(message: Message) -> Vec<Chunk> {
-        decide(&Request {
-            system_prompt: Some("be brief".into()),
-            messages: vec![Arc::new(message)],
-            tools: Arc::new([]),
-        })
+        decide(&Request { system: Some("be brief".into()), messages: vec![Arc::new(message)], ..Request::default() })
     }
 
     fn text(chunks: Vec<Chunk>) -> String {
@@ -103,9 +104,9 @@ mod tests {
             ("/tool x {", "write `/tool <name> {json}`"),
             ("/tool x {}", "<call>"),
         ] {
-            assert_eq!(text(say(Message::User(said.into()))), answer, "{said}");
+            assert_eq!(text(say(Message::user(said))), answer, "{said}");
         }
-        let failed = Message::ToolResult { name: "x".into(), outcome: Err("no".into()) };
+        let failed = Message::ToolResult { id: "call_1".into(), name: "x".into(), outcome: Err("no".into()) };
         assert_eq!(text(say(failed)), "tool x failed: no");
     }
 
