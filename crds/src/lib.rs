@@ -43,3 +43,6 @@ pub const FIELD_MANAGER: &str = "recif-operator";
 pub const MANAGED_BY: &str = "recif-operator";
 /// The finalizer of the workload kinds.
 pub const FINALIZER: &str = "recif.dev/cleanup";
+/// The annotation by which a rollout is asked for: when, RFC 3339. It also stands on the Pod template, so that Pods are
+/// replaced, and it renews the images that came from the operator.
+pub const ROLLOUT_AT: &str = "recif.dev/rollout-at";

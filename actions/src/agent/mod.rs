@@ -114,7 +114,7 @@ impl Workload for Agent {
     }
 
     fn endpoint(&self, settings: &Settings) -> String {
-        render::endpoint(self, settings)
+        render::endpoint(self, render::AGENT_PORT, settings)
     }
 }
 

@@ -204,7 +204,7 @@ fn check_user_env(agent: &Agent, config: &Config) -> Result<(), RenderError> {
     for variable in &agent.spec.env {
         let name = &variable.name;
         if config.sets(agent, name) {
-            return Err(RenderError::EnvTaken { field: "spec.env", name: name.clone() });
+            return Err(RenderError::EnvTaken { field: "spec.env", kind: "agent", name: name.clone() });
         }
         if !seen.insert(name) {
             return Err(RenderError::EnvTwice(name.clone()));

@@ -28,10 +28,12 @@ pub enum RenderError {
         max: usize,
     },
     /// The user sets a variable that comes from another field of the spec.
-    #[error("{field} sets {name}, which the operator renders for this agent: remove it and use the field of the spec")]
+    #[error("{field} sets {name}, which the operator renders for this {kind}: remove it and use the field of the spec")]
     EnvTaken {
         /// Where it is set.
         field: &'static str,
+        /// The kind in lower case.
+        kind: &'static str,
         /// Name of the variable.
         name: String,
     },

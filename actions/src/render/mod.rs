@@ -4,6 +4,7 @@
 //! ([`agent_config_children`] its objects), [`agent_workload_children`] what runs with it. The same arguments always give
 //! the same bytes. What can be told wrong from the values alone is a [`RenderError`] that says what to do.
 
+mod agent;
 pub mod dsn;
 mod env;
 mod error;
@@ -18,13 +19,12 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
+pub use agent::{CONFIG_HASH, agent_config_children, agent_workload_children};
 pub use env::{Config, agent_config};
 pub use error::RenderError;
 pub use labels::{AGENT_LABEL, MANAGED_BY_LABEL, child_labels, controller_reference, selector_labels, selector_text};
-pub use pod::CONFIG_HASH;
-pub use service::endpoint;
+pub use service::{AGENT_PORT, endpoint, endpoint_of};
 pub use tools::{ToolSlot, is_builtin_tool, tool_error};
-pub use workload::{agent_config_children, agent_workload_children};
 
 /// The operator's settings that rendering uses.
 #[derive(Debug, Clone, PartialEq, Eq)]

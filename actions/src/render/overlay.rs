@@ -6,14 +6,12 @@
 //! A `null` takes a field away. An element that is a choice of one source (a variable, a volume, a mount) replaces the
 //! one of the same name, and a probe's handler the other handler: both together would be refused.
 
-use crds::Agent;
-use kube::ResourceExt;
 use serde_json::{Map, Value};
 
 use super::{
-    Config, RenderError,
-    labels::{AGENT_LABEL, MANAGED_BY_LABEL, NAME, child_labels},
-    pod::{CONFIG_HASH, CONTAINER},
+    RenderError,
+    labels::{MANAGED_BY_LABEL, NAME, child_labels},
+    workload::Running,
 };
 
 /// The field by which the elements of a list are told apart, and whether an element is merged or replaced.
@@ -29,13 +27,8 @@ fn key_of(list: &str) -> Option<(&'static str, bool)> {
 /// Of these a probe may have only one.
 const HANDLERS: [&str; 4] = ["exec", "grpc", "httpGet", "tcpSocket"];
 
-/// Merges `overlay` into the Pod template of `agent`.
-pub(super) fn merge(
-    mut template: Value,
-    overlay: &Value,
-    agent: &Agent,
-    config: &Config,
-) -> Result<Value, RenderError> {
+/// Merges `overlay` into the Pod template of a workload.
+pub(super) fn merge(mut template: Value, overlay: &Value, running: &Running<'_>) -> Result<Value, RenderError> {
     let Value::Object(fields) = overlay else {
         return Err(RenderError::PodTemplate("must be an object with metadata and spec".to_owned()));
     };
@@ -44,23 +37,27 @@ pub(super) fn merge(
             "{unknown:?} is no field of a Pod template: use metadata and spec"
         )));
     }
-    check_metadata(overlay, agent)?;
-    check_env(overlay, agent, config)?;
+    check_metadata(overlay, running)?;
+    check_env(overlay, running)?;
     merge_value("", &mut template, overlay)?;
     Ok(template)
 }
 
-fn check_metadata(overlay: &Value, agent: &Agent) -> Result<(), RenderError> {
-    let ours = child_labels(AGENT_LABEL, &agent.name_any());
+fn check_metadata(overlay: &Value, running: &Running<'_>) -> Result<(), RenderError> {
+    let ours = child_labels(running.label, &running.name);
     let labels = overlay.pointer("/metadata/labels");
-    for label in [NAME, AGENT_LABEL, MANAGED_BY_LABEL] {
+    for label in [NAME, running.label, MANAGED_BY_LABEL] {
         let wanted = labels.and_then(|labels| labels.get(label));
         if wanted.is_some_and(|wanted| wanted.as_str() != ours.get(label).map(String::as_str)) {
-            return Err(RenderError::PodTemplate(format!("label {label} finds the Pods of the agent: remove it")));
+            let kind = running.kind;
+            return Err(RenderError::PodTemplate(format!("label {label} finds the Pods of the {kind}: remove it")));
         }
     }
-    if overlay.pointer("/metadata/annotations").is_some_and(|annotations| annotations.get(CONFIG_HASH).is_some()) {
-        return Err(RenderError::PodTemplate(format!("annotation {CONFIG_HASH} is the operator's: remove it")));
+    let annotations = overlay.pointer("/metadata/annotations");
+    for annotation in [running.hash.0, crds::ROLLOUT_AT] {
+        if annotations.is_some_and(|annotations| annotations.get(annotation).is_some()) {
+            return Err(RenderError::PodTemplate(format!("annotation {annotation} is the operator's: remove it")));
+        }
     }
     // These would take ours away as a whole.
     for field in ["/metadata", "/metadata/labels", "/metadata/annotations", "/spec"] {
@@ -71,13 +68,14 @@ fn check_metadata(overlay: &Value, agent: &Agent) -> Result<(), RenderError> {
     Ok(())
 }
 
-fn check_env(overlay: &Value, agent: &Agent, config: &Config) -> Result<(), RenderError> {
+fn check_env(overlay: &Value, running: &Running<'_>) -> Result<(), RenderError> {
     let containers = overlay.pointer("/spec/containers").and_then(Value::as_array);
-    let ours = containers.into_iter().flatten().filter(|container| container["name"] == CONTAINER);
+    let ours = containers.into_iter().flatten().filter(|container| container["name"] == running.kind);
     for variable in ours.filter_map(|container| container["env"].as_array()).flatten() {
         let name = variable["name"].as_str().unwrap_or_default();
-        if config.sets(agent, name) {
-            return Err(RenderError::EnvTaken { field: "podTemplate", name: name.to_owned() });
+        if running.taken.is_taken(name) {
+            let (field, kind) = ("podTemplate", running.kind);
+            return Err(RenderError::EnvTaken { field, kind, name: name.to_owned() });
         }
     }
     Ok(())

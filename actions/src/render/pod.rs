@@ -1,28 +1,38 @@
-//! The Pod template of an agent: its container under the restricted Pod Security profile, then the user's overlay.
+//! The Pod template of a workload: its container under the restricted Pod Security profile, then the user's overlay.
 
-use crds::Agent;
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::LocalObjectReference;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Config, RenderError,
-    env::{config_name, told_port},
-    labels::{AGENT_LABEL, child_labels, selector_labels},
+    RenderError,
+    labels::{child_labels, selector_labels},
     overlay,
+    workload::Running,
 };
 
-/// The annotation of the Pod template that holds the content hash: a new value rolls the Pods.
-pub const CONFIG_HASH: &str = "recif.dev/config-hash";
+/// The container of a workload, as far as its kind decides it.
+#[derive(Debug, Clone)]
+pub(super) struct Container<'a> {
+    pub(super) image: &'a str,
+    /// `None`: by the image's name.
+    pub(super) pull_policy: Option<&'a str>,
+    pub(super) port: i32,
+    /// The path that says whether it can serve.
+    pub(super) readiness: &'static str,
+    /// Variables as in a Pod: ours, then the user's.
+    pub(super) env: Vec<Value>,
+    /// Sources as in a Pod: of two that have one variable the later one wins.
+    pub(super) env_from: Vec<Value>,
+    /// As in a Pod; null: none.
+    pub(super) resources: Value,
+    /// Volumes as in a Pod, each with where it is mounted.
+    pub(super) volumes: Vec<(Value, &'static str)>,
+}
 
-/// The container that runs the agent.
-pub(super) const CONTAINER: &str = "agent";
-
-/// The Pod template, with `spec.podTemplate` merged in.
-pub(super) fn template(agent: &Agent, config: &Config) -> Result<Value, RenderError> {
-    let name = agent.name_any();
-    let spec = &agent.spec;
+/// The Pod template, with the overlay merged in.
+pub(super) fn template(running: &Running<'_>) -> Result<Value, RenderError> {
     let mut pod = json!({
-        "serviceAccountName": own_service_account(agent).or_else(|| spec.service_account_name.clone()),
+        "serviceAccountName": running.service_account(),
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
         // The runtime drains for 25 s after SIGTERM.
@@ -38,36 +48,35 @@ pub(super) fn template(agent: &Agent, config: &Config) -> Result<Value, RenderEr
             "maxSkew": 1,
             "topologyKey": "kubernetes.io/hostname",
             "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": { "matchLabels": selector_labels(AGENT_LABEL, &name) },
+            "labelSelector": { "matchLabels": selector_labels(running.label, &running.name) },
         }],
-        "containers": [container(agent, config)],
-        "volumes": [{ "name": "tmp", "emptyDir": {} }],
+        "containers": [container(running.kind, &running.container)],
     });
-    if !spec.image_pull_secrets.is_empty() {
-        pod["imagePullSecrets"] = image_pull_secrets(agent);
+    let tmp = json!({ "name": "tmp", "emptyDir": {} });
+    let volumes = running.container.volumes.iter().map(|(volume, _)| volume.clone());
+    pod["volumes"] = [tmp].into_iter().chain(volumes).collect();
+    if !running.image_pull_secrets.is_empty() {
+        pod["imagePullSecrets"] = image_pull_secrets(running.image_pull_secrets);
+    }
+    let (annotation, hash) = running.hash;
+    let mut annotations = json!({ annotation: hash });
+    if let Some(at) = running.rollout_at {
+        annotations[crds::ROLLOUT_AT] = json!(at);
     }
     let template = json!({
-        "metadata": {
-            "labels": child_labels(AGENT_LABEL, &name),
-            "annotations": { CONFIG_HASH: config.content_hash },
-        },
+        "metadata": { "labels": child_labels(running.label, &running.name), "annotations": annotations },
         "spec": pod,
     });
-    match &spec.pod_template {
-        Some(overlay) => overlay::merge(template, overlay, agent, config),
+    match running.pod_template {
+        Some(overlay) => overlay::merge(template, overlay, running),
         None => Ok(template),
     }
 }
 
-/// Name of the ServiceAccount that we make, when the spec names none.
-pub(super) fn own_service_account(agent: &Agent) -> Option<String> {
-    agent.spec.service_account_name.as_deref().unwrap_or_default().is_empty().then(|| agent.name_any())
-}
-
 /// Each once: the API server takes the list as a map by name and refuses a second one.
-fn image_pull_secrets(agent: &Agent) -> Value {
+fn image_pull_secrets(secrets: &[LocalObjectReference]) -> Value {
     let mut names: Vec<&str> = Vec::new();
-    for secret in &agent.spec.image_pull_secrets {
+    for secret in secrets {
         if !names.contains(&secret.name.as_str()) {
             names.push(&secret.name);
         }
@@ -75,49 +84,42 @@ fn image_pull_secrets(agent: &Agent) -> Value {
     names.into_iter().map(|name| json!({ "name": name })).collect()
 }
 
-fn container(agent: &Agent, config: &Config) -> Value {
-    let spec = &agent.spec;
-    let mut container = json!({
-        "name": CONTAINER,
-        "image": spec.image,
-        // Without a registry the image was loaded into the node; nowhere could it be pulled from.
-        "imagePullPolicy": if spec.image.contains('/') { "IfNotPresent" } else { "Never" },
-        "ports": [{ "name": "http", "containerPort": spec.port }],
-        "envFrom": env_from(agent, config),
-        "startupProbe": probe(json!({ "periodSeconds": 1, "failureThreshold": 360 })),
-        "livenessProbe": probe(json!({ "initialDelaySeconds": 5, "periodSeconds": 10 })),
-        "readinessProbe": probe(json!({ "initialDelaySeconds": 3, "periodSeconds": 5 })),
+fn container(name: &str, container: &Container<'_>) -> Value {
+    // Without a registry the image was loaded into the node; nowhere could it be pulled from.
+    let by_name = if container.image.contains('/') { "IfNotPresent" } else { "Never" };
+    let mut mounts = vec![json!({ "name": "tmp", "mountPath": "/tmp" })];
+    let contents = container.volumes.iter();
+    mounts
+        .extend(contents.map(|(volume, path)| json!({ "name": volume["name"], "mountPath": path, "readOnly": true })));
+    let mut rendered = json!({
+        "name": name,
+        "image": container.image,
+        "imagePullPolicy": container.pull_policy.unwrap_or(by_name),
+        "ports": [{ "name": "http", "containerPort": container.port }],
+        "startupProbe": probe("/healthz", json!({ "periodSeconds": 1, "failureThreshold": 360 })),
+        "livenessProbe": probe("/healthz", json!({ "initialDelaySeconds": 5, "periodSeconds": 10 })),
+        "readinessProbe": probe(container.readiness, json!({ "initialDelaySeconds": 3, "periodSeconds": 5 })),
         "securityContext": {
             "allowPrivilegeEscalation": false,
             "capabilities": { "drop": ["ALL"] },
         },
-        "volumeMounts": [{ "name": "tmp", "mountPath": "/tmp" }],
+        "volumeMounts": mounts,
     });
-    let port = told_port(agent).map(|port| json!({ "name": "CORAIL_PORT", "value": port.to_string() }));
-    let env: Vec<_> = port.into_iter().chain(spec.env.iter().map(|variable| json!(variable))).collect();
-    if !env.is_empty() {
-        container["env"] = Value::Array(env);
+    if !container.env_from.is_empty() {
+        rendered["envFrom"] = json!(container.env_from);
     }
-    if let Some(resources) = &spec.resources {
-        container["resources"] = json!(resources);
+    if !container.env.is_empty() {
+        rendered["env"] = json!(container.env);
     }
-    container
+    if !container.resources.is_null() {
+        rendered["resources"] = container.resources.clone();
+    }
+    rendered
 }
 
-/// The user's sources before ours: of two sources of one variable the later one wins.
-fn env_from(agent: &Agent, config: &Config) -> Value {
-    let name = config_name(agent);
-    let mut sources: Vec<_> = agent.spec.env_from.iter().map(|source| json!(source)).collect();
-    sources.push(json!({ "configMapRef": { "name": name } }));
-    if !config.secret.is_empty() {
-        sources.push(json!({ "secretRef": { "name": name } }));
-    }
-    Value::Array(sources)
-}
-
-fn probe(timing: Value) -> Value {
+fn probe(path: &str, timing: Value) -> Value {
     let mut probe = Map::new();
-    probe.insert("httpGet".to_owned(), json!({ "path": "/healthz", "port": "http" }));
+    probe.insert("httpGet".to_owned(), json!({ "path": path, "port": "http" }));
     if let Value::Object(timing) = timing {
         probe.extend(timing);
     }

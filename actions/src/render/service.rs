@@ -1,33 +1,45 @@
-//! The Service of an agent, and the address it gives.
+//! The Service of a workload, and the address it gives.
 //!
-//! Its port is always 8000, whatever the container listens on: it leads to the container port *named* `http`.
+//! It leads to the container port *named* `http`, whatever its number.
 
-use crds::Agent;
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 use serde_json::json;
 
 use super::{
     Settings,
-    labels::{AGENT_LABEL, child, selector_labels},
+    labels::{child, selector_labels},
 };
 use crate::ports::{ChildKind, Manifest};
 
 /// Port of every agent's Service.
-const PORT: i32 = 8000;
+pub const AGENT_PORT: i32 = 8000;
 
-/// Where `agent` is reached inside the cluster.
-pub fn endpoint(agent: &Agent, settings: &Settings) -> String {
-    let namespace = agent.namespace().unwrap_or_default();
-    format!("http://{}.{namespace}.svc.{}:{PORT}", agent.name_any(), settings.cluster_domain)
+/// The Service's side of a workload.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Port<'a> {
+    /// `ClusterIP`, `NodePort` or `LoadBalancer`.
+    pub(super) type_: &'a str,
+    /// The Service's port.
+    pub(super) number: i32,
 }
 
-/// The Service of `agent`.
-pub(super) fn service(agent: &Agent) -> Manifest {
-    let name = agent.name_any();
+/// Where a workload is reached inside the cluster, its Service having this port.
+pub fn endpoint<K: Resource<DynamicType = ()>>(owner: &K, port: i32, settings: &Settings) -> String {
+    endpoint_of(&owner.namespace().unwrap_or_default(), &owner.name_any(), port, settings)
+}
+
+/// Where the workload of this name is reached inside the cluster, its Service having this port.
+pub fn endpoint_of(namespace: &str, name: &str, port: i32, settings: &Settings) -> String {
+    format!("http://{name}.{namespace}.svc.{}:{port}", settings.cluster_domain)
+}
+
+/// The Service of `owner`, whose kind is named by the label `label`.
+pub(super) fn service<K: Resource<DynamicType = ()>>(owner: &K, label: &str, port: &Port<'_>) -> Manifest {
+    let name = owner.name_any();
     let spec = json!({
-        "type": "ClusterIP",
-        "selector": selector_labels(AGENT_LABEL, &name),
-        "ports": [{ "name": "http", "port": PORT, "targetPort": "http" }],
+        "type": port.type_,
+        "selector": selector_labels(label, &name),
+        "ports": [{ "name": "http", "port": port.number, "targetPort": "http" }],
     });
-    child(agent, AGENT_LABEL, ChildKind::Service, name, json!({ "spec": spec }))
+    child(owner, label, ChildKind::Service, name, json!({ "spec": spec }))
 }

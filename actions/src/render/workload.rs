@@ -1,60 +1,105 @@
-//! The children of an agent, in the order in which they are applied.
+//! The children that run a workload, whatever its kind: ServiceAccount, Service and Deployment.
 
 use std::collections::BTreeMap;
 
-use crds::Agent;
-use k8s_openapi::ByteString;
-use kube::ResourceExt;
+use k8s_openapi::{ByteString, api::core::v1::LocalObjectReference};
+use kube::Resource;
 use serde_json::{Value, json};
 
 use super::{
-    Config, RenderError,
-    env::config_name,
-    labels::{AGENT_LABEL, child, selector_labels},
-    pod::{own_service_account, template},
-    service::service,
+    RenderError,
+    labels::{child, selector_labels},
+    pod::{Container, template},
+    service::{Port, service},
 };
 use crate::ports::{ChildKind, Manifest};
 
-/// What the Pods need to start: ServiceAccount (when the spec names none), ConfigMap, Secret (when it has a key).
-pub fn agent_config_children(agent: &Agent, config: &Config) -> Vec<Manifest> {
-    let manifest = |kind, name, fields| child(agent, AGENT_LABEL, kind, name, fields);
-    let account = own_service_account(agent)
-        .map(|name| manifest(ChildKind::ServiceAccount, name, json!({ "automountServiceAccountToken": false })));
-    let config_map = manifest(ChildKind::ConfigMap, config_name(agent), json!({ "data": config.plain }));
-    let secret = (!config.secret.is_empty())
-        .then(|| manifest(ChildKind::Secret, config_name(agent), json!({ "data": base64(&config.secret) })));
-    account.into_iter().chain([config_map]).chain(secret).collect()
+/// What a kind says of how its objects run.
+#[derive(Debug)]
+pub(super) struct Running<'a> {
+    /// The kind in lower case, which is also the name of the container.
+    pub(super) kind: &'static str,
+    /// The label that names the object on its children.
+    pub(super) label: &'static str,
+    /// The object's name.
+    pub(super) name: String,
+    /// Its container.
+    pub(super) container: Container<'a>,
+    /// Its Service.
+    pub(super) port: Port<'a>,
+    /// The ServiceAccount of the spec, if it names one.
+    pub(super) service_account_name: Option<&'a str>,
+    /// As in a Pod.
+    pub(super) image_pull_secrets: &'a [LocalObjectReference],
+    /// The annotation of the Pod template that holds the content hash, and the hash: a new one rolls the Pods.
+    pub(super) hash: (&'static str, &'a str),
+    /// When somebody last asked for a rollout.
+    pub(super) rollout_at: Option<&'a str>,
+    /// The user's overlay on the Pod template.
+    pub(super) pod_template: Option<&'a Value>,
+    /// Variables of the container that come from us, which the overlay may not set.
+    pub(super) taken: &'a dyn TakenNames,
 }
 
-/// The Service and the Deployment. Without `replicas` the apply leaves that field to whoever has it.
-///
-/// # Errors
-/// [`RenderError::PodTemplate`] and [`RenderError::EnvTaken`]: an overlay that cannot be merged.
-pub fn agent_workload_children(
-    agent: &Agent,
-    config: &Config,
-    replicas: Option<i32>,
-) -> Result<[Manifest; 2], RenderError> {
-    Ok([service(agent), deployment(agent, config, replicas)?])
+/// Which variables of the container are ours.
+pub(super) trait TakenNames: std::fmt::Debug {
+    /// Whether this one is.
+    fn is_taken(&self, name: &str) -> bool;
 }
 
-fn deployment(agent: &Agent, config: &Config, replicas: Option<i32>) -> Result<Manifest, RenderError> {
-    let name = agent.name_any();
-    let mut spec = json!({
-        "selector": { "matchLabels": selector_labels(AGENT_LABEL, &name) },
-        "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 0, "maxSurge": 1 } },
-        // The default, but ours: the agent is Failed when it is over, and it has to outlast the startup probe.
-        "progressDeadlineSeconds": 600,
-        "template": template(agent, config)?,
-    });
-    if let Some(replicas) = replicas {
-        spec["replicas"] = json!(replicas);
+impl Running<'_> {
+    /// Name of the ServiceAccount of the Pods.
+    pub(super) fn service_account(&self) -> &str {
+        given(self.service_account_name).unwrap_or(&self.name)
     }
-    Ok(child(agent, AGENT_LABEL, ChildKind::Deployment, name, json!({ "spec": spec })))
+
+    /// The Service and the Deployment. Without `replicas` the apply leaves that field to whoever has it.
+    ///
+    /// # Errors
+    /// [`RenderError::PodTemplate`] and [`RenderError::EnvTaken`]: an overlay that cannot be merged.
+    pub(super) fn children<K: Resource<DynamicType = ()>>(
+        &self,
+        owner: &K,
+        replicas: Option<i32>,
+    ) -> Result<[Manifest; 2], RenderError> {
+        Ok([service(owner, self.label, &self.port), self.deployment(owner, replicas)?])
+    }
+
+    fn deployment<K: Resource<DynamicType = ()>>(
+        &self,
+        owner: &K,
+        replicas: Option<i32>,
+    ) -> Result<Manifest, RenderError> {
+        let mut spec = json!({
+            "selector": { "matchLabels": selector_labels(self.label, &self.name) },
+            "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 0, "maxSurge": 1 } },
+            // The default, but ours: the workload is Failed when it is over, and it has to outlast the startup probe.
+            "progressDeadlineSeconds": 600,
+            "template": template(self)?,
+        });
+        if let Some(replicas) = replicas {
+            spec["replicas"] = json!(replicas);
+        }
+        Ok(child(owner, self.label, ChildKind::Deployment, self.name.clone(), json!({ "spec": spec })))
+    }
+}
+
+/// The ServiceAccount of `owner`'s own, when the spec names none.
+pub(super) fn own_service_account<K: Resource<DynamicType = ()>>(
+    owner: &K,
+    label: &str,
+    named: Option<&str>,
+) -> Option<Manifest> {
+    let name = owner.meta().name.clone().unwrap_or_default();
+    let fields = json!({ "automountServiceAccountToken": false });
+    given(named).is_none().then(|| child(owner, label, ChildKind::ServiceAccount, name, fields))
+}
+
+fn given(name: Option<&str>) -> Option<&str> {
+    name.filter(|name| !name.is_empty())
 }
 
 /// A Secret's `data`, not `stringData`: that one is write-only, and its fields would never be owned.
-fn base64(values: &BTreeMap<String, String>) -> BTreeMap<&str, Value> {
+pub(super) fn base64(values: &BTreeMap<String, String>) -> BTreeMap<&str, Value> {
     values.iter().map(|(name, value)| (name.as_str(), json!(ByteString(value.clone().into_bytes())))).collect()
 }

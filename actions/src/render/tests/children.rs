@@ -8,8 +8,8 @@ use super::{agent, bare, settings, template, tool};
 use crate::{
     ports::{ChildKind, Manifest},
     render::{
-        AGENT_LABEL, Settings, ToolSlot, agent_config, agent_config_children, agent_workload_children, endpoint,
-        selector_text,
+        AGENT_LABEL, AGENT_PORT, Settings, ToolSlot, agent_config, agent_config_children, agent_workload_children,
+        endpoint, selector_text,
     },
 };
 
@@ -124,7 +124,7 @@ fn the_same_arguments_give_the_same_bytes() {
 #[test]
 fn status_says_where_the_agent_and_its_pods_are() {
     let agent = agent(json!({ "port": 9000 }));
-    assert_eq!(endpoint(&agent, &bare()), "http://my-agent.default.svc.cluster.local:8000");
+    assert_eq!(endpoint(&agent, AGENT_PORT, &bare()), "http://my-agent.default.svc.cluster.local:8000");
     let selector = selector_text(AGENT_LABEL, "my-agent");
     assert_eq!(selector, "app.kubernetes.io/name=my-agent,recif.dev/agent=my-agent");
 }

@@ -127,7 +127,7 @@ fn an_env_name_of_ours_is_refused() {
     ] {
         let spec = json!({ "port": port, "env": [{ "name": name, "value": "x" }] });
         let error = config(spec, &settings()).err();
-        let expected = taken.then(|| RenderError::EnvTaken { field: "spec.env", name: name.to_owned() });
+        let expected = taken.then(|| RenderError::EnvTaken { field: "spec.env", kind: "agent", name: name.to_owned() });
         assert_eq!(error, expected, "{name} with port {port}");
     }
 }

@@ -1,0 +1,87 @@
+//! The children of an agent, in the order in which they are applied.
+
+use crds::Agent;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::{
+    Config, RenderError,
+    env::{config_name, told_port},
+    labels::{AGENT_LABEL, child},
+    pod::Container,
+    service::{AGENT_PORT, Port},
+    workload::{Running, TakenNames, base64, own_service_account},
+};
+use crate::ports::{ChildKind, Manifest};
+
+/// The annotation of an agent's Pod template that holds the content hash.
+pub const CONFIG_HASH: &str = "recif.dev/config-hash";
+
+/// What the Pods need to start: ServiceAccount (when the spec names none), ConfigMap, Secret (when it has a key).
+pub fn agent_config_children(agent: &Agent, config: &Config) -> Vec<Manifest> {
+    let manifest = |kind, name, fields| child(agent, AGENT_LABEL, kind, name, fields);
+    let account = own_service_account(agent, AGENT_LABEL, agent.spec.service_account_name.as_deref());
+    let config_map = manifest(ChildKind::ConfigMap, config_name(agent), json!({ "data": config.plain }));
+    let secret = (!config.secret.is_empty())
+        .then(|| manifest(ChildKind::Secret, config_name(agent), json!({ "data": base64(&config.secret) })));
+    account.into_iter().chain([config_map]).chain(secret).collect()
+}
+
+/// The Service and the Deployment. Without `replicas` the apply leaves that field to whoever has it.
+///
+/// # Errors
+/// [`RenderError::PodTemplate`] and [`RenderError::EnvTaken`]: an overlay that cannot be merged.
+pub fn agent_workload_children(
+    agent: &Agent,
+    config: &Config,
+    replicas: Option<i32>,
+) -> Result<[Manifest; 2], RenderError> {
+    let spec = &agent.spec;
+    let port = told_port(agent).map(|port| json!({ "name": "CORAIL_PORT", "value": port.to_string() }));
+    let running = Running {
+        kind: "agent",
+        label: AGENT_LABEL,
+        name: agent.name_any(),
+        container: Container {
+            image: &spec.image,
+            pull_policy: None,
+            port: spec.port,
+            readiness: "/healthz",
+            env: port.into_iter().chain(spec.env.iter().map(|variable| json!(variable))).collect(),
+            env_from: env_from(agent, config),
+            resources: spec.resources.as_ref().map_or(Value::Null, |resources| json!(resources)),
+            volumes: Vec::new(),
+        },
+        port: Port { type_: "ClusterIP", number: AGENT_PORT },
+        service_account_name: spec.service_account_name.as_deref(),
+        image_pull_secrets: &spec.image_pull_secrets,
+        hash: (CONFIG_HASH, &config.content_hash),
+        rollout_at: agent.annotations().get(crds::ROLLOUT_AT).map(String::as_str),
+        pod_template: spec.pod_template.as_ref(),
+        taken: &Variables { agent, config },
+    };
+    running.children(agent, replicas)
+}
+
+#[derive(Debug)]
+struct Variables<'a> {
+    agent: &'a Agent,
+    config: &'a Config,
+}
+
+impl TakenNames for Variables<'_> {
+    fn is_taken(&self, name: &str) -> bool {
+        self.config.sets(self.agent, name)
+    }
+}
+
+/// The user's sources before ours: of two sources of one variable the later one wins.
+fn env_from(agent: &Agent, config: &Config) -> Vec<Value> {
+    let name = config_name(agent);
+    let mut sources: Vec<_> = agent.spec.env_from.iter().map(|source| json!(source)).collect();
+    sources.push(json!({ "configMapRef": { "name": name } }));
+    if !config.secret.is_empty() {
+        sources.push(json!({ "secretRef": { "name": name } }));
+    }
+    sources
+}
