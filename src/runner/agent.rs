@@ -2,15 +2,15 @@
 //!
 //! Only a finished turn is remembered: one that fails, or whose client goes away, leaves the conversation as it was.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 
 use serde::Serialize;
 use tokio::sync::mpsc::Sender;
 
 use super::Lookup;
 use super::config::Config;
-use super::conversations::{ConversationId, Conversations, Limits};
+use super::conversations::{ConversationId, Conversations};
+use super::database::DatabaseError;
 use super::models::{self, Http, Message, Model, ModelError, Request};
 use super::tools::Toolbox;
 use super::turn::{self, TOOL_TURNS};
@@ -21,7 +21,7 @@ pub(super) struct Agent {
     background: Arc<dyn Model>,
     system_prompt: Option<Arc<str>>,
     tools: Toolbox,
-    conversations: Mutex<Conversations>,
+    conversations: Conversations,
 }
 
 /// What a user sends.
@@ -53,6 +53,9 @@ pub(super) enum TurnError {
     /// No conversation can be named.
     #[error("the system has no random numbers to name a conversation with: {0}")]
     Random(#[from] getrandom::Error),
+    /// The conversation cannot be read, or the turn not be kept.
+    #[error("the conversation cannot be kept now, try again: {0}")]
+    Conversations(#[from] DatabaseError),
 }
 
 impl Agent {
@@ -65,27 +68,29 @@ impl Agent {
         let open = |reference| models::open(reference, credentials, &http);
         let model = open(&config.model)?;
         let background = config.background.as_ref().map(open).transpose()?;
-        Ok(Self::with(model.clone(), background.unwrap_or(model), config.system_prompt.clone(), tools))
+        let conversations = Conversations::open(&config.storage, &config.agent)?;
+        let prompt = config.system_prompt.clone();
+        Ok(Self { conversations, ..Self::with(model.clone(), background.unwrap_or(model), prompt, tools) })
     }
 
-    /// An agent around `model`; `background` titles its conversations.
+    /// An agent around `model`, with conversations in memory; `background` titles them.
     pub(super) fn with(
         model: Arc<dyn Model>,
         background: Arc<dyn Model>,
         system_prompt: Option<String>,
         tools: Toolbox,
     ) -> Self {
-        let conversations = Mutex::new(Conversations::new(Limits::default()));
+        let conversations = Conversations::memory();
         Self { model, background, system_prompt: system_prompt.map(Into::into), tools, conversations }
     }
 
     /// Answers. Text goes to `tokens` as it comes, when somebody listens. Dropping the future ends the turn.
     ///
     /// # Errors
-    /// The model failed; a tool that fails is the model's business.
+    /// The model failed, or the conversation cannot be kept; a tool that fails is the model's business.
     pub(super) async fn answer(&self, said: Turn, tokens: Option<&Sender<String>>) -> Result<Reply, TurnError> {
         let id = said.conversation.map_or_else(ConversationId::random, Ok)?;
-        let mut messages = self.conversations().messages(&id, Instant::now());
+        let mut messages = self.conversations.messages(&id).await?;
         let before = messages.len();
         messages.push(Arc::new(Message::user(said.message.as_str())));
 
@@ -96,11 +101,15 @@ impl Agent {
         // The title is asked for meanwhile; a turn that fails does not wait for it.
         let title = async { if before > 0 { Ok(None) } else { Ok(Some(self.background.title(&said.message).await)) } };
         let (reply, title) = futures::try_join!(talk.run(&mut request, &mut tool_turns), title)?;
-        self.conversations().add(&id, request.messages.split_off(before), Instant::now());
+        self.conversations.add(&id, request.messages.split_off(before), title.as_deref()).await?;
         Ok(Reply { reply, conversation_id: id.to_string(), title })
     }
 
-    fn conversations(&self) -> std::sync::MutexGuard<'_, Conversations> {
-        self.conversations.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether its conversations can be read and kept now.
+    ///
+    /// # Errors
+    /// Why not, as a sentence for `/readyz`.
+    pub(super) async fn check(&self) -> Result<(), String> {
+        self.conversations.check().await.map_err(|error| format!("conversations: {error}"))
     }
 }

@@ -5,6 +5,8 @@
 //! refused, except where a credential may be in it.
 
 use super::Lookup;
+use super::conversations::Storage;
+use super::database::Dsn;
 use super::models::ModelRef;
 use super::tools::Definition;
 
@@ -18,10 +20,11 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("CORAIL_MODEL_ID", "stub-echo", "model of that provider"),
     ("CORAIL_SYSTEM_PROMPT", "", "instructions given to the model before the conversation"),
     ("CORAIL_BACKGROUND_MODEL", "", "`provider:model_id` that titles conversations; the main model when unset"),
-    ("CORAIL_STORAGE", "memory", "where conversations live: `memory`, or `postgresql` (not yet: kept in memory)"),
+    ("CORAIL_STORAGE", "memory", "where conversations live: `memory`, or `postgresql`, which replicas share"),
     ("CORAIL_DATABASE_URL", "", "postgres URL of `postgresql` storage; never printed"),
     ("CORAIL_TOOLS", "", "JSON array of tools; never printed"),
     ("CORAIL_KNOWLEDGE_BASES", "", "JSON array of knowledge bases; never printed"),
+    ("RECIF_NAMESPACE", "default", "namespace of the agent, under which its conversations are stored"),
     ("RECIF_LOG_FORMAT", "json", "`json`, or `pretty` for people"),
 ];
 
@@ -58,6 +61,8 @@ pub struct Config {
     pub(super) background: Option<ModelRef>,
     pub(super) system_prompt: Option<String>,
     pub(super) tools: Vec<Definition>,
+    /// Where conversations live.
+    pub(super) storage: Storage,
     /// What was asked for and is served in another way than asked; one line each, for the log.
     pub(super) warnings: Vec<String>,
     /// How to write log lines.
@@ -103,20 +108,20 @@ impl Config {
                 warnings.push(format!("{name}={value:?} is not served by this runtime; it runs as {served:?}"));
             }
         }
-        match or("CORAIL_STORAGE").as_str() {
-            "memory" => {}
-            "postgresql" => warnings.push(
-                "CORAIL_STORAGE=postgresql is not supported by this runtime yet: conversations are kept in memory and \
-                 end with the process"
-                    .into(),
-            ),
+        let dsn = set("CORAIL_DATABASE_URL")
+            .map(|url| {
+                let refusal = "it does not start with `postgres://` or `postgresql://`";
+                Dsn::parse(&url).ok_or_else(|| hidden("CORAIL_DATABASE_URL", refusal))
+            })
+            .transpose()?;
+        let storage = match (or("CORAIL_STORAGE").as_str(), dsn) {
+            ("memory", _) => Storage::Memory,
+            ("postgresql", Some(dsn)) => Storage::Postgres { dsn, namespace: or("RECIF_NAMESPACE") },
+            ("postgresql", None) => {
+                return Err(hidden("CORAIL_DATABASE_URL", "it is not set, and CORAIL_STORAGE=postgresql needs it"));
+            }
             _ => return Err(refused("CORAIL_STORAGE", or("CORAIL_STORAGE"), "`memory` or `postgresql`")),
-        }
-        if let Some(url) = set("CORAIL_DATABASE_URL")
-            && !is_postgres(&url)
-        {
-            return Err(hidden("CORAIL_DATABASE_URL", "it does not start with `postgres://` or `postgresql://`"));
-        }
+        };
         if let Some(json) = set("CORAIL_KNOWLEDGE_BASES") {
             let list: Vec<serde_json::Map<String, serde_json::Value>> = serde_json::from_str(&json)
                 .map_err(|_| hidden("CORAIL_KNOWLEDGE_BASES", "not a JSON array of objects"))?;
@@ -147,6 +152,7 @@ impl Config {
             background,
             system_prompt: set("CORAIL_SYSTEM_PROMPT"),
             tools,
+            storage,
             warnings,
             log: match or("RECIF_LOG_FORMAT").as_str() {
                 "json" => LogFormat::Json,
@@ -159,11 +165,6 @@ impl Config {
 
 fn default(name: &str) -> &'static str {
     VARIABLES.iter().find(|(known, ..)| *known == name).map_or("", |(_, default, _)| default)
-}
-
-/// Whether `url` has a postgres scheme, a driver suffix such as `postgresql+asyncpg` included.
-fn is_postgres(url: &str) -> bool {
-    url.split_once("://").is_some_and(|(scheme, _)| matches!(scheme.split('+').next(), Some("postgres" | "postgresql")))
 }
 
 fn refused(variable: &'static str, value: String, expected: &'static str) -> ConfigError {

@@ -10,6 +10,7 @@ mod a2a;
 mod agent;
 mod config;
 mod conversations;
+mod database;
 mod metrics;
 mod models;
 mod serve;

@@ -78,10 +78,22 @@ pub(super) fn app(config: Config) -> App {
     let tools = Toolbox::new(config.tools.clone(), Arc::new(environment), metrics.clone());
     let agent = Agent::new(&config, tools, &environment).map(Arc::new);
     match &agent {
-        Ok(_) => tracing::info!(agent = config.agent, model = config.model.id, tools = config.tools.len(), "ready"),
+        Ok(ready) => {
+            tracing::info!(agent = config.agent, model = config.model.id, tools = config.tools.len(), "ready");
+            prepare(ready.clone());
+        }
         Err(why) => tracing::error!(agent = config.agent, "not ready: {why}"),
     }
     App { name: config.agent, agent, metrics, requests: TaskTracker::new() }
+}
+
+/// Looks at what the agent needs before its first request does, and makes what is missing.
+fn prepare(agent: Arc<Agent>) {
+    tokio::spawn(async move {
+        if let Err(why) = agent.check().await {
+            tracing::warn!("{why}");
+        }
+    });
 }
 
 /// Serves until `stop`, then drains for at most `grace`.

@@ -27,7 +27,7 @@ use super::a2a::A2a;
 use super::agent::{Agent, Reply, Turn, TurnError};
 use super::conversations::ConversationId;
 use super::metrics::Metrics;
-use super::shell::{Refusal, Service, Shell, wants_events};
+use super::shell::{Check, Refusal, Service, Shell, wants_events};
 use super::sse;
 
 /// What the routes share.
@@ -57,8 +57,18 @@ impl App {
             Ok(_) => Ok(json!({ "status": "ok" })),
             Err(why) => Err(json!({ "error": why })),
         };
-        let shell =
-            Shell { readiness: readiness.into(), metrics: self.metrics.clone(), requests: self.requests.clone() };
+        let check = self.agent.clone().ok().map(|agent| -> Check {
+            Arc::new(move || {
+                let agent = agent.clone();
+                Box::pin(async move { agent.check().await })
+            })
+        });
+        let shell = Shell {
+            check,
+            readiness: readiness.into(),
+            metrics: self.metrics.clone(),
+            requests: self.requests.clone(),
+        };
         let a2a = A2a::new(&self.name, self.agent.clone(), self.requests.clone());
         let routes = Router::new()
             .route("/chat", post(chat))
@@ -85,6 +95,7 @@ async fn chat(
     match agent.answer(turn, None).await {
         Ok(reply) => Ok(Json(reply).into_response()),
         Err(error @ TurnError::Model(_)) => Err(Refusal(StatusCode::BAD_GATEWAY, error.to_string())),
+        Err(error @ TurnError::Conversations(_)) => Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
         Err(error) => Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())),
     }
 }

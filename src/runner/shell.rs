@@ -21,6 +21,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
@@ -49,9 +50,14 @@ impl From<BytesRejection> for Refusal {
     }
 }
 
+/// Whether what is needed is there now; the error is a sentence for `/readyz`.
+pub(super) type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
 /// What the routes around a mode's own share.
 #[derive(Clone)]
 pub(super) struct Shell {
+    /// Asked for `/readyz` where `readiness` says nothing against it.
+    pub(super) check: Option<Check>,
     /// The body of `/readyz`: of a 200, or of a 503.
     pub(super) readiness: Arc<Result<Value, Value>>,
     /// Everything counted.
@@ -129,7 +135,13 @@ async fn ready(State(shell): State<Shell>) -> Response {
         return Refusal(StatusCode::SERVICE_UNAVAILABLE, "draining".into()).into_response();
     }
     match &*shell.readiness {
-        Ok(body) => Json(body).into_response(),
+        Ok(body) => match &shell.check {
+            Some(check) => match check().await {
+                Ok(()) => Json(body).into_response(),
+                Err(why) => Refusal(StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
+            },
+            None => Json(body).into_response(),
+        },
         Err(body) => (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response(),
     }
 }

@@ -57,7 +57,7 @@ fn a_value_that_may_hold_a_credential_is_never_shown() {
 fn what_is_served_in_another_way_is_one_warning_each() {
     let database = ("CORAIL_DATABASE_URL", "postgresql+asyncpg://u:p@a,b/d");
     for (variables, count) in [
-        (&[("CORAIL_STORAGE", "postgresql"), database][..], 1),
+        (&[("CORAIL_STORAGE", "postgresql"), database][..], 0),
         (&[database], 0),
         (&[("CORAIL_CHANNEL", "slack"), ("CORAIL_STRATEGY", "react")], 2),
         (&[("CORAIL_KNOWLEDGE_BASES", "[]")], 0),

@@ -3,8 +3,10 @@
 mod a2a;
 mod chat;
 mod config;
+mod conversations;
 mod draining;
 pub(super) mod peers;
+mod postgres;
 mod tools;
 
 use std::future::{Future, pending};

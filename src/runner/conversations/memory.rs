@@ -6,43 +6,14 @@
 //! need not.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::models::Message;
-
-/// Names a conversation: 1 to 128 letters, digits, `.`, `_`, `:` or `-`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct ConversationId(String);
-
-impl ConversationId {
-    /// 128 random bits, in hexadecimal: who does not know it cannot guess it.
-    ///
-    /// # Errors
-    /// The operating system has no random source.
-    pub(super) fn random() -> Result<Self, getrandom::Error> {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes)?;
-        Ok(Self(format!("{:032x}", u128::from_be_bytes(bytes))))
-    }
-
-    /// The id a client gave, when it is one.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
-        ((1..=128).contains(&text.len()) && text.bytes().all(allowed)).then(|| Self(text.into()))
-    }
-}
-
-impl fmt::Display for ConversationId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+use super::{ConversationId, Message};
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     /// Conversations.
     pub(super) count: usize,
     /// Bytes of text in all of them.
@@ -55,12 +26,12 @@ pub(super) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { count: 1000, bytes: 32 << 20, bytes_each: 4 << 20, idle: Duration::from_secs(24 * 3600) }
+        Self { count: 1000, bytes: 32 << 20, bytes_each: super::BYTES, idle: Duration::from_secs(24 * 3600) }
     }
 }
 
 /// All conversations of this process.
-pub(super) struct Conversations {
+pub(crate) struct Memory {
     limits: Limits,
     bytes: usize,
     kept: HashMap<ConversationId, Conversation>,
@@ -79,7 +50,7 @@ struct Turn {
     bytes: usize,
 }
 
-impl Conversations {
+impl Memory {
     /// None yet.
     pub(super) fn new(limits: Limits) -> Self {
         Self { limits, bytes: 0, kept: HashMap::new() }
@@ -150,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_goes_when_there_are_too_many() {
-        let (mut all, now) = (Conversations::new(LIMITS), Instant::now());
+        let (mut all, now) = (Memory::new(LIMITS), Instant::now());
         all.add(&id("a"), said(1), now);
         all.add(&id("b"), said(1), now + Duration::from_secs(1));
         all.messages(&id("a"), now + Duration::from_secs(2));
@@ -161,7 +132,7 @@ mod tests {
 
     #[test]
     fn bytes_are_bounded_in_one_and_in_all() {
-        let (mut all, now) = (Conversations::new(LIMITS), Instant::now());
+        let (mut all, now) = (Memory::new(LIMITS), Instant::now());
         all.add(&id("a"), said(40), now);
         all.add(&id("a"), said(40), now);
         assert_eq!(all.messages(&id("a"), now).len(), 1);
@@ -173,21 +144,10 @@ mod tests {
 
     #[test]
     fn an_unused_one_is_forgotten() {
-        let (mut all, now) = (Conversations::new(LIMITS), Instant::now());
+        let (mut all, now) = (Memory::new(LIMITS), Instant::now());
         all.add(&id("a"), said(1), now);
         assert_eq!(all.messages(&id("a"), now + Duration::from_secs(10)).len(), 1);
         assert_eq!(all.messages(&id("a"), now + Duration::from_secs(21)).len(), 0);
         assert_eq!(all.bytes, 0);
-    }
-
-    #[test]
-    fn ids_are_random_and_ids_of_clients_are_checked() {
-        let one = ConversationId::random().unwrap();
-        assert_eq!(one.to_string().len(), 32);
-        assert_ne!(one, ConversationId::random().unwrap());
-        for (text, accepted) in [("a-1", true), ("", false), ("a b", false), ("é", false), (&*"x".repeat(129), false)]
-        {
-            assert_eq!(ConversationId::parse(text).is_some(), accepted, "{text:?}");
-        }
     }
 }

@@ -1,0 +1,154 @@
+//! What was said so far: in memory, or in PostgreSQL, where all replicas of an agent share it.
+
+mod memory;
+mod postgres;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use super::database::{DatabaseError, Dsn};
+use super::models::Message;
+use memory::{Limits, Memory};
+use postgres::Postgres;
+
+/// Most bytes of text in one conversation; older turns are dropped.
+const BYTES: usize = 4 << 20;
+
+/// Names a conversation: 1 to 128 letters, digits, `.`, `_`, `:` or `-`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct ConversationId(String);
+
+impl ConversationId {
+    /// 128 random bits, in hexadecimal: who does not know it cannot guess it.
+    ///
+    /// # Errors
+    /// The operating system has no random source.
+    pub(super) fn random() -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(format!("{:032x}", u128::from_be_bytes(bytes))))
+    }
+
+    /// The id a client gave, when it is one.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+        ((1..=128).contains(&text.len()) && text.bytes().all(allowed)).then(|| Self(text.into()))
+    }
+}
+
+impl ConversationId {
+    /// Its text.
+    fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ConversationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where conversations live.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Storage {
+    /// In this process, and with it they end.
+    Memory,
+    /// In a database, under a namespace, in which the agent's name is unique.
+    Postgres {
+        /// Where it is.
+        dsn: Dsn,
+        /// The agent's namespace.
+        namespace: String,
+    },
+}
+
+/// The conversations of an agent.
+pub(super) enum Conversations {
+    /// Of this process.
+    Memory(Mutex<Memory>),
+    /// Of all replicas.
+    Postgres(Postgres),
+}
+
+impl Conversations {
+    /// Those of `agent`.
+    ///
+    /// # Errors
+    /// Why they cannot be kept as asked; a database that is away is no reason.
+    pub(super) fn open(storage: &Storage, agent: &str) -> Result<Self, String> {
+        match storage {
+            Storage::Memory => Ok(Self::memory()),
+            Storage::Postgres { dsn, namespace } => {
+                let opened = Postgres::open(dsn, namespace, agent);
+                Ok(Self::Postgres(opened.map_err(|problem| format!("CORAIL_DATABASE_URL: {problem}"))?))
+            }
+        }
+    }
+
+    /// None yet, in this process.
+    pub(super) fn memory() -> Self {
+        Self::Memory(Mutex::new(Memory::new(Limits::default())))
+    }
+
+    /// The messages of a conversation, oldest first; none when it is not known.
+    ///
+    /// # Errors
+    /// The database cannot be asked.
+    pub(super) async fn messages(&self, id: &ConversationId) -> Result<Vec<Arc<Message>>, DatabaseError> {
+        match self {
+            Self::Memory(memory) => {
+                Ok(memory.lock().unwrap_or_else(PoisonError::into_inner).messages(id, Instant::now()))
+            }
+            Self::Postgres(postgres) => postgres.messages(id).await,
+        }
+    }
+
+    /// Adds a finished turn. Two turns that ran at the same time stand one after the other, whole. `title` names the
+    /// conversation, if it has no name yet.
+    ///
+    /// # Errors
+    /// The database did not take it; the conversation is as before.
+    pub(super) async fn add(
+        &self,
+        id: &ConversationId,
+        messages: Vec<Arc<Message>>,
+        title: Option<&str>,
+    ) -> Result<(), DatabaseError> {
+        match self {
+            Self::Memory(memory) => {
+                memory.lock().unwrap_or_else(PoisonError::into_inner).add(id, messages, Instant::now());
+                Ok(())
+            }
+            Self::Postgres(postgres) => postgres.add(id, &messages, title).await,
+        }
+    }
+
+    /// Whether they can be read and written now.
+    ///
+    /// # Errors
+    /// The database is away.
+    pub(super) async fn check(&self) -> Result<(), DatabaseError> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            Self::Postgres(postgres) => postgres.check().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_random_and_ids_of_clients_are_checked() {
+        let one = ConversationId::random().unwrap();
+        assert_eq!(one.to_string().len(), 32);
+        assert_ne!(one, ConversationId::random().unwrap());
+        for (text, accepted) in [("a-1", true), ("", false), ("a b", false), ("é", false), (&*"x".repeat(129), false)]
+        {
+            assert_eq!(ConversationId::parse(text).is_some(), accepted, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Conversations in PostgreSQL.
+//!
+//! A turn is one row: a user's message and all that came of it, as JSON, numbered within its conversation. The number is
+//! taken from the conversation's own row, which a writer thereby locks until its turn is in: two replicas that answer in
+//! one conversation write one after the other. What is longer than the limit loses its oldest turns in the same
+//! transaction.
+//!
+//! The tables are made at the first use, by whichever replica comes first. They are looked for before they are made, so a
+//! role that may only read and write rows is enough once they are there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sqlx::Row;
+
+use super::{BYTES, ConversationId, Message};
+use crate::runner::database::{Database, DatabaseError, Dsn};
+
+/// Made if they are missing. JSON is kept as text, for the type `jsonb` takes no U+0000.
+const TABLES: &str = "
+CREATE TABLE IF NOT EXISTS recif_conversations (
+    namespace text NOT NULL,
+    agent text NOT NULL,
+    id text NOT NULL,
+    title text,
+    turns bigint NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (namespace, agent, id)
+);
+CREATE TABLE IF NOT EXISTS recif_turns (
+    namespace text NOT NULL,
+    agent text NOT NULL,
+    conversation text NOT NULL,
+    turn bigint NOT NULL,
+    messages text NOT NULL,
+    bytes bigint NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (namespace, agent, conversation, turn),
+    FOREIGN KEY (namespace, agent, conversation) REFERENCES recif_conversations ON DELETE CASCADE
+);";
+
+/// Held while the tables are made: `CREATE … IF NOT EXISTS` fails when two do it at once.
+const LOCK: i64 = 0x0052_6563_6966;
+
+/// The conversations of one agent.
+pub(crate) struct Postgres {
+    database: Database,
+    namespace: String,
+    agent: String,
+    /// Whether the tables were there when they were last looked for.
+    ready: AtomicBool,
+}
+
+impl Postgres {
+    /// Those of `agent` in `namespace`.
+    ///
+    /// # Errors
+    /// What is wrong with the URL.
+    pub(super) fn open(dsn: &Dsn, namespace: &str, agent: &str) -> Result<Self, String> {
+        let database = Database::open(dsn)?;
+        Ok(Self { database, namespace: namespace.into(), agent: agent.into(), ready: AtomicBool::new(false) })
+    }
+
+    /// See [`super::Conversations::messages`].
+    pub(super) async fn messages(&self, id: &ConversationId) -> Result<Vec<Arc<Message>>, DatabaseError> {
+        match self.database.within(self.read(id)).await {
+            Err(error) if self.lost_tables(&error) => self.database.within(self.read(id)).await,
+            result => result,
+        }
+    }
+
+    /// See [`super::Conversations::add`].
+    pub(super) async fn add(
+        &self,
+        id: &ConversationId,
+        messages: &[Arc<Message>],
+        title: Option<&str>,
+    ) -> Result<(), DatabaseError> {
+        let bytes: usize = messages.iter().map(|message| message.bytes()).sum();
+        let messages: Vec<&Message> = messages.iter().map(Arc::as_ref).collect();
+        let turn = Turn {
+            json: serde_json::to_string(&messages).map_err(|error| sqlx::Error::Encode(error.into()))?,
+            bytes: size(bytes),
+            // No text of PostgreSQL's holds U+0000.
+            title: title.map(|title| title.replace('\0', "")),
+        };
+        match self.database.within(self.write(id, &turn)).await {
+            Err(error) if self.lost_tables(&error) => self.database.within(self.write(id, &turn)).await,
+            result => result,
+        }
+    }
+
+    /// See [`super::Conversations::check`].
+    pub(super) async fn check(&self) -> Result<(), DatabaseError> {
+        match self.database.within(self.look()).await {
+            Err(error) if self.lost_tables(&error) => self.database.within(self.look()).await,
+            result => result,
+        }
+    }
+
+    async fn look(&self) -> Result<(), sqlx::Error> {
+        self.make_tables().await?;
+        sqlx::query("SELECT FROM recif_turns LIMIT 0").execute(self.database.pool()).await.map(drop)
+    }
+
+    async fn read(&self, id: &ConversationId) -> Result<Vec<Arc<Message>>, sqlx::Error> {
+        self.make_tables().await?;
+        let rows = sqlx::query(
+            "SELECT turn, messages FROM recif_turns WHERE namespace = $1 AND agent = $2 AND conversation = $3 \
+             ORDER BY turn",
+        )
+        .bind(&self.namespace)
+        .bind(&self.agent)
+        .bind(id.as_str())
+        .fetch_all(self.database.pool())
+        .await?;
+        let mut messages = Vec::new();
+        for row in rows {
+            match serde_json::from_str::<Vec<Message>>(row.try_get("messages")?) {
+                Ok(turn) => messages.extend(turn.into_iter().map(Arc::new)),
+                // The text of the error may quote what was said.
+                Err(_) => tracing::warn!(
+                    turn = row.try_get::<i64, _>("turn")?,
+                    "a turn that another version of this runtime wrote cannot be read and is left out"
+                ),
+            }
+        }
+        Ok(messages)
+    }
+
+    async fn write(&self, id: &ConversationId, turn: &Turn) -> Result<(), sqlx::Error> {
+        self.make_tables().await?;
+        let mut transaction = self.database.pool().begin().await?;
+        let number: i64 = sqlx::query_scalar(
+            "INSERT INTO recif_conversations AS known (namespace, agent, id, title, turns) \
+             VALUES ($1, $2, $3, $4, 1) ON CONFLICT (namespace, agent, id) DO UPDATE \
+             SET turns = known.turns + 1, title = coalesce(known.title, excluded.title), updated_at = now() \
+             RETURNING turns",
+        )
+        .bind(&self.namespace)
+        .bind(&self.agent)
+        .bind(id.as_str())
+        .bind(&turn.title)
+        .fetch_one(&mut *transaction)
+        .await?;
+        sqlx::query(
+            "INSERT INTO recif_turns (namespace, agent, conversation, turn, messages, bytes) \
+             VALUES ($1, $2, $3, $4, $5, $6)",
+        )
+        .bind(&self.namespace)
+        .bind(&self.agent)
+        .bind(id.as_str())
+        .bind(number)
+        .bind(&turn.json)
+        .bind(turn.bytes)
+        .execute(&mut *transaction)
+        .await?;
+        sqlx::query(
+            "DELETE FROM recif_turns WHERE namespace = $1 AND agent = $2 AND conversation = $3 AND turn <= ( \
+                 SELECT max(turn) FROM ( \
+                     SELECT turn, sum(bytes) OVER (ORDER BY turn DESC) AS newer FROM recif_turns \
+                     WHERE namespace = $1 AND agent = $2 AND conversation = $3 \
+                 ) AS sums WHERE newer > $4)",
+        )
+        .bind(&self.namespace)
+        .bind(&self.agent)
+        .bind(id.as_str())
+        .bind(size(BYTES))
+        .execute(&mut *transaction)
+        .await?;
+        transaction.commit().await
+    }
+
+    /// Whether `error` says that the tables are gone; they are then made again.
+    fn lost_tables(&self, error: &DatabaseError) -> bool {
+        let lost = error.is_missing_table();
+        if lost {
+            self.ready.store(false, Ordering::Release);
+        }
+        lost
+    }
+
+    async fn make_tables(&self) -> Result<(), sqlx::Error> {
+        if self.ready.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let there = "SELECT to_regclass('recif_conversations') IS NOT NULL AND to_regclass('recif_turns') IS NOT NULL";
+        if sqlx::query_scalar(there).fetch_one(self.database.pool()).await? {
+            self.ready.store(true, Ordering::Release);
+            return Ok(());
+        }
+        let mut transaction = self.database.pool().begin().await?;
+        sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *transaction).await?;
+        sqlx::raw_sql(TABLES).execute(&mut *transaction).await?;
+        transaction.commit().await?;
+        self.ready.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// A turn as it is stored.
+struct Turn {
+    json: String,
+    bytes: i64,
+    title: Option<String>,
+}
+
+fn size(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}

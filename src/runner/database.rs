@@ -1,0 +1,197 @@
+//! A PostgreSQL database: its address, a small pool of connections, and errors that name no secret.
+//!
+//! Nothing is connected when it is opened, so a database that is away keeps nobody from starting; the first query finds
+//! out. Everything asked of it has a deadline.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::ConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use url::Url;
+
+/// Most connections of a pool.
+const CONNECTIONS: u32 = 5;
+/// Time to get a connection, a new one if need be.
+const CONNECT: Duration = Duration::from_secs(3);
+/// Time for everything that one use of the database asks of it, the connection included.
+const DEADLINE: Duration = Duration::from_secs(8);
+/// The parameters of a URL that are understood; the others (of other drivers) are left out.
+const PARAMETERS: [&str; 12] = [
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+];
+
+/// The URL of a database. It may hold a password, so it is never printed.
+#[derive(Clone, PartialEq)]
+pub(super) struct Dsn(String);
+
+impl Dsn {
+    /// The URL as it was given: `postgres://`, `postgresql://`, or with a driver's suffix as in `postgresql+asyncpg://`.
+    /// None when it is none of them.
+    pub(super) fn parse(url: &str) -> Option<Self> {
+        let (scheme, _) = url.split_once("://")?;
+        let bare = scheme.split('+').next().unwrap_or_default();
+        matches!(bare, "postgres" | "postgresql").then(|| Self(url.into()))
+    }
+
+    /// What a connection needs.
+    fn options(&self) -> Result<PgConnectOptions, String> {
+        let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let hosts = authority.rsplit('@').next().unwrap_or_default();
+        if hosts.contains(',') {
+            return Err("its URL names several hosts, and this runtime can use only one".into());
+        }
+        let unread = "its URL cannot be read: write postgresql://user:password@host:5432/database, with special \
+                      characters of the password percent-encoded";
+        let mut url = Url::parse(&format!("postgresql://{rest}")).map_err(|_| unread)?;
+        let known: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+        url.set_query(None);
+        for (name, value) in known {
+            // asyncpg's name for it.
+            let name = if name == "ssl" { "sslmode" } else { name.as_str() };
+            if PARAMETERS.contains(&name) {
+                url.query_pairs_mut().append_pair(name, &value);
+            }
+        }
+        Ok(PgConnectOptions::from_str(url.as_str()).map_err(|_| unread)?.disable_statement_logging())
+    }
+}
+
+impl fmt::Debug for Dsn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// A database did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DatabaseError {
+    /// It cannot be reached, or does not answer in time.
+    #[error("the database does not answer: {0}")]
+    Away(String),
+    /// It answered with an error.
+    #[error("the database refused: {message} (SQLSTATE {code})")]
+    Refused {
+        /// Five characters, PostgreSQL's appendix A.
+        code: String,
+        /// What the server says.
+        message: String,
+    },
+}
+
+impl DatabaseError {
+    /// Whether a table that was there is gone (`undefined_table`).
+    pub(super) fn is_missing_table(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == "42P01")
+    }
+}
+
+impl From<sqlx::Error> for DatabaseError {
+    fn from(error: sqlx::Error) -> Self {
+        match error {
+            sqlx::Error::Database(error) => Self::Refused {
+                code: error.code().map(|code| code.into_owned()).unwrap_or_default(),
+                message: error.message().to_owned(),
+            },
+            sqlx::Error::PoolTimedOut => Self::Away(format!("no connection within {} s", CONNECT.as_secs())),
+            other => Self::Away(other.to_string()),
+        }
+    }
+}
+
+/// A pool of connections to one database; clones share it.
+#[derive(Debug, Clone)]
+pub(super) struct Database(PgPool);
+
+impl Database {
+    /// The database at `dsn`. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// What is wrong with the URL, without a part of it.
+    pub(super) fn open(dsn: &Dsn) -> Result<Self, String> {
+        let options = dsn.options()?.application_name("recif-runner");
+        let pool = PgPoolOptions::new()
+            .max_connections(CONNECTIONS)
+            .acquire_timeout(CONNECT)
+            .idle_timeout(Duration::from_secs(300))
+            .connect_lazy_with(options);
+        Ok(Self(pool))
+    }
+
+    /// Where queries run.
+    pub(super) fn pool(&self) -> &PgPool {
+        &self.0
+    }
+
+    /// What `work` gives, if that is within the deadline.
+    ///
+    /// # Errors
+    /// The database is away, slow, or refuses.
+    pub(super) async fn within<T>(
+        &self,
+        work: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, DatabaseError> {
+        match tokio::time::timeout(DEADLINE, work).await {
+            Ok(result) => Ok(result?),
+            Err(_) => Err(DatabaseError::Away(format!("no answer within {} s", DEADLINE.as_secs()))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_documented_url_is_read() {
+        for (url, host, port, user, database) in [
+            ("postgres://u:p@h/d", "h", 5432, "u", Some("d")),
+            ("postgresql+asyncpg://u:p%40@h.x:6432/d?ssl=require&server_settings=x", "h.x", 6432, "u", Some("d")),
+            ("postgresql://[::1]:1/d", "[::1]", 1, "", Some("d")),
+            ("postgresql:///d?host=h&user=u", "h", 5432, "u", Some("d")),
+        ] {
+            let options = Dsn::parse(url).unwrap().options().unwrap();
+            assert_eq!(
+                (options.get_host(), options.get_port(), options.get_database()),
+                (host, port, database),
+                "{url}"
+            );
+            if !user.is_empty() {
+                assert_eq!(options.get_username(), user, "{url}");
+            }
+        }
+        let socket = Dsn::parse("postgresql:///d?host=/run/pg").unwrap().options().unwrap();
+        assert_eq!(socket.get_socket().unwrap().to_str(), Some("/run/pg"));
+        for url in ["mysql://h/d", "h:5432", ""] {
+            assert!(Dsn::parse(url).is_none(), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_url_is_told_without_it() {
+        for (url, problem) in [
+            ("postgresql://u:SECRET@a,b/d", "several hosts"),
+            ("postgresql://u:SECRET@a:1,b:2/d", "several hosts"),
+            ("postgresql://u:SECRET@h:port/d", "cannot be read"),
+            ("postgresql://u:SECRET@h/d?sslmode=SECRET", "cannot be read"),
+        ] {
+            let dsn = Dsn::parse(url).unwrap();
+            let error = dsn.options().err().unwrap();
+            assert!(error.contains(problem), "{url}: {error}");
+            assert!(!format!("{error} {dsn:?}").contains("SECRET"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Conversations in a real PostgreSQL, as several replicas of an agent use it.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use sqlx::{Executor, Row};
+
+use super::Runner;
+use super::postgres::{PASSWORD, Server};
+use crate::runner::conversations::{ConversationId, Conversations, Storage};
+use crate::runner::database::Dsn;
+use crate::runner::models::{Message, ToolCall};
+
+fn open(server: &Server, namespace: &str, agent: &str) -> Conversations {
+    let dsn = Dsn::parse(&server.url("postgresql+asyncpg")).unwrap();
+    Conversations::open(&Storage::Postgres { dsn, namespace: namespace.into() }, agent).unwrap()
+}
+
+fn id(text: &str) -> ConversationId {
+    ConversationId::parse(text).unwrap()
+}
+
+fn said(text: impl Into<String>) -> Vec<Arc<Message>> {
+    let text = text.into();
+    vec![Arc::new(Message::user(&*text)), Arc::new(Message::Assistant(format!("echo: {text}")))]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_share_conversations_and_every_turn_stays_whole() {
+    let server = Server::start().await;
+    let replicas: Vec<_> = (0..4).map(|_| open(&server, "default", "a")).collect();
+    let talk = id("talk");
+    let turns = replicas.iter().enumerate().map(|(number, replica)| {
+        let talk = &talk;
+        async move {
+            for turn in 0..10 {
+                replica.add(talk, said(format!("{number}-{turn}")), Some(&format!("by {number}\0"))).await.unwrap();
+            }
+        }
+    });
+    futures::future::join_all(turns).await;
+
+    let all = replicas[0].messages(&talk).await.unwrap();
+    assert_eq!(all.len(), 80);
+    assert_eq!(all, replicas[3].messages(&talk).await.unwrap());
+    for turn in all.chunks(2) {
+        let Message::Assistant(answer) = &*turn[1] else { panic!("{turn:?}") };
+        assert_eq!(*turn[0], Message::user(answer.strip_prefix("echo: ").unwrap()));
+    }
+    for number in 0..4 {
+        let own: Vec<_> = all.iter().filter(|one| format!("{one:?}").contains(&format!("echo: {number}-"))).collect();
+        let order: Vec<_> = (0..10).map(|turn| Message::Assistant(format!("echo: {number}-{turn}"))).collect();
+        assert!(own.iter().map(|one| &***one).eq(&order), "{own:?}");
+    }
+    for (namespace, agent) in [("other", "a"), ("default", "b")] {
+        assert!(open(&server, namespace, agent).messages(&talk).await.unwrap().is_empty());
+    }
+
+    let mut connection = server.connect().await;
+    let row = connection.fetch_one("SELECT title, turns FROM recif_conversations").await.unwrap();
+    let title: String = row.get("title");
+    assert!(title.starts_with("by ") && !title.contains('\0'), "{title}");
+    assert_eq!(row.get::<i64, _>("turns"), 40);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_said_comes_back_and_the_oldest_goes_when_it_is_too_much() {
+    let server = Server::start().await;
+    let conversations = open(&server, "n", "a");
+    let call = json!({"name": "t", "arguments": {"a": "é\u{0}"}, "id": "1"});
+    let call: ToolCall = serde_json::from_value(call).unwrap();
+    let turn: Vec<_> =
+        [Message::user("nul \0 and 'quotes' \""), Message::Call(call), Message::Assistant(String::new())]
+            .map(Arc::new)
+            .into();
+    conversations.add(&id("all"), turn.clone(), None).await.unwrap();
+    assert_eq!(conversations.messages(&id("all")).await.unwrap(), turn);
+    assert!(conversations.messages(&id("unknown")).await.unwrap().is_empty());
+
+    for letter in ["a", "b", "c", "d"] {
+        conversations.add(&id("long"), vec![Arc::new(Message::user(&letter.repeat(1_500_000)))], None).await.unwrap();
+    }
+    let kept = conversations.messages(&id("long")).await.unwrap();
+    assert_eq!(
+        kept,
+        [Arc::new(Message::user(&"c".repeat(1_500_000))), Arc::new(Message::user(&"d".repeat(1_500_000)))]
+    );
+    conversations.add(&id("long"), said("x".repeat(5_000_000)), None).await.unwrap();
+    assert!(conversations.messages(&id("long")).await.unwrap().is_empty());
+
+    let mut connection = server.connect().await;
+    connection.execute("UPDATE recif_turns SET messages = '[{\"unheard\": 1}]'").await.unwrap();
+    assert!(conversations.messages(&id("all")).await.unwrap().is_empty(), "a turn of another version is left out");
+    connection.execute("DROP TABLE recif_turns, recif_conversations").await.unwrap();
+    conversations.add(&id("all"), turn.clone(), None).await.unwrap();
+    assert_eq!(conversations.messages(&id("all")).await.unwrap(), turn, "tables that are gone are made again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_away_is_a_503_until_it_is_back() {
+    let mut server = Server::start().await;
+    let runner = Runner::with(&[
+        ("CORAIL_STORAGE", "postgresql".into()),
+        ("CORAIL_DATABASE_URL", server.url("postgres")),
+        ("CORAIL_AGENT_NAME", "shop".into()),
+        ("RECIF_NAMESPACE", "team".into()),
+    ])
+    .await;
+    let say = || runner.chat(json!({"message": "hi", "conversation_id": "c"}));
+    let (status, first) = say().await;
+    assert_eq!((status, &first["title"]), (200, &json!("hi")), "{first}");
+    assert_eq!(runner.get("/readyz").await.0, 200);
+
+    server.stop();
+    let (status, answer) = say().await;
+    assert_eq!(status, 503, "{answer}");
+    let text = answer["error"].as_str().unwrap();
+    assert!(text.starts_with("the conversation cannot be kept now, try again: the database does not answer"), "{text}");
+    let (status, why) = runner.get("/readyz").await;
+    assert!(status == 503 && why.contains("conversations: the database does not answer"), "{why}");
+    assert!(!format!("{text}{why}").contains(PASSWORD));
+    assert_eq!(runner.get("/healthz").await.0, 200);
+
+    server.resume().await;
+    assert_eq!(runner.get("/readyz").await.0, 200);
+    let (status, second) = say().await;
+    assert_eq!((status, second.get("title")), (200, None), "{second}");
+    let mut connection = server.connect().await;
+    let row = connection.fetch_one("SELECT namespace, agent, id, title, turns FROM recif_conversations").await.unwrap();
+    let text = |name: &str| row.get::<String, _>(name);
+    assert_eq!([text("namespace"), text("agent"), text("id"), text("title")], ["team", "shop", "c", "hi"]);
+    assert_eq!(row.get::<i64, _>("turns"), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_of_the_database_names_no_password() {
+    let server = Server::start().await;
+    let url = server.url("postgresql").replace(PASSWORD, "other-SECRET");
+    let storage = Storage::Postgres { dsn: Dsn::parse(&url).unwrap(), namespace: "n".into() };
+    let conversations = Conversations::open(&storage, "a").unwrap();
+    let error = conversations.messages(&id("x")).await.unwrap_err();
+    assert!(error.to_string().contains("password authentication failed"), "{error}");
+    assert!(!format!("{error} {error:?} {storage:?}").contains("SECRET"), "{error:?}");
+}
