@@ -11,6 +11,8 @@ mod agent;
 mod config;
 mod conversations;
 mod database;
+#[allow(dead_code, reason = "flows will use it")]
+mod dotprompt;
 mod metrics;
 mod models;
 mod serve;

@@ -1,0 +1,258 @@
+//! Makes a template that the `handlebars` crate has parsed mean what it means to the reference.
+//!
+//! The crate prints lists, objects and numbers in its own way, fails on `list.length`, and takes `@a.b` for `@a`. So
+//! every value goes through our helpers: `{{a.b}}` becomes `{{=print (=resolve a "b")}}`. On the way everything is judged
+//! that the crate would only find when rendering, or never.
+
+use handlebars::Path;
+use handlebars::template::{
+    BlockParam, DecoratorTemplate, HelperTemplate, Parameter, Subexpression, Template, TemplateElement,
+};
+use serde_json::Value;
+
+use super::helpers::{self, PRINT, RESOLVE, SECTION, Use};
+use super::messages::with_marks;
+
+/// Deepest nesting of blocks or parentheses.
+const DEPTH: usize = 64;
+
+/// What is wrong with a template.
+#[derive(Debug)]
+pub(super) struct Syntax {
+    /// From 1, if it is known.
+    pub(super) line: Option<usize>,
+    pub(super) message: String,
+}
+
+/// A template, or a partial, or a partial defined inside one of them.
+#[derive(Debug)]
+pub(super) struct Definition {
+    /// How a partial is called.
+    pub(super) name: String,
+    /// How many elements it has.
+    pub(super) size: usize,
+    /// The partials it uses.
+    pub(super) uses: Vec<PartialUse>,
+}
+
+/// The use of a partial.
+#[derive(Debug)]
+pub(super) struct PartialUse {
+    /// `None`: whatever the input says.
+    pub(super) name: Option<String>,
+    pub(super) line: usize,
+    /// In how many blocks it is.
+    pub(super) depth: usize,
+    /// It has a block that is printed if there is no such partial.
+    pub(super) has_fallback: bool,
+}
+
+/// Changes `template` in place, and tells what is defined in it: itself first.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub(super) fn adapt(name: &str, template: &mut Template) -> Result<Vec<Definition>, Syntax> {
+    let mut adapter = Adapter { inner: Vec::new() };
+    let mut definition = Definition { name: name.to_owned(), size: 0, uses: Vec::new() };
+    adapter.template(template, &mut definition, Place { line: 1, depth: 0 })?;
+    adapter.inner.insert(0, definition);
+    Ok(adapter.inner)
+}
+
+struct Adapter {
+    inner: Vec<Definition>,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    line: usize,
+    depth: usize,
+}
+
+impl Place {
+    fn error<T>(self, message: impl Into<String>) -> Result<T, Syntax> {
+        Err(Syntax { line: Some(self.line), message: message.into() })
+    }
+
+    fn deeper(self) -> Result<Self, Syntax> {
+        if self.depth < DEPTH {
+            return Ok(Self { depth: self.depth + 1, ..self });
+        }
+        self.error(format!("nested deeper than {DEPTH}"))
+    }
+}
+
+impl Adapter {
+    fn template(&mut self, template: &mut Template, definition: &mut Definition, place: Place) -> Result<(), Syntax> {
+        let mut before = String::new();
+        for (at, element) in template.elements.iter_mut().enumerate() {
+            let line = template.mapping.get(at).map_or(place.line, |mapping| mapping.0.max(place.line));
+            let place = Place { line, ..place };
+            definition.size += 1;
+            match element {
+                TemplateElement::RawString(text) => {
+                    before.clone_from(text);
+                    *text = with_marks(text);
+                    continue;
+                }
+                TemplateElement::Comment(_) => {}
+                TemplateElement::Expression(call) | TemplateElement::HtmlExpression(call) => print(call, place)?,
+                TemplateElement::HelperBlock(block) => self.block(block, definition, place)?,
+                TemplateElement::PartialExpression(partial) | TemplateElement::PartialBlock(partial) => {
+                    // The crate indents every partial that white space precedes; only one alone in its line is.
+                    if partial.indent.as_ref().is_some_and(|indent| before.ends_with(indent.as_str())) {
+                        partial.indent = None;
+                    }
+                    self.partial(partial, definition, place)?;
+                }
+                TemplateElement::DecoratorBlock(inline) => self.inline(inline, place)?,
+                _ => {
+                    return place.error("decorators are not supported, but for `{{#*inline \"name\"}}`");
+                }
+            }
+            before.clear();
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, block: &mut HelperTemplate, definition: &mut Definition, place: Place) -> Result<(), Syntax> {
+        let inner = place.deeper()?;
+        let name = block.name.as_name().unwrap_or_default().to_owned();
+        if !helpers::is_known(&name) && block.params.is_empty() && block.hash.is_empty() {
+            block.params = vec![value(&name, inner)?];
+            block.name = Parameter::Name(SECTION.to_owned());
+        } else {
+            check(block, Use::Block, place)?;
+        }
+        arguments(block.params.iter_mut().chain(block.hash.values_mut()), inner)?;
+        if let Some(BlockParam::Pair((_, Parameter::Name(second)))) = &block.block_param
+            && name == "with"
+        {
+            return place.error(format!("`with` gives one name, not a second (`{second}`)"));
+        }
+        for template in [&mut block.template, &mut block.inverse].into_iter().flatten() {
+            self.template(template, definition, inner)?;
+        }
+        Ok(())
+    }
+
+    fn partial(
+        &mut self,
+        partial: &mut DecoratorTemplate,
+        definition: &mut Definition,
+        place: Place,
+    ) -> Result<(), Syntax> {
+        let inner = place.deeper()?;
+        if partial.params.len() > 1 {
+            return place.error("a partial takes at most one context");
+        }
+        let name = partial.name.as_name().map(str::to_owned);
+        let has_fallback = partial.template.is_some();
+        definition.uses.push(PartialUse { name, line: place.line, depth: place.depth, has_fallback });
+        arguments([&mut partial.name], inner)?;
+        arguments(partial.params.iter_mut().chain(partial.hash.values_mut()), inner)?;
+        partial.template.as_mut().map_or(Ok(()), |template| self.template(template, definition, inner))
+    }
+
+    fn inline(&mut self, inline: &mut DecoratorTemplate, place: Place) -> Result<(), Syntax> {
+        let inner = place.deeper()?;
+        let ("inline", [Parameter::Literal(Value::String(name))], Some(template)) =
+            (inline.name.as_name().unwrap_or_default(), inline.params.as_slice(), inline.template.as_mut())
+        else {
+            return place.error("expected `{{#*inline \"name\"}}`");
+        };
+        let mut definition = Definition { name: name.clone(), size: 0, uses: Vec::new() };
+        self.template(template, &mut definition, inner)?;
+        self.inner.push(definition);
+        Ok(())
+    }
+}
+
+/// `{{…}}`: a helper, or a value to print.
+fn print(call: &mut HelperTemplate, place: Place) -> Result<(), Syntax> {
+    let bare = call.params.is_empty() && call.hash.is_empty();
+    let is_helper = call.name.as_name().is_some_and(helpers::is_known);
+    if is_helper || !bare {
+        check(call, Use::Print, place)?;
+    }
+    let name = call.name.as_name() == Some("lookup");
+    if name || (bare && !is_helper) {
+        let target = std::mem::replace(&mut call.name, Parameter::Name(PRINT.to_owned()));
+        let (params, hash) = (std::mem::take(&mut call.params), std::mem::take(&mut call.hash));
+        call.params =
+            vec![if name { Parameter::Subexpression(Subexpression::new(target, params, hash)) } else { target }];
+    }
+    arguments(call.params.iter_mut().chain(call.hash.values_mut()), place.deeper()?)
+}
+
+fn check(call: &HelperTemplate, how: Use, place: Place) -> Result<(), Syntax> {
+    let name = call.name.as_name().unwrap_or("(…)");
+    let checked = helpers::check(name, how, call.params.len(), call.hash.contains_key("url"));
+    checked.or_else(|problem| place.error(problem))
+}
+
+fn arguments<'p>(parameters: impl IntoIterator<Item = &'p mut Parameter>, place: Place) -> Result<(), Syntax> {
+    for parameter in parameters {
+        match parameter {
+            Parameter::Name(_) | Parameter::Literal(_) => {}
+            Parameter::Path(_) => {
+                let path = parameter.as_name().unwrap_or_default();
+                *parameter = value(path, place)?;
+            }
+            Parameter::Subexpression(inner) => match inner.element.as_mut() {
+                TemplateElement::Expression(call) if call.name.as_name() != Some(RESOLVE) => {
+                    check(call, Use::Argument, place)?;
+                    arguments(call.params.iter_mut().chain(call.hash.values_mut()), place.deeper()?)?;
+                }
+                _ => {}
+            },
+            _ => return place.error("an argument must be a value, a path or a helper in parentheses"),
+        }
+    }
+    Ok(())
+}
+
+/// What stands for the value at `path`: its first key is found in the scopes, the others in the value that this gives.
+fn value(path: &str, place: Place) -> Result<Parameter, Syntax> {
+    let (first, keys) = parted(path);
+    let first = match Path::parse(first) {
+        Ok(first) => Parameter::Path(first),
+        Err(_) => return place.error(format!("`{path}` is not a path")),
+    };
+    if keys.is_empty() {
+        return Ok(first);
+    }
+    let keys = keys.into_iter().map(|key| Parameter::Literal(key.into()));
+    let parameters = std::iter::once(first).chain(keys).collect();
+    Ok(Parameter::Subexpression(Subexpression::new(
+        Parameter::Name(RESOLVE.to_owned()),
+        parameters,
+        Default::default(),
+    )))
+}
+
+/// `a.b/[c d]` as `a`, `b` and `c d`. What says where to begin (`this`, `../`, `@root`) stays with the first key.
+fn parted(path: &str) -> (&str, Vec<&str>) {
+    let mut parts = Vec::new();
+    let mut start = usize::from(path.starts_with('@'));
+    while start < path.len() {
+        let rest = &path[start..];
+        let length = if rest.starts_with('[') {
+            rest.find(']').map_or(rest.len(), |end| end + 1)
+        } else if rest.starts_with("..") {
+            2
+        } else {
+            rest.find(['.', '/']).unwrap_or(rest.len())
+        };
+        parts.push((start, start + length));
+        start += length + 1;
+    }
+    let begins = |part: &str| matches!(part, "" | "." | ".." | "this") || (part == "root" && path.starts_with('@'));
+    let first = parts.iter().position(|(from, to)| !begins(&path[*from..*to]));
+    let Some(first) = first else { return (path, Vec::new()) };
+    let keys = parts[first + 1..].iter().map(|(from, to)| {
+        let key = &path[*from..*to];
+        key.strip_prefix('[').map_or(key, |key| key.strip_suffix(']').unwrap_or(key))
+    });
+    (&path[..parts[first].1], keys.collect())
+}

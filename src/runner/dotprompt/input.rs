@@ -1,0 +1,98 @@
+//! Merges an input with its defaults and judges it by the schema.
+
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::{ValidationError, Validator};
+use serde_json::{Map, Value};
+
+/// Most problems named in one error.
+const NAMED: usize = 5;
+
+/// The schema of an input, ready to judge.
+///
+/// # Errors
+/// Why it is no JSON Schema.
+pub(super) fn validator(schema: &Value) -> Result<Validator, String> {
+    jsonschema::validator_for(schema)
+        .map_err(|error| format!("the input's schema is not JSON Schema: {}", error.masked()))
+}
+
+/// The variables of a template: `input` over `default`.
+///
+/// # Errors
+/// All that is wrong with the input, by path.
+pub(super) fn merge(
+    input: &Value,
+    default: &Map<String, Value>,
+    validator: Option<&Validator>,
+) -> Result<Value, String> {
+    let mut variables = default.clone();
+    match input {
+        Value::Null => {}
+        Value::Object(fields) => variables.extend(fields.clone()),
+        other => return Err(format!("the input must be an object with the prompt's variables, not {}", kind(other))),
+    }
+    let variables = Value::Object(variables);
+    let mut problems: Vec<_> =
+        validator.map(|it| it.iter_errors(&variables).map(describe).collect()).unwrap_or_default();
+    if problems.is_empty() {
+        return Ok(variables);
+    }
+    let more = problems.len().saturating_sub(NAMED);
+    problems.truncate(NAMED);
+    if more > 0 {
+        problems.push(format!("and {more} more"));
+    }
+    Err(problems.join("; "))
+}
+
+/// One problem, as a sentence. It quotes no value: an input may hold what is nobody's business.
+fn describe(error: ValidationError<'_>) -> String {
+    let at = path(error.instance_path().as_str());
+    let here = if at.is_empty() { "the input".to_owned() } else { format!("`{at}`") };
+    let field = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
+    match error.kind() {
+        ValidationErrorKind::Required { property } => {
+            format!("`{}` is required and missing", field(property.as_str().unwrap_or_default()))
+        }
+        ValidationErrorKind::Type { kind: wanted } => {
+            let wanted: Vec<_> = match wanted {
+                TypeKind::Single(one) => vec![one.to_string()],
+                TypeKind::Multiple(several) => several.iter().map(|one| one.to_string()).collect(),
+            };
+            format!("{here} must be of type {}, not {}", wanted.join(" or "), kind(error.instance()))
+        }
+        ValidationErrorKind::AdditionalProperties { unexpected }
+        | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
+            let names: Vec<_> = unexpected.iter().map(|name| format!("`{}`", field(name))).collect();
+            format!("{} is not a variable of this prompt", names.join(", "))
+        }
+        ValidationErrorKind::Enum { options } => format!("{here} must be one of {options}"),
+        _ => format!("{here}: {}", error.masked()),
+    }
+}
+
+/// A JSON pointer as people write it: `/a/0/b` is `a[0].b`.
+fn path(pointer: &str) -> String {
+    let mut path = String::new();
+    for part in pointer.split('/').skip(1) {
+        let part = part.replace("~1", "/").replace("~0", "~");
+        if part.bytes().all(|byte| byte.is_ascii_digit()) {
+            path.push_str(&format!("[{part}]"));
+        } else {
+            path.push_str(if path.is_empty() { "" } else { "." });
+            path.push_str(&part);
+        }
+    }
+    path
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}

@@ -1,0 +1,206 @@
+//! Parts what a template printed into messages.
+//!
+//! Helpers mark where a message begins, where the history goes and what is no text. A mark stands between two NUL
+//! characters, which no template may hold and which are taken out of every value, so that nothing in an input can make
+//! itself a system message.
+
+use super::{Part, RenderedMessage, Role};
+
+/// Stands before and after a mark.
+const NUL: char = '\0';
+
+/// A place in the printed text that means something.
+#[derive(Debug, PartialEq)]
+pub(super) enum Mark {
+    /// What follows is said by this role.
+    Role(String),
+    /// The conversation so far goes here.
+    History,
+    /// Something that is no text.
+    Media { url: String, content_type: Option<String> },
+    /// A place that other software fills; nothing here does.
+    Section,
+}
+
+impl Mark {
+    /// The mark as it stands in printed text.
+    pub(super) fn printed(&self) -> String {
+        let text = match self {
+            Self::Role(role) => format!("role {role}"),
+            Self::History => "history".into(),
+            Self::Media { url, content_type: None } => format!("media {url}"),
+            Self::Media { url, content_type: Some(content_type) } => format!("media {url} {content_type}"),
+            Self::Section => "section".into(),
+        };
+        format!("{NUL}{}{NUL}", clean(&text))
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        Some(match words.next()? {
+            "role" => Self::Role(words.collect::<Vec<_>>().join(" ")),
+            "history" => Self::History,
+            "media" => Self::Media { url: words.next()?.into(), content_type: words.next().map(str::to_owned) },
+            _ => Self::Section,
+        })
+    }
+}
+
+/// `text` without what could be taken for a mark.
+pub(super) fn clean(text: &str) -> String {
+    text.replace(NUL, "")
+}
+
+/// Whether a template's text can be parted: it holds no NUL.
+pub(super) fn is_clean(text: &str) -> bool {
+    !text.contains(NUL)
+}
+
+/// `text` of a template with the reference's own markers, such as `<<<dotprompt:role:user>>>`, made marks.
+pub(super) fn with_marks(text: &str) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find("<<<dotprompt:") {
+        let (before, marker) = rest.split_at(at);
+        let (mark, length) = match marker.find(">>>").map(|end| (&marker["<<<dotprompt:".len()..end], end + 3)) {
+            Some((name, length)) if !name.contains(['\n', '\r']) => (reference_marker(name), length),
+            _ => (None, 0),
+        };
+        out.push_str(before);
+        let Some(mark) = mark else {
+            out.push_str("<<<");
+            rest = &marker[3..];
+            continue;
+        };
+        out.push_str(&mark.printed());
+        rest = &marker[length..];
+    }
+    out + rest
+}
+
+fn reference_marker(name: &str) -> Option<Mark> {
+    if let Some(role) = name.strip_prefix("role:") {
+        let plain = !role.is_empty() && role.bytes().all(|byte| byte.is_ascii_lowercase());
+        return plain.then(|| Mark::Role(role.into()));
+    }
+    if name == "history" {
+        return Some(Mark::History);
+    }
+    if name.starts_with("media:url") {
+        let mut words = name.split(' ').skip(1).map(str::to_owned);
+        return Some(Mark::Media { url: words.next()?, content_type: words.next() });
+    }
+    name.starts_with("section").then_some(Mark::Section)
+}
+
+/// The printed text as messages, the history among them: where the template asks for it, else before the last message if
+/// that is the user's, else at the end. Text that is only white space is no part, and a message without parts none.
+///
+/// # Errors
+/// A role that no message can have.
+pub(super) fn to_messages(printed: &str, history: &[RenderedMessage]) -> Result<Vec<RenderedMessage>, String> {
+    let mut messages = vec![Draft::new(Role::User)];
+    let mut placed = None;
+    for chunk in chunks(printed) {
+        match chunk {
+            Chunk::Role(name) => {
+                let role = role(&name)?;
+                match messages.last_mut().filter(|last| last.empty) {
+                    Some(last) => last.message.role = role,
+                    None => messages.push(Draft::new(role)),
+                }
+            }
+            Chunk::History => {
+                let here = messages.len();
+                placed.get_or_insert_with(Vec::new).push(here);
+                messages.push(Draft::new(Role::Model));
+            }
+            Chunk::Parts(parts) => {
+                if let Some(last) = messages.last_mut() {
+                    last.empty = false;
+                    last.message.parts.extend(parts);
+                }
+            }
+        }
+    }
+    let mut out = Vec::new();
+    for (at, draft) in messages.into_iter().enumerate() {
+        if placed.as_ref().is_some_and(|places| places.contains(&at)) {
+            out.extend_from_slice(history);
+        }
+        if !draft.message.parts.is_empty() {
+            out.push(draft.message);
+        }
+    }
+    if placed.is_none() {
+        let last_is_user = out.last().is_some_and(|last| last.role == Role::User);
+        let at = out.len() - usize::from(last_is_user);
+        out.splice(at..at, history.iter().cloned());
+    }
+    Ok(out)
+}
+
+/// A message that is not complete yet; `empty` while nothing was printed for it, not even a section.
+struct Draft {
+    message: RenderedMessage,
+    empty: bool,
+}
+
+impl Draft {
+    fn new(role: Role) -> Self {
+        Self { message: RenderedMessage { role, parts: Vec::new() }, empty: true }
+    }
+}
+
+fn role(name: &str) -> Result<Role, String> {
+    match name {
+        "system" => Ok(Role::System),
+        "user" => Ok(Role::User),
+        "model" => Ok(Role::Model),
+        other => Err(format!("there is no role `{other}`; the roles are system, user and model")),
+    }
+}
+
+/// What stands between two marks that begin a message, or such a mark.
+enum Chunk {
+    Role(String),
+    History,
+    Parts(Vec<Part>),
+}
+
+fn chunks(printed: &str) -> Vec<Chunk> {
+    let mut chunks = Vec::new();
+    // Whether something other than white space was printed since the last mark that begins a message.
+    let (mut parts, mut something) = (Vec::new(), false);
+    let flush = |chunks: &mut Vec<Chunk>, parts: &mut Vec<Part>, something: &mut bool| {
+        if std::mem::take(something) {
+            chunks.push(Chunk::Parts(std::mem::take(parts)));
+        }
+    };
+    for (at, piece) in printed.split(NUL).enumerate() {
+        if at % 2 == 0 {
+            if !piece.trim().is_empty() {
+                something = true;
+                parts.push(Part::Text(piece.to_owned()));
+            }
+            continue;
+        }
+        match Mark::read(piece) {
+            Some(Mark::Role(name)) => {
+                flush(&mut chunks, &mut parts, &mut something);
+                chunks.push(Chunk::Role(name));
+            }
+            Some(Mark::History) => {
+                flush(&mut chunks, &mut parts, &mut something);
+                chunks.push(Chunk::History);
+            }
+            Some(Mark::Media { url, content_type }) => {
+                something = true;
+                parts.push(Part::Media { url, content_type });
+            }
+            Some(Mark::Section) => something = true,
+            None => {}
+        }
+    }
+    flush(&mut chunks, &mut parts, &mut something);
+    chunks
+}

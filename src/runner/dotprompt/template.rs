@@ -1,0 +1,171 @@
+//! A parsed template: the `handlebars` crate with our helpers, and bounds that keep any template from ending the process.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use handlebars::template::Template as Parsed;
+use handlebars::{Context, Handlebars, TemplateErrorReason};
+use serde_json::Value;
+
+use super::PromptError;
+use super::adapt::{Definition, Syntax, adapt};
+use super::helpers;
+use super::messages::is_clean;
+
+/// What the template itself is called among the partials; no partial can be.
+const MAIN: &str = "=main";
+/// Most `else if`s and the like in one text: each is a level of nesting to the crate.
+const ELSES: usize = 200;
+/// Deepest nesting of blocks, through partials.
+const DEPTH: usize = 100;
+/// Most elements, those of partials counted at each use.
+const SIZE: usize = 100_000;
+/// Most bytes printed.
+const PRINTED: usize = 16 << 20;
+
+/// A template with its partials.
+#[derive(Debug)]
+pub(super) struct Template {
+    registry: Handlebars<'static>,
+    lines_before: usize,
+}
+
+impl Template {
+    /// Parses `source`, which begins after `lines_before` lines of its text, and all `partials`.
+    ///
+    /// # Errors
+    /// What is wrong, with the line in the text, or with the partial's name.
+    pub(super) fn parse(
+        source: &str,
+        lines_before: usize,
+        partials: &BTreeMap<String, String>,
+    ) -> Result<Self, PromptError> {
+        let mut registry = Handlebars::new();
+        registry.register_escape_fn(handlebars::no_escape);
+        helpers::register(&mut registry);
+        let in_main =
+            |wrong: Syntax| PromptError { line: wrong.line.map(|line| line + lines_before), message: wrong.message };
+        let mut definitions = compile(&mut registry, MAIN, source).map_err(in_main)?;
+        for (name, source) in partials {
+            let in_partial = |wrong: Syntax| {
+                let line = wrong.line.map(|line| format!(", line {line}")).unwrap_or_default();
+                PromptError { line: None, message: format!("partial `{name}`{line}: {}", wrong.message) }
+            };
+            definitions.extend(compile(&mut registry, name, source).map_err(in_partial)?);
+        }
+        let mut graph = Graph { definitions: &definitions, known: BTreeMap::new(), path: Vec::new() };
+        graph.measure(0).map_err(|wrong| match graph.path.last() {
+            Some(0) | None => in_main(wrong),
+            Some(at) => {
+                let name = &definitions[*at].name;
+                PromptError { line: None, message: format!("partial `{name}`: {}", wrong.message) }
+            }
+        })?;
+        Ok(Self { registry, lines_before })
+    }
+
+    /// What it prints with `variables`.
+    ///
+    /// # Errors
+    /// Why it cannot be rendered, with the line where it is known.
+    pub(super) fn render(&self, variables: Value) -> Result<String, String> {
+        let mut printed = Bounded(Vec::new());
+        let context = Context::from(variables);
+        self.registry.render_with_context_to_write(MAIN, &context, &mut printed).map_err(|error| {
+            let line = error.line_no.filter(|_| error.template_name.as_deref() == Some(MAIN));
+            let line = line.map(|line| format!("line {}: ", line + self.lines_before)).unwrap_or_default();
+            format!("{line}{}", error.reason())
+        })?;
+        String::from_utf8(printed.0).map_err(|error| error.to_string())
+    }
+}
+
+fn compile(registry: &mut Handlebars<'static>, name: &str, source: &str) -> Result<Vec<Definition>, Syntax> {
+    if !is_clean(source) {
+        let line = source.split('\0').next().map(|before| before.matches('\n').count() + 1);
+        return Err(Syntax { line, message: "the template has a NUL character".into() });
+    }
+    if source.matches("else").count() + source.matches("{{^").count() > 0
+        && source.match_indices("{{").filter(|(at, _)| is_else(&source[at + 2..])).count() > ELSES
+    {
+        return Err(Syntax { line: None, message: format!("the template has more than {ELSES} `else`s") });
+    }
+    let mut template = Parsed::compile(source).map_err(|error| {
+        let reason = match error.reason() {
+            TemplateErrorReason::InvalidSyntax(reason) => format!("this is not Handlebars: {reason}"),
+            other => other.to_string(),
+        };
+        Syntax { line: error.pos().map(|(line, _)| line), message: reason }
+    })?;
+    let definitions = adapt(name, &mut template)?;
+    template.name = Some(name.to_owned());
+    registry.register_template(name, template);
+    Ok(definitions)
+}
+
+fn is_else(tag: &str) -> bool {
+    let tag = tag.strip_prefix('~').unwrap_or(tag).trim_start();
+    tag.starts_with("else") || tag.starts_with('^')
+}
+
+/// Which partial uses which. Partials that use themselves are refused, for nothing would stop them.
+struct Graph<'d> {
+    definitions: &'d [Definition],
+    /// Depth and size of those measured.
+    known: BTreeMap<usize, (usize, usize)>,
+    /// Those being measured.
+    path: Vec<usize>,
+}
+
+impl Graph<'_> {
+    /// How deep the blocks of a definition are nested and how many elements it has, through its partials.
+    fn measure(&mut self, at: usize) -> Result<(usize, usize), Syntax> {
+        if let Some(known) = self.known.get(&at) {
+            return Ok(*known);
+        }
+        self.path.push(at);
+        let definition = &self.definitions[at];
+        let (mut depth, mut size) = (0, definition.size);
+        for used in &definition.uses {
+            let wrong = |message: String| Syntax { line: Some(used.line), message };
+            let same_name = |name: &str| used.name.as_deref().is_none_or(|used| used == name) && name != MAIN;
+            let targets: Vec<_> =
+                (0..self.definitions.len()).filter(|at| same_name(&self.definitions[*at].name)).collect();
+            let name = used.name.as_deref().unwrap_or("(…)");
+            if targets.is_empty() && used.name.is_some() && name != "@partial-block" && !used.has_fallback {
+                return Err(wrong(format!("there is no partial `{name}`")));
+            }
+            for target in targets {
+                if self.path.contains(&target) {
+                    return Err(wrong(format!("partial `{name}` uses itself")));
+                }
+                let inner = self.measure(target)?;
+                depth = depth.max(used.depth + 1 + inner.0);
+                size += inner.1;
+                if depth > DEPTH || size > SIZE {
+                    return Err(wrong(format!("partial `{name}` makes the template too large or too deep")));
+                }
+            }
+        }
+        self.path.pop();
+        self.known.insert(at, (depth, size));
+        Ok((depth, size))
+    }
+}
+
+/// What was printed, up to a size.
+struct Bounded(Vec<u8>);
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > PRINTED {
+            return Err(io::Error::other(format!("the template prints more than {PRINTED} bytes")));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
