@@ -25,6 +25,13 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("CORAIL_TOOLS", "", "JSON array of tools; never printed"),
     ("CORAIL_KNOWLEDGE_BASES", "", "JSON array of knowledge bases; never printed"),
     ("RECIF_NAMESPACE", "default", "namespace of the agent, under which its conversations are stored"),
+    (
+        "RECIF_CONTRACT_ROOT",
+        "/genkit",
+        "folder with the files of a flow or of a set of flows; without them it is an agent",
+    ),
+    ("RECIF_FLOW_NAME", "", "name of the flow, as a route of its own; a set has them in its manifest"),
+    ("PORT", "8080", "TCP port of flows to listen on"),
     ("RECIF_LOG_FORMAT", "json", "`json`, or `pretty` for people"),
 ];
 
@@ -99,7 +106,7 @@ impl Config {
     /// The first variable that cannot be read.
     pub fn read(lookup: &Lookup) -> Result<Self, ConfigError> {
         let set = |name: &str| lookup(name).filter(|value| !value.is_empty());
-        let or = |name: &str| set(name).unwrap_or_else(|| default(name).to_owned());
+        let or = |name: &str| or(lookup, name);
         let mut warnings = Vec::new();
 
         for (name, served) in [("CORAIL_CHANNEL", "rest"), ("CORAIL_STRATEGY", "simple")] {
@@ -144,22 +151,46 @@ impl Config {
 
         Ok(Self {
             agent: or("CORAIL_AGENT_NAME"),
-            port: match or("CORAIL_PORT").parse() {
-                Ok(0) | Err(_) => return Err(refused("CORAIL_PORT", or("CORAIL_PORT"), "a number from 1 to 65535")),
-                Ok(port) => port,
-            },
+            port: port(lookup, "CORAIL_PORT")?,
             model: ModelRef::new(or("CORAIL_MODEL_TYPE"), or("CORAIL_MODEL_ID")),
             background,
             system_prompt: set("CORAIL_SYSTEM_PROMPT"),
             tools,
             storage,
             warnings,
-            log: match or("RECIF_LOG_FORMAT").as_str() {
-                "json" => LogFormat::Json,
-                "pretty" => LogFormat::Pretty,
-                _ => return Err(refused("RECIF_LOG_FORMAT", or("RECIF_LOG_FORMAT"), "`json` or `pretty`")),
-            },
+            log: LogFormat::read(lookup)?,
         })
+    }
+}
+
+impl LogFormat {
+    /// `RECIF_LOG_FORMAT`.
+    ///
+    /// # Errors
+    /// It is neither of the formats.
+    pub(super) fn read(lookup: &Lookup) -> Result<Self, ConfigError> {
+        match or(lookup, "RECIF_LOG_FORMAT").as_str() {
+            "json" => Ok(Self::Json),
+            "pretty" => Ok(Self::Pretty),
+            other => Err(refused("RECIF_LOG_FORMAT", other.into(), "`json` or `pretty`")),
+        }
+    }
+}
+
+/// A variable's value, or its default.
+pub(super) fn or(lookup: &Lookup, name: &str) -> String {
+    lookup(name).filter(|value| !value.is_empty()).unwrap_or_else(|| default(name).to_owned())
+}
+
+/// The TCP port that `variable` holds.
+///
+/// # Errors
+/// It is not one.
+pub(super) fn port(lookup: &Lookup, variable: &'static str) -> Result<u16, ConfigError> {
+    let value = or(lookup, variable);
+    match value.parse() {
+        Ok(0) | Err(_) => Err(refused(variable, value, "a number from 1 to 65535")),
+        Ok(port) => Ok(port),
     }
 }
 

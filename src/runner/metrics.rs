@@ -1,7 +1,7 @@
 //! What the runtime counts, in OpenMetrics text.
 //!
-//! Labels are status codes, tool types and outcomes, all of them few: never a tool's or a conversation's name, which
-//! could grow without bound.
+//! Labels are status codes, tool types, outcomes and the flows that are configured, all of them few: never a tool's or a
+//! conversation's name, or anything of a request, which could grow without bound.
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,6 +35,12 @@ struct Code {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FlowCode {
+    flow: Arc<String>,
+    code: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Call {
     r#type: &'static str,
     outcome: &'static str,
@@ -48,6 +54,7 @@ pub(super) struct Metrics {
     in_flight: Gauge,
     duration: Histogram,
     tool_calls: Family<Call, Counter>,
+    flow_requests: Family<FlowCode, Counter>,
 }
 
 impl Default for Metrics {
@@ -65,7 +72,9 @@ impl Default for Metrics {
             duration.clone(),
         );
         registry.register("tool_calls", "Calls of tools by type and outcome", tool_calls.clone());
-        Self { registry: Arc::new(registry), requests, in_flight, duration, tool_calls }
+        let flow_requests = Family::default();
+        registry.register("flow_requests", "Requests by flow and status code", flow_requests.clone());
+        Self { registry: Arc::new(registry), requests, in_flight, duration, tool_calls, flow_requests }
     }
 }
 
@@ -84,6 +93,12 @@ impl Metrics {
             Outcome::Timeout => "timeout",
         };
         self.tool_calls.get_or_create(&Call { r#type: type_, outcome }).inc();
+    }
+
+    /// Counts an answer of a flow; of a stream, when it begins.
+    pub(super) fn flow_answered(&self, flow: &Arc<String>, status: StatusCode) {
+        let label = FlowCode { flow: flow.clone(), code: status.as_u16() };
+        self.flow_requests.get_or_create(&label).inc();
     }
 
     /// All metrics as OpenMetrics text.

@@ -1,19 +1,22 @@
-//! The reference agent runtime: one HTTP server that turns a message into a model's answer, calling tools on the way.
+//! The reference runtime of agents and flows: one HTTP server that turns a message, or a prompt's variables, into a
+//! model's answer, calling tools on the way.
 //!
 //! Uses: mcp
 //!
-//! Everything it is comes from `CORAIL_*` variables, because that is the contract between the operator and any
-//! runtime image. They are parsed before a port is bound. A value that cannot be read ends the process; a value that
-//! can be read but not served yet (a model provider) leaves it alive and not ready, so that the reason can be fetched.
+//! What it is comes from `CORAIL_*` variables for an agent and from mounted files for flows, because that is the contract
+//! between the operator and any runtime image. They are read before a port is bound. A variable that cannot be read ends
+//! the process; one that can be read but not served (a model provider), and any file, leaves it alive and not ready, so
+//! that the reason can be fetched.
 
 mod a2a;
 mod agent;
 mod config;
 mod conversations;
 mod database;
-#[allow(dead_code, reason = "flows will use it")]
 mod dotprompt;
+mod flow;
 mod metrics;
+mod mode;
 mod models;
 mod serve;
 mod server;
@@ -26,6 +29,8 @@ mod turn;
 mod tests;
 
 pub use config::{Config, ConfigError, LogFormat, help};
+pub use flow::Settings;
+pub use mode::Mode;
 pub use serve::{ServeError, run};
 
 /// Looks up an environment variable; tests pass a table instead of the process environment.

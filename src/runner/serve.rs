@@ -18,7 +18,9 @@ use tokio_util::task::TaskTracker;
 
 use super::agent::Agent;
 use super::config::Config;
+use super::flow;
 use super::metrics::Metrics;
+use super::mode::Mode;
 use super::server::App;
 use super::shell::Service;
 use super::tools::Toolbox;
@@ -32,7 +34,7 @@ const FLUSH: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The port is taken or not ours to bind.
-    #[error("listen on port {port}: {source}; set CORAIL_PORT to a free port")]
+    #[error("listen on port {port}: {source}; set CORAIL_PORT, of flows PORT, to a free port")]
     Bind {
         /// The port.
         port: u16,
@@ -47,34 +49,41 @@ pub enum ServeError {
     Accept(io::Error),
 }
 
-/// Serves the agent `config` describes until SIGTERM or SIGINT, then drains.
+/// Serves what `mode` says until SIGTERM or SIGINT, then drains.
 ///
 /// # Errors
 /// The port cannot be bound or signals cannot be heard; a drain that runs out of time is not an error.
-pub async fn run(config: Config) -> Result<(), ServeError> {
+pub async fn run(mode: Mode) -> Result<(), ServeError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signal)?;
-    let port = config.port;
+    let port = mode.port();
     // Dual stack where the node has IPv6.
     let listener = match TcpListener::bind(("::", port)).await {
         Ok(listener) => listener,
         Err(_) => TcpListener::bind(("0.0.0.0", port)).await.map_err(|source| ServeError::Bind { port, source })?,
     };
-    let app = app(config);
+    let service = match mode {
+        Mode::Agent(config) => app(*config).service(),
+        Mode::Flows(settings) => flow::service(&settings, Arc::new(environment)),
+    };
     tracing::info!(port, "listening");
     let stop = async move {
         tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
     };
-    serve(listener, app.service(), stop, GRACE).await
+    serve(listener, service, stop, GRACE).await
 }
 
-/// Everything behind the port. What cannot be served is logged here, once.
+/// A variable of the process.
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Everything behind the port of an agent. What cannot be served is logged here, once.
 pub(super) fn app(config: Config) -> App {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
     let metrics = Metrics::default();
-    let environment = |name: &str| std::env::var(name).ok();
     let tools = Toolbox::new(config.tools.clone(), Arc::new(environment), metrics.clone());
     let agent = Agent::new(&config, tools, &environment).map(Arc::new);
     match &agent {

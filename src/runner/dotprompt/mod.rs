@@ -169,6 +169,7 @@ impl Prompt {
     ///
     /// # Errors
     /// What is wrong with the text.
+    #[cfg(test)]
     pub(in crate::runner) fn parse(name: &str, text: &str) -> Result<Self, PromptError> {
         Self::parse_with(name, text, &BTreeMap::new())
     }
@@ -188,11 +189,6 @@ impl Prompt {
         let validator = validator.map_err(|message| PromptError { line: None, message })?;
         let template = Template::parse(document.template, document.lines_before, partials)?;
         Ok(Self { name: name.to_owned(), metadata: Arc::new(metadata), validator, template })
-    }
-
-    /// Its name.
-    pub(in crate::runner) fn name(&self) -> &str {
-        &self.name
     }
 
     /// What its frontmatter says.
@@ -216,4 +212,9 @@ impl Prompt {
         let messages = messages.map_err(|message| RenderError::Template { prompt: self.name.clone(), message })?;
         Ok(Rendered { messages, metadata: self.metadata.clone() })
     }
+}
+
+/// The template in `text`, without its frontmatter.
+pub(in crate::runner) fn template_of(text: &str) -> &str {
+    frontmatter::split(text).map_or(text, |document| document.template)
 }

@@ -5,6 +5,7 @@ mod chat;
 mod config;
 mod conversations;
 mod draining;
+mod flow;
 pub(super) mod peers;
 mod postgres;
 mod tools;
@@ -25,6 +26,7 @@ use super::metrics::Metrics;
 use super::models::Model;
 use super::serve::{ServeError, app, serve};
 use super::server::App;
+use super::shell::Service;
 use super::tools::{Definition, Toolbox};
 
 /// A runtime and a client for it.
@@ -64,10 +66,14 @@ impl Runner {
     }
 
     async fn start(app: App, stop: impl Future<Output = ()> + Send + 'static, grace: Duration) -> Self {
+        Self::serve(app.service(), stop, grace).await
+    }
+
+    async fn serve(service: Service, stop: impl Future<Output = ()> + Send + 'static, grace: Duration) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let serving = tokio::spawn(serve(listener, app.service(), stop, grace));
+        let serving = tokio::spawn(serve(listener, service, stop, grace));
         Self { address, client: reqwest::Client::builder().no_proxy().build().unwrap(), serving }
     }
 

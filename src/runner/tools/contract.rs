@@ -67,7 +67,6 @@ impl Definition {
     ///
     /// # Errors
     /// What is wrong, without quoting a value; the caller adds the file's name.
-    #[cfg_attr(not(test), expect(dead_code, reason = "flows read it"))]
     pub(crate) fn read_contract(json: &str) -> Result<Self, String> {
         let contract: Contract = serde_json::from_str(json).map_err(|error| {
             if error.is_data() {

@@ -32,7 +32,7 @@ use crate::mcp::Sessions;
 use client::HttpClient;
 pub(super) use definition::Definition;
 use definition::Kind;
-use schema::Schema;
+pub(super) use schema::Schema;
 
 /// A call that gave no answer. The text is for the model.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -54,21 +54,39 @@ pub(super) enum ToolError {
     Timeout(Duration),
 }
 
-/// All tools of an agent.
+/// All tools of an agent, or of a prompt. Clones share the tools and the connections.
+#[derive(Clone)]
 pub(super) struct Toolbox {
-    tools: Vec<Definition>,
+    tools: Arc<[Definition]>,
     specs: Arc<[ToolSpec]>,
-    client: HttpClient,
-    sessions: Sessions,
+    connections: Arc<Connections>,
     environment: Arc<Lookup>,
     metrics: Metrics,
+}
+
+#[derive(Default)]
+struct Connections {
+    client: HttpClient,
+    sessions: Sessions,
 }
 
 impl Toolbox {
     /// A toolbox with `tools`; `environment` is what `$NAME` in headers refers to.
     pub(super) fn new(tools: Vec<Definition>, environment: Arc<Lookup>, metrics: Metrics) -> Self {
         let specs = tools.iter().map(Definition::spec).collect();
-        Self { tools, specs, client: HttpClient::default(), sessions: Sessions::default(), environment, metrics }
+        Self { tools: tools.into(), specs, connections: Arc::default(), environment, metrics }
+    }
+
+    /// A toolbox with other tools, and with another environment for them, over the same connections.
+    pub(super) fn beside(&self, tools: Vec<Definition>, environment: Arc<Lookup>) -> Self {
+        let connections = self.connections.clone();
+        Self { connections, ..Self::new(tools, environment, self.metrics.clone()) }
+    }
+
+    /// A toolbox with those of its tools that `keep` wants.
+    pub(super) fn only(&self, keep: impl Fn(&Definition) -> bool) -> Self {
+        let kept = self.tools.iter().filter(|tool| keep(tool)).cloned().collect();
+        self.beside(kept, self.environment.clone())
     }
 
     /// What the model is told it may call.
@@ -96,13 +114,14 @@ impl Toolbox {
 
     async fn run(&self, tool: &Definition, arguments: &Value) -> Result<String, ToolError> {
         let arguments = tool.input.check(arguments)?;
+        let Connections { client, sessions } = &*self.connections;
         let mut answer = match &tool.kind {
-            Kind::Http(http) => http.call(arguments, &self.client, &*self.environment).await,
+            Kind::Http(http) => http.call(arguments, client, &*self.environment).await,
             Kind::Cli(cli, names) => cli.call(names, &arguments).await,
-            Kind::Builtin(builtin) => builtin.call(&arguments, &self.client).await,
-            Kind::Mcp(mcp) => mcp.call(arguments, &self.client, &self.sessions, tool.timeout).await,
-            Kind::Flow(flow) => flow.call(&arguments, &self.client).await,
-            Kind::Agent(agent) => agent.call(&arguments, &self.client).await,
+            Kind::Builtin(builtin) => builtin.call(&arguments, client).await,
+            Kind::Mcp(mcp) => mcp.call(arguments, client, sessions, tool.timeout).await,
+            Kind::Flow(flow) => flow.call(&arguments, client).await,
+            Kind::Agent(agent) => agent.call(&arguments, client).await,
             Kind::Unsupported(what) => Err(ToolError::Failed(format!("{what} are not supported by this runtime yet"))),
         }?;
         if let Some(problem) = tool.output.as_ref().and_then(|schema| misfit(schema, &answer)) {

@@ -1,0 +1,123 @@
+//! From a prompt's text to a prompt that can be asked.
+//!
+//! The frontmatter wins over the flow: it may name another model of the flow's provider, add to the generation config,
+//! choose among the tools, and bound how often they are called.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::contract::{Files, Text};
+use super::endpoint::Endpoint;
+use super::output::Output;
+use super::partials::included;
+use super::problem::{Problem, line_of};
+use crate::runner::Lookup;
+use crate::runner::dotprompt::{OutputFormat, Prompt};
+use crate::runner::models::{self, Http, Model, ModelRef};
+use crate::runner::tools::Toolbox;
+use crate::runner::turn::TOOL_TURNS;
+
+/// The protocols a plugin may speak.
+const PROTOCOLS: [&str; 5] = ["anthropic", "gemini", "ollama", "openai", "stub"];
+
+/// What the prompts of a flow share.
+pub(super) struct Shared<'a> {
+    pub(super) files: &'a Files,
+    /// Finds credentials by name.
+    pub(super) credentials: Arc<Lookup>,
+    pub(super) http: &'a Http,
+    /// All tools of the flow.
+    pub(super) tools: Toolbox,
+    /// By the name of a tool's file, the tool's own.
+    pub(super) named: BTreeMap<String, String>,
+}
+
+impl Shared<'_> {
+    /// Makes a prompt of `text`.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub(super) fn compile(&self, text: &Text) -> Result<Endpoint, Vec<Problem>> {
+        let in_line = |part: &str, problem: String| Problem {
+            file: text.file.clone(),
+            line: line_of(&text.text, part),
+            text: problem,
+        };
+        let prompt = Prompt::parse_with(&text.name, &text.text, &included(text, &self.files.prompts))
+            .map_err(|error| vec![Problem { file: text.file.clone(), line: error.line, text: error.message }])?;
+        let meta = prompt.metadata();
+        let mut problems = Vec::new();
+
+        let model = self.model(meta.model.as_deref()).map_err(|problem| {
+            problems.push(match &meta.model {
+                Some(model) => in_line(model, problem),
+                None => self.files.in_config("plugin", problem),
+            });
+        });
+        let tools = self.tools(&meta.tools, |name, problem| problems.push(in_line(name, problem)));
+        let output = match meta.output_format {
+            OutputFormat::Text => Ok(None),
+            OutputFormat::Json => Output::new(meta.output_schema.clone()).map(Some),
+        };
+        let output = output
+            .map_err(|problem| problems.push(in_line("output:", format!("the output schema is wrong: {problem}"))));
+        let tool_turns = meta.max_turns.map_or(TOOL_TURNS, |turns| TOOL_TURNS.min(turns as usize));
+        let config = Arc::new(meta.config.clone());
+        match (model, output) {
+            (Ok(model), Ok(output)) if problems.is_empty() => {
+                Ok(Endpoint { prompt, model, config, tools, output, tool_turns })
+            }
+            _ => Err(problems),
+        }
+    }
+
+    /// The model that the frontmatter names, else the flow's own.
+    fn model(&self, named: Option<&str>) -> Result<Arc<dyn Model>, String> {
+        let config = &self.files.config;
+        let own = [config.default_model.provider.as_str(), config.plugin.type_.as_str()];
+        let base_url = ["baseUrl", "baseURL"].iter().find_map(|key| config.plugin.extra_config.get(*key));
+        let base_url = match base_url {
+            None => None,
+            Some(Value::String(url)) => Some(url.clone()),
+            Some(_) => return Err("`baseUrl` in `extraConfig` must be a string".into()),
+        };
+        let id = match named.and_then(|named| named.split_once('/')) {
+            Some((provider, id)) if own.contains(&provider) => id,
+            // A gateway of many providers has names with slashes; a provider itself does not know those of another.
+            Some((provider, _)) if base_url.is_none() && PROTOCOLS.contains(&provider) => {
+                return Err(format!("the flow has a plugin for {}, not for {provider}", own[1]));
+            }
+            _ => named.unwrap_or(&config.default_model.model),
+        };
+        let reference = ModelRef {
+            provider: own[1].into(),
+            id: id.into(),
+            base_url,
+            credential_keys: config.credential_keys.clone(),
+            config: config.default_model.config.clone(),
+        };
+        models::open(&reference, &*self.credentials, self.http)
+    }
+
+    /// The tools called `names`, or as their files are; all when nothing is named.
+    fn tools(&self, names: &[String], mut wrong: impl FnMut(&str, String)) -> Toolbox {
+        if names.is_empty() {
+            return self.tools.clone();
+        }
+        let mut chosen = Vec::with_capacity(names.len());
+        for name in names {
+            let found = self.named.iter().find(|(file, inside)| name == *file || name == *inside);
+            match found {
+                Some((_, inside)) => chosen.push(inside),
+                None => {
+                    let known: Vec<_> = self.named.values().map(String::as_str).collect();
+                    let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+                    wrong(name, format!("the flow has no tool `{name}`; it has: {known}"));
+                }
+            }
+        }
+        self.tools.only(|tool| chosen.contains(&&tool.name))
+    }
+}

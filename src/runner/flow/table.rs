@@ -1,0 +1,115 @@
+//! Which path leads to which prompt.
+//!
+//! Paths are compared as they are: names hold no character that a URL escapes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::RESERVED;
+use super::endpoint::{Endpoint, Flow};
+use super::problem::{Problem, sentence};
+
+/// The `flow` label of metrics; there are only as many as there are flows.
+pub(super) type Label = Arc<String>;
+
+/// All routes.
+pub(super) struct Table {
+    routes: HashMap<String, Route>,
+    /// All paths, for who asks for another.
+    known: String,
+    /// Why nothing at all can be served, and the label it counts under.
+    broken: Option<(Label, String)>,
+}
+
+struct Route {
+    label: Label,
+    target: Result<Arc<Endpoint>, String>,
+}
+
+/// What a path leads to.
+pub(super) enum Found<'a> {
+    /// A prompt.
+    Endpoint(&'a Label, &'a Arc<Endpoint>),
+    /// A flow that cannot be served, with the reason.
+    Broken(&'a Label, &'a str),
+    /// No route; all that there are.
+    Nothing(&'a str),
+}
+
+impl Table {
+    /// The routes of one flow; `name` is its own. A prompt of that name is only reached when it is the entry.
+    pub(super) fn of_one(name: Option<&str>, flow: Result<Flow, Vec<Problem>>) -> Self {
+        let label = Label::new(name.unwrap_or("flow").to_owned());
+        let flow = match flow {
+            Ok(flow) => flow,
+            Err(problems) => {
+                return Self { broken: Some((label, sentence(&problems))), ..Self::new(HashMap::new()) };
+            }
+        };
+        let mut routes = HashMap::new();
+        let mut add = |path: String, endpoint: &Arc<Endpoint>| {
+            routes.insert(path, Route { label: label.clone(), target: Ok(endpoint.clone()) });
+        };
+        for (prompt, endpoint) in &flow.prompts {
+            add(format!("/{prompt}"), endpoint);
+        }
+        for path in std::iter::once(String::from("/")).chain(name.map(|name| format!("/{name}"))) {
+            add(path, &flow.entry);
+        }
+        Self::new(routes)
+    }
+
+    /// The routes of a set.
+    pub(super) fn of_set(flows: Vec<(String, Result<Flow, Vec<Problem>>)>) -> Self {
+        let mut routes = HashMap::new();
+        for (name, flow) in flows {
+            let label = Label::new(name);
+            let target = match flow {
+                Ok(flow) => {
+                    for (prompt, endpoint) in flow.prompts {
+                        let path = format!("/{label}/{prompt}");
+                        routes.insert(path, Route { label: label.clone(), target: Ok(endpoint) });
+                    }
+                    Ok(flow.entry)
+                }
+                Err(problems) => Err(sentence(&problems)),
+            };
+            routes.insert(format!("/{label}"), Route { label, target });
+        }
+        Self::new(routes)
+    }
+
+    /// No routes, because of `problems`.
+    pub(super) fn broken(label: &str, problems: &[Problem]) -> Self {
+        Self { broken: Some((Label::new(label.into()), sentence(problems))), ..Self::new(HashMap::new()) }
+    }
+
+    fn new(routes: HashMap<String, Route>) -> Self {
+        let mut known: Vec<_> = routes.keys().map(String::as_str).collect();
+        known.sort_unstable();
+        Self { known: known.join(", "), routes, broken: None }
+    }
+
+    /// What `path` leads to.
+    pub(super) fn find(&self, path: &str) -> Found<'_> {
+        if let Some((label, why)) = &self.broken {
+            return Found::Broken(label, why);
+        }
+        match self.routes.get(path).or_else(|| self.flow_in_error(path)) {
+            Some(Route { label, target: Ok(endpoint) }) => Found::Endpoint(label, endpoint),
+            Some(Route { label, target: Err(why) }) => Found::Broken(label, why),
+            None => Found::Nothing(&self.known),
+        }
+    }
+
+    /// The flow in error that `path` is a prompt of: which prompts it has is not known.
+    fn flow_in_error(&self, path: &str) -> Option<&Route> {
+        let (flow, _) = path.strip_prefix('/')?.split_once('/')?;
+        self.routes.get(&path[..=flow.len()]).filter(|route| route.target.is_err())
+    }
+}
+
+/// Why `name` cannot be a route.
+pub(super) fn reserved(name: &str) -> Option<String> {
+    RESERVED.contains(&name).then(|| format!("`{name}` is a route of the runtime's own; use another name"))
+}

@@ -1,0 +1,52 @@
+//! What this process serves: the files that are mounted decide it.
+//!
+//! | below the contract's folder | mode |
+//! |---|---|
+//! | `manifest.json` | a set of flows |
+//! | `config.json` | one flow |
+//! | neither | an agent, described by `CORAIL_*` variables |
+
+use super::Lookup;
+use super::config::{Config, ConfigError, LogFormat, or, port};
+use super::flow::{Folder, MANIFEST, Settings};
+
+/// What to serve, and how.
+#[derive(Debug)]
+pub enum Mode {
+    /// An agent.
+    Agent(Box<Config>),
+    /// A flow, or a set of them.
+    Flows(Settings),
+}
+
+impl Mode {
+    /// Looks which files are there and reads the variables of that mode through `lookup`.
+    ///
+    /// # Errors
+    /// The first variable that cannot be read.
+    pub fn read(lookup: &Lookup) -> Result<Self, ConfigError> {
+        let folder = Folder::new(or(lookup, "RECIF_CONTRACT_ROOT"));
+        let set = folder.has(MANIFEST);
+        if !set && !folder.has("config.json") {
+            return Config::read(lookup).map(|config| Self::Agent(config.into()));
+        }
+        let name = lookup("RECIF_FLOW_NAME").filter(|name| !name.is_empty());
+        Ok(Self::Flows(Settings { folder, set, name, port: port(lookup, "PORT")?, log: LogFormat::read(lookup)? }))
+    }
+
+    /// How to write log lines.
+    pub fn log(&self) -> LogFormat {
+        match self {
+            Self::Agent(config) => config.log,
+            Self::Flows(settings) => settings.log,
+        }
+    }
+
+    /// The TCP port to listen on.
+    pub(super) fn port(&self) -> u16 {
+        match self {
+            Self::Agent(config) => config.port,
+            Self::Flows(settings) => settings.port,
+        }
+    }
+}

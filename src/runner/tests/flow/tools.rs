@@ -1,0 +1,69 @@
+//! Tools of flows: which a prompt has, and that a bad one is the model's business.
+
+use std::convert::Infallible;
+use std::future::pending;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::routing::any;
+use futures::stream;
+use tokio::net::TcpListener;
+
+use super::Contract;
+
+/// Tools that never answer, answer 1 GiB, and answer no JSON; prompts that call them.
+async fn contract() -> Contract {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = format!("http://{}", listener.local_addr().unwrap());
+    let chunk = Bytes::from(vec![b'a'; 1 << 20]);
+    let gibibyte = move || async move {
+        Body::from_stream(stream::iter((0..1024).map(move |_| Ok::<_, Infallible>(chunk.clone()))))
+    };
+    let routes = Router::new()
+        .route("/hangs", any(pending::<()>))
+        .route("/huge", any(gibibyte))
+        .route("/text", any(|| async { "<not json>" }));
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    ["hangs", "huge", "text"].iter().fold(
+        Contract::flow(&[
+            ("main", "/tool {{tool}}"),
+            ("list", "---\ntools: [text]\n---\n/tools"),
+            ("all", "/tools"),
+            ("one", "---\ntools: [text]\n---\n/tool huge"),
+        ]),
+        |contract, name| contract.with_tool("", name, &format!("{at}/{name}")),
+    )
+}
+
+#[tokio::test]
+async fn a_tool_that_answers_badly_is_the_models_business() {
+    let contract = contract().await;
+    let runner = contract.serve(&[]).await;
+    assert_eq!(runner.post("/", r#"{"tool": "text"}"#).await, (200, "<not json>".into()));
+    let (status, answer) = runner.post("/", r#"{"tool": "huge"}"#).await;
+    assert!(status == 200 && answer.ends_with("\n[truncated after 1 MiB]"));
+    assert!(answer.len() < (1 << 20) + 100);
+    assert_eq!(
+        runner.post("/", r#"{"tool": "none"}"#).await,
+        (200, "tool none failed: there is no tool `none`".into())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_hangs_is_given_up() {
+    let contract = contract().await;
+    let runner = contract.serve(&[]).await;
+    assert_eq!(
+        runner.post("/", r#"{"tool": "hangs"}"#).await,
+        (200, "tool hangs failed: no answer within 30 s".into())
+    );
+}
+
+#[tokio::test]
+async fn a_prompt_has_the_tools_it_names_or_all() {
+    let contract = contract().await;
+    let runner = contract.serve(&[]).await;
+    assert_eq!(runner.post("/list", "").await, (200, "text: d".into()));
+    assert_eq!(runner.post("/all", "").await, (200, "hangs: d\nhuge: d\ntext: d".into()));
+    assert_eq!(runner.post("/one", "").await, (200, "tool huge failed: there is no tool `huge`".into()));
+}
