@@ -9,5 +9,8 @@ pub mod cli;
 pub mod cluster;
 pub mod controllers;
 mod mcp;
+#[cfg(test)]
+#[path = "runner/tests/peers.rs"]
+mod peers;
 pub mod runner;
 pub mod telemetry;

@@ -1,8 +1,5 @@
 //! Sessions with the reference server, and with servers that misbehave.
 
-#[path = "../runner/tests/peers.rs"]
-mod peers;
-
 use std::convert::Infallible;
 use std::future::pending;
 use std::io::{BufRead, BufReader};
@@ -21,6 +18,7 @@ use tokio::net::TcpListener;
 use url::Url;
 
 use super::{McpError, Session, Sessions};
+use crate::peers;
 
 /// Enough for any server on loopback; tests end long before.
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -5,15 +5,16 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 use tokio::sync::mpsc::Sender;
 
 use super::Lookup;
 use super::config::Config;
 use super::conversations::{ConversationId, Conversations};
 use super::database::DatabaseError;
-use super::models::{self, Http, Message, Model, ModelError, Request};
+use super::models::{self, Http, Message, Model, ModelError, OutputFormat, Request};
 use super::tools::Toolbox;
-use super::turn::{self, TOOL_TURNS};
+use super::turn::{self, Said, TOOL_TURNS};
 
 /// An agent that can answer.
 pub(super) struct Agent {
@@ -94,15 +95,37 @@ impl Agent {
         let before = messages.len();
         messages.push(Arc::new(Message::user(said.message.as_str())));
 
-        let mut request =
-            Request { system: self.system_prompt.clone(), messages, tools: self.tools.specs(), ..Request::default() };
-        let mut tool_turns = TOOL_TURNS;
-        let talk = turn::Turn { model: &*self.model, tools: &self.tools, tokens };
+        let mut request = self.request(messages);
         // The title is asked for meanwhile; a turn that fails does not wait for it.
         let title = async { if before > 0 { Ok(None) } else { Ok(Some(self.background.title(&said.message).await)) } };
-        let (reply, title) = futures::try_join!(talk.run(&mut request, &mut tool_turns), title)?;
+        let (reply, title) = futures::try_join!(self.converse(&mut request, tokens), title)?;
         self.conversations.add(&id, request.messages.split_off(before), title.as_deref()).await?;
-        Ok(Reply { reply, conversation_id: id.to_string(), title })
+        Ok(Reply { reply: reply.text, conversation_id: id.to_string(), title })
+    }
+
+    /// Answers the last of `messages`, which are the whole conversation; nothing is remembered. `config` and `output` are
+    /// the model's. Dropping the future ends the turn.
+    ///
+    /// # Errors
+    /// The model failed; a tool that fails is the model's business.
+    pub(super) async fn complete(
+        &self,
+        messages: Vec<Arc<Message>>,
+        config: Map<String, Value>,
+        output: Option<OutputFormat>,
+        tokens: Option<&Sender<String>>,
+    ) -> Result<Said, ModelError> {
+        let mut request = Request { config: config.into(), output, ..self.request(messages) };
+        self.converse(&mut request, tokens).await
+    }
+
+    fn request(&self, messages: Vec<Arc<Message>>) -> Request {
+        Request { system: self.system_prompt.clone(), messages, tools: self.tools.specs(), ..Request::default() }
+    }
+
+    async fn converse(&self, request: &mut Request, tokens: Option<&Sender<String>>) -> Result<Said, ModelError> {
+        let talk = turn::Turn { model: &*self.model, tools: &self.tools, tokens };
+        talk.run(request, &mut { TOOL_TURNS }).await
     }
 
     /// Whether its conversations can be read and kept now.

@@ -18,6 +18,7 @@ mod flow;
 mod metrics;
 mod mode;
 mod models;
+mod openai_api;
 mod serve;
 mod server;
 mod shell;

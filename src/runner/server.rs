@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `POST /chat` `{message, conversation_id?}` | `{reply, conversation_id, title?}`, or events when `Accept` has `text/event-stream` |
 //! | `GET /.well-known/agent-card.json`, `POST /` | [A2A](super::a2a) |
+//! | `GET /v1/models`, `POST /v1/chat/completions` | [OpenAI's API](super::openai_api) |
 //!
 //! Probes, metrics and what all routes share are in [`shell`](super::shell). 400 is for a body that is not the object
 //! above, 502 for a model that fails, 503 for an agent that is not ready. A conversation id that is not known starts
@@ -27,6 +28,7 @@ use super::a2a::A2a;
 use super::agent::{Agent, Reply, Turn, TurnError};
 use super::conversations::ConversationId;
 use super::metrics::Metrics;
+use super::openai_api::{self, Answers, NamedAgent};
 use super::shell::{Check, Refusal, Service, Shell, wants_events};
 use super::sse;
 
@@ -69,12 +71,15 @@ impl App {
             metrics: self.metrics.clone(),
             requests: self.requests.clone(),
         };
+        let named = |agent| -> Arc<dyn Answers> { Arc::new(NamedAgent { name: self.name.clone(), agent }) };
+        let model = self.agent.clone().map(named);
         let a2a = A2a::new(&self.name, self.agent.clone(), self.requests.clone());
         let routes = Router::new()
             .route("/chat", post(chat))
             .fallback(async || Refusal(StatusCode::NOT_FOUND, "there is no such route; POST to /chat".into()))
             .with_state(self)
-            .merge(a2a.routes());
+            .merge(a2a.routes())
+            .merge(openai_api::routes(model));
         shell.around(routes)
     }
 }

@@ -6,7 +6,7 @@
 //! | `GET /readyz` | 200, or 503 with what cannot be served or that it drains |
 //! | `GET /metrics` | OpenMetrics text |
 //!
-//! Every error is `{"error": "…"}`. The other routes also give 404, 405, 413 for a body over 1 MiB and 503 while
+//! Every error is `{"error": "…"}`, under `/v1/` in OpenAI's form. The other routes also give 404, 405, 413 for a body over 1 MiB and 503 while
 //! draining.
 
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
 use super::metrics::Metrics;
+use super::openai_api::ApiError;
 
 /// Largest request body, in bytes.
 const BODY: usize = 1 << 20;
@@ -111,8 +112,11 @@ async fn track(State(shell): State<Shell>, request: Request, next: Next) -> Resp
     let token = shell.requests.token();
     let mut in_flight = shell.metrics.request();
     let mut response = if shell.requests.is_closed() {
-        let refusal = Refusal(StatusCode::SERVICE_UNAVAILABLE, "this runtime is shutting down; try again".into());
-        let mut response = refusal.into_response();
+        let why = "this runtime is shutting down; try again";
+        let mut response = match request.uri().path().starts_with("/v1/") {
+            true => ApiError::unavailable(why).into_response(),
+            false => Refusal(StatusCode::SERVICE_UNAVAILABLE, why.into()).into_response(),
+        };
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         response
     } else {

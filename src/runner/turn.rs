@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use tokio::sync::mpsc::Sender;
 
-use super::models::{Chunk, Message, Model, ModelError, Request};
+use super::models::{Chunk, Message, Model, ModelError, Request, Usage};
 use super::tools::Toolbox;
 
 /// How often a model may ask for tools before it must answer, at most.
@@ -24,15 +24,26 @@ pub(super) struct Turn<'a> {
     pub(super) tokens: Option<&'a Sender<String>>,
 }
 
+/// The outcome of a turn.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// All text that was said to the user.
+    pub(super) text: String,
+    /// Tokens of all requests of the turn; none when the provider does not count.
+    pub(super) usage: Option<Usage>,
+    /// An answer broke off because it reached the most tokens it may have.
+    pub(super) truncated: bool,
+}
+
 impl Turn<'_> {
     /// Answers the last message of `request` and adds all that was said to its messages; `tool_turns` counts down.
     /// Dropping the future ends the turn.
     ///
     /// # Errors
     /// The model failed; a tool that fails is the model's business.
-    pub(super) async fn run(&self, request: &mut Request, tool_turns: &mut usize) -> Result<String, ModelError> {
+    pub(super) async fn run(&self, request: &mut Request, tool_turns: &mut usize) -> Result<Said, ModelError> {
         let allowed = *tool_turns;
-        let mut reply = String::new();
+        let mut said = Said::default();
         loop {
             let mut calls = Vec::new();
             let mut text = String::new();
@@ -44,23 +55,31 @@ impl Turn<'_> {
                         text.push_str(&token);
                         self.say(token).await;
                     }
-                    Chunk::Truncated => tracing::info!("the model's answer reached the most tokens it may have"),
-                    Chunk::Usage(usage) => tracing::debug!(input = usage.input, output = usage.output, "tokens"),
+                    Chunk::Truncated => {
+                        tracing::info!("the model's answer reached the most tokens it may have");
+                        said.truncated = true;
+                    }
+                    Chunk::Usage(usage) => {
+                        tracing::debug!(input = usage.input, output = usage.output, "tokens");
+                        let total = said.usage.get_or_insert_default();
+                        total.input += usage.input;
+                        total.output += usage.output;
+                    }
                 }
             }
-            reply.push_str(&text);
+            said.text.push_str(&text);
             if !text.is_empty() {
                 request.messages.push(Arc::new(Message::Assistant(text)));
             }
             if calls.is_empty() {
-                return Ok(reply);
+                return Ok(said);
             }
             if *tool_turns == 0 {
                 let note = format!("[stopped: the model asked for tools more than {allowed} times]");
-                reply.push_str(&note);
+                said.text.push_str(&note);
                 request.messages.push(Arc::new(Message::Assistant(note.clone())));
                 self.say(note).await;
-                return Ok(reply);
+                return Ok(said);
             }
             *tool_turns -= 1;
             // A provider wants all calls of one answer before the first result.

@@ -81,7 +81,7 @@ impl Endpoint {
         let turn = Turn { model: &*self.model, tools: &self.tools, tokens: listener };
         let mut left = self.tool_turns;
         let reply = turn.run(&mut request, &mut left).await?;
-        let Some(output) = &self.output else { return Ok(Answer::Text(reply)) };
+        let Some(output) = &self.output else { return Ok(Answer::Text(reply.text)) };
         let json = match output.check(last_words(&request)) {
             Ok(json) => json.to_owned(),
             Err(problem) if left == 0 => return Err(Failure::Output(problem)),

@@ -91,12 +91,29 @@ async fn a_stream_is_finished_while_others_are_refused() {
     let (status, why) = scene.runner.get("/readyz").await;
     assert!(status == 503 && why.contains("draining"), "{why}");
     assert_eq!(scene.runner.get("/healthz").await.0, 200);
+    let (status, error) = scene.runner.get("/v1/models").await;
+    assert!(status == 503 && error.contains(r#""type":"server_error""#), "{error}");
 
     scene.gate.notify_one();
     let rest = stream.text().await.unwrap();
     assert!(rest.contains("two") && rest.contains("event: done"), "{rest}");
     scene.runner.serving.await.unwrap().unwrap();
     assert!(TcpStream::connect(scene.runner.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_task_is_finished_though_no_client_waits_for_it() {
+    let scene = scene(Duration::from_secs(60)).await;
+    let message = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "go" }] });
+    let params = json!({ "message": message, "configuration": { "returnImmediately": true } });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params });
+    scene.runner.client.post(scene.runner.url("/")).body(body.to_string()).send().await.unwrap();
+
+    scene.draining().await;
+    assert_eq!(scene.requests.len(), 1);
+    scene.gate.notify_one();
+    scene.runner.serving.await.unwrap().unwrap();
+    assert!(scene.requests.is_empty());
 }
 
 #[tokio::test]

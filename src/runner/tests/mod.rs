@@ -6,7 +6,7 @@ mod config;
 mod conversations;
 mod draining;
 mod flow;
-pub(super) mod peers;
+mod openai_api;
 mod postgres;
 mod tools;
 

@@ -1,0 +1,32 @@
+//! An agent as a model.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc::Sender;
+
+use super::{AnswerError, Answers, Message, Question, Said};
+use crate::runner::agent::Agent;
+
+/// An agent under its name.
+pub(in crate::runner) struct NamedAgent {
+    /// The name.
+    pub(in crate::runner) name: String,
+    /// Who answers.
+    pub(in crate::runner) agent: Arc<Agent>,
+}
+
+#[async_trait]
+impl Answers for NamedAgent {
+    fn models(&self) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+
+    async fn answer(&self, question: Question, tokens: Option<&Sender<String>>) -> Result<Said, AnswerError> {
+        let Question { model: _, messages, config, output } = question;
+        if messages.iter().all(|message| matches!(**message, Message::System(_) | Message::Assistant(_))) {
+            return Err(AnswerError::Input("nobody asks anything: `messages` has none of a user".into()));
+        }
+        Ok(self.agent.complete(messages, config, output, tokens).await?)
+    }
+}
