@@ -7,6 +7,7 @@
 use super::Lookup;
 use super::conversations::Storage;
 use super::database::Dsn;
+use super::knowledge::Source;
 use super::models::ModelRef;
 use super::tools::Definition;
 
@@ -24,6 +25,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("CORAIL_DATABASE_URL", "", "postgres URL of `postgresql` storage; never printed"),
     ("CORAIL_TOOLS", "", "JSON array of tools; never printed"),
     ("CORAIL_KNOWLEDGE_BASES", "", "JSON array of knowledge bases; never printed"),
+    ("OLLAMA_BASE_URL", "", "address of Ollama; http://localhost:11434 when unset"),
     ("RECIF_NAMESPACE", "default", "namespace of the agent, under which its conversations are stored"),
     (
         "RECIF_CONTRACT_ROOT",
@@ -70,6 +72,8 @@ pub struct Config {
     pub(super) tools: Vec<Definition>,
     /// Where conversations live.
     pub(super) storage: Storage,
+    /// What can be searched.
+    pub(super) knowledge: Vec<Source>,
     /// What was asked for and is served in another way than asked; one line each, for the log.
     pub(super) warnings: Vec<String>,
     /// How to write log lines.
@@ -129,15 +133,6 @@ impl Config {
             }
             _ => return Err(refused("CORAIL_STORAGE", or("CORAIL_STORAGE"), "`memory` or `postgresql`")),
         };
-        if let Some(json) = set("CORAIL_KNOWLEDGE_BASES") {
-            let list: Vec<serde_json::Map<String, serde_json::Value>> = serde_json::from_str(&json)
-                .map_err(|_| hidden("CORAIL_KNOWLEDGE_BASES", "not a JSON array of objects"))?;
-            if !list.is_empty() {
-                warnings.push(
-                    "CORAIL_KNOWLEDGE_BASES is set but knowledge bases are not searched by this runtime yet".into(),
-                );
-            }
-        }
         let background = set("CORAIL_BACKGROUND_MODEL")
             .map(|value| match value.split_once(':') {
                 Some((provider, id)) if !provider.is_empty() && !id.is_empty() => Ok(ModelRef::new(provider, id)),
@@ -148,6 +143,12 @@ impl Config {
             None => Vec::new(),
             Some(json) => Definition::read_all(&json).map_err(|problem| hidden("CORAIL_TOOLS", problem))?,
         };
+        let ollama = set("OLLAMA_BASE_URL");
+        let knowledge = match set("CORAIL_KNOWLEDGE_BASES") {
+            None => Vec::new(),
+            Some(json) => Source::read_all(&json, ollama.as_deref())
+                .map_err(|problem| hidden("CORAIL_KNOWLEDGE_BASES", problem))?,
+        };
 
         Ok(Self {
             agent: or("CORAIL_AGENT_NAME"),
@@ -157,6 +158,7 @@ impl Config {
             system_prompt: set("CORAIL_SYSTEM_PROMPT"),
             tools,
             storage,
+            knowledge,
             warnings,
             log: LogFormat::read(lookup)?,
         })

@@ -15,6 +15,7 @@ mod conversations;
 mod database;
 mod dotprompt;
 mod flow;
+mod knowledge;
 mod metrics;
 mod mode;
 mod models;

@@ -16,14 +16,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::Lookup;
 use super::agent::Agent;
 use super::config::Config;
 use super::flow;
+use super::knowledge::KnowledgeBase;
 use super::metrics::Metrics;
 use super::mode::Mode;
+use super::models::Http;
 use super::server::App;
 use super::shell::Service;
-use super::tools::Toolbox;
+use super::tools::{Definition, Toolbox};
 
 /// Time requests in flight get to finish. Kubernetes kills after 30 s.
 const GRACE: Duration = Duration::from_secs(25);
@@ -84,8 +87,10 @@ pub(super) fn app(config: Config) -> App {
         tracing::warn!("{warning}");
     }
     let metrics = Metrics::default();
-    let tools = Toolbox::new(config.tools.clone(), Arc::new(environment), metrics.clone());
-    let agent = Agent::new(&config, tools, &environment).map(Arc::new);
+    let agent = tools(&config, &environment).and_then(|tools| {
+        let tools = Toolbox::new(tools, Arc::new(environment), metrics.clone());
+        Agent::new(&config, tools, &environment).map(Arc::new)
+    });
     match &agent {
         Ok(ready) => {
             tracing::info!(agent = config.agent, model = config.model.id, tools = config.tools.len(), "ready");
@@ -94,6 +99,20 @@ pub(super) fn app(config: Config) -> App {
         Err(why) => tracing::error!(agent = config.agent, "not ready: {why}"),
     }
     App { name: config.agent, agent, metrics, requests: TaskTracker::new() }
+}
+
+/// The tools of the agent, those that search its knowledge bases included.
+fn tools(config: &Config, credentials: &Lookup) -> Result<Vec<Definition>, String> {
+    let mut tools = config.tools.clone();
+    let http = Http::default();
+    for source in &config.knowledge {
+        let tool = Definition::of_knowledge(KnowledgeBase::open(source, credentials, &http)?);
+        if tools.iter().any(|known| known.name == tool.name) {
+            return Err(format!("two tools are named `{}`: a knowledge base is searched by one", tool.name));
+        }
+        tools.push(tool);
+    }
+    Ok(tools)
 }
 
 /// Looks at what the agent needs before its first request does, and makes what is missing.

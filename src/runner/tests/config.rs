@@ -44,6 +44,7 @@ fn a_value_that_may_hold_a_credential_is_never_shown() {
         ("CORAIL_TOOLS", r#"[{"name":"t","type":"http","endpoint":"http://u:SECRET@{h}/"}]"#),
         ("CORAIL_TOOLS", r#"[{"name":"t","type":"http","timeout":"SECRET"}]"#),
         ("CORAIL_KNOWLEDGE_BASES", r#"["SECRET"]"#),
+        ("CORAIL_KNOWLEDGE_BASES", r#"[{"name":"a","connection_url":"SECRET"}]"#),
     ] {
         let error = read(&[(name, value)]).unwrap_err();
         assert!(error.to_string().starts_with(name), "{error}");
@@ -61,7 +62,7 @@ fn what_is_served_in_another_way_is_one_warning_each() {
         (&[database], 0),
         (&[("CORAIL_CHANNEL", "slack"), ("CORAIL_STRATEGY", "react")], 2),
         (&[("CORAIL_KNOWLEDGE_BASES", "[]")], 0),
-        (&[("CORAIL_KNOWLEDGE_BASES", r#"[{"name":"kb"}]"#)], 1),
+        (&[("CORAIL_KNOWLEDGE_BASES", r#"[{"name":"kb","connection_url":"postgresql://h/d"}]"#)], 0),
     ] {
         assert_eq!(read(variables).unwrap().warnings.len(), count, "{variables:?}");
     }

@@ -38,6 +38,13 @@ impl Capped {
     }
 }
 
+/// `text` up to the cap.
+pub(super) fn capped(text: &str) -> String {
+    let mut capped = Capped::default();
+    capped.push(text.as_bytes());
+    capped.into_text()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

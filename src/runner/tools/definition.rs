@@ -20,6 +20,7 @@ use super::parameters::{Parameter, ParameterType};
 use super::peer::{AgentTool, FlowTool};
 use super::schema::Schema;
 use super::template::Template;
+use crate::runner::knowledge::KnowledgeBase;
 use crate::runner::models::ToolSpec;
 
 /// Longest time a call may take where nothing is said.
@@ -59,6 +60,8 @@ pub(super) enum Kind {
     Flow(FlowTool),
     /// Another agent.
     Agent(AgentTool),
+    /// A search of a knowledge base.
+    Knowledge(KnowledgeBase),
     /// Something this runtime cannot call, in the plural: `builtin tools named …`.
     Unsupported(String),
 }
@@ -73,6 +76,7 @@ impl Kind {
             Self::Mcp(_) => "mcp",
             Self::Flow(_) => "flow",
             Self::Agent(_) => "agent",
+            Self::Knowledge(_) => "knowledge",
             Self::Unsupported(_) => "unsupported",
         }
     }
@@ -186,14 +190,16 @@ impl Definition {
             }
         };
         Ok(Self {
-            name: parts.name,
-            description: parts.description,
-            input_schema: input.schema(),
-            input,
             output: parts.output.map(|json| compile("outputSchema", json)).transpose()?,
             timeout: Duration::from_secs(seconds),
-            kind,
+            ..Self::of_kind(parts.name, parts.description, input, kind)
         })
+    }
+
+    /// A tool that says nothing about its answer, with the usual time.
+    pub(super) fn of_kind(name: String, description: String, input: Input, kind: Kind) -> Self {
+        let input_schema = input.schema();
+        Self { name, description, input_schema, input, output: None, timeout: Duration::from_secs(TIMEOUT), kind }
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::ToolError;
-use super::capped::Capped;
+use super::capped::capped;
 use super::client::HttpClient;
 use crate::mcp::{McpError, Sessions};
 
@@ -40,10 +40,4 @@ impl McpTool {
             Err(error) => Err(ToolError::Failed(capped(&error.to_string()))),
         }
     }
-}
-
-fn capped(text: &str) -> String {
-    let mut capped = Capped::default();
-    capped.push(text.as_bytes());
-    capped.into_text()
 }

@@ -1,4 +1,5 @@
-//! What a model may call: HTTP endpoints, programs, MCP servers, flows, other agents and a few built-in functions.
+//! What a model may call: HTTP endpoints, programs, MCP servers, flows, other agents, knowledge bases and
+//! a few built-in functions.
 //!
 //! Whatever goes wrong in a call is an answer for the model, which can correct itself, and never an error for the user.
 //! So a call has one outcome: a text, at most 1 MiB long, or a [`ToolError`] whose text tells the model what to do.
@@ -14,6 +15,7 @@ mod element;
 mod headers;
 mod http;
 mod input;
+mod knowledge;
 mod mcp;
 mod parameters;
 mod peer;
@@ -122,6 +124,7 @@ impl Toolbox {
             Kind::Mcp(mcp) => mcp.call(arguments, client, sessions, tool.timeout).await,
             Kind::Flow(flow) => flow.call(&arguments, client).await,
             Kind::Agent(agent) => agent.call(&arguments, client).await,
+            Kind::Knowledge(base) => knowledge::call(base, &arguments).await,
             Kind::Unsupported(what) => Err(ToolError::Failed(format!("{what} are not supported by this runtime yet"))),
         }?;
         if let Some(problem) = tool.output.as_ref().and_then(|schema| misfit(schema, &answer)) {
