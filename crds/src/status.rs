@@ -139,6 +139,9 @@ pub struct WorkloadStatus {
     /// alone restarts nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub images: BTreeMap<String, String>,
+    /// SHA-256 (hex) of the Pod template without those images: when it changes, they are renewed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
     /// The children as last applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<ChildRecord>,

@@ -90,6 +90,10 @@ pub struct OperatorArgs {
     /// Ollama of agents that use one
     #[arg(long, env = "OLLAMA_BASE_URL", hide_env_values = true, value_name = "URL")]
     ollama_base_url: Option<String>,
+    /// Image of Flows and FlowSets that name none; one that runs keeps its image until it changes or is rolled out
+    #[arg(long, env = "RECIF_RUNNER_IMAGE", default_value = "recif.local/runner:dev", value_name = "IMAGE",
+        value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    runner_image: String,
     /// For tests: end the process at its n-th write, given as N:before, N:unacked or N:after
     #[arg(long, env = "RECIF_CRASH_AT", value_name = "N:SIDE")]
     crash_at: Option<String>,
@@ -142,9 +146,10 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         pod_uid,
         database_url,
         ollama_base_url,
+        runner_image,
         crash_at,
     } = args;
-    let settings = settings(&operator_namespace, cluster_domain, database_url, ollama_base_url)?;
+    let settings = settings(&operator_namespace, cluster_domain, database_url, ollama_base_url, runner_image)?;
     logs::init(log_format, &log).map_err(|error| OperatorError::Flag(format!("--log {log}: {error}")))?;
     let crash = crash_at.filter(|at| !at.is_empty()).map(|at| CrashPoint::parse(&at)).transpose();
     let crash = crash.map_err(OperatorError::Flag)?.unwrap_or_default();
@@ -255,6 +260,7 @@ fn settings(
     cluster_domain: String,
     database_url: Option<String>,
     ollama_base_url: Option<String>,
+    runner_image: String,
 ) -> Result<Settings, OperatorError> {
     let given = |value: Option<String>| value.filter(|value| !value.is_empty());
     let database_url = given(database_url);
@@ -263,7 +269,8 @@ fn settings(
             .map_err(|error| OperatorError::Flag(format!("DATABASE_URL: {error}")))?;
     }
     let operator_namespace = operator_namespace.to_owned();
-    Ok(Settings { operator_namespace, cluster_domain, database_url, ollama_base_url: given(ollama_base_url) })
+    let ollama_base_url = given(ollama_base_url);
+    Ok(Settings { operator_namespace, cluster_domain, database_url, ollama_base_url, runner_image })
 }
 
 /// For a process that is no Pod. Two of them must differ, nothing more.

@@ -15,6 +15,7 @@ pub(crate) fn settings() -> Settings {
         cluster_domain: "cluster.local".to_owned(),
         database_url: None,
         ollama_base_url: None,
+        runner_image: "recif.local/runner:1".to_owned(),
     }
 }
 

@@ -20,7 +20,7 @@ use super::{
 /// The most that Linux hands to a process as one variable, in bytes: `NAME=value` and a NUL (`MAX_ARG_STRLEN`).
 const MAX_VARIABLE: usize = 128 * 1024;
 /// The most that the API server stores in one ConfigMap or Secret, in bytes of all values.
-const MAX_OBJECT: usize = 1024 * 1024;
+pub(super) const MAX_OBJECT: usize = 1024 * 1024;
 
 /// Everything the containers of an agent read, and its digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -214,7 +214,7 @@ fn check_user_env(agent: &Agent, config: &Config) -> Result<(), RenderError> {
     Ok(())
 }
 
-fn check_variable(name: &str, value: &str) -> Result<(), RenderError> {
+pub(super) fn check_variable(name: &str, value: &str) -> Result<(), RenderError> {
     let size = name.len() + value.len() + 2;
     if size > MAX_VARIABLE {
         return Err(RenderError::EnvTooLarge { name: name.to_owned(), size, max: MAX_VARIABLE });

@@ -40,6 +40,50 @@ pub enum RenderError {
     /// The API server takes a variable only once.
     #[error("spec.env has {0} twice: keep one")]
     EnvTwice(String),
+    /// A name that cannot be a file or a route.
+    #[error("{what} {name:?} {why}: choose another name")]
+    BadName {
+        /// What is called so.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A name that is there twice.
+    #[error("{what} {name:?} is listed twice, by reference or in place: keep one")]
+    Twice {
+        /// What is called so.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A flow without a prompt.
+    #[error("a flow needs a prompt: list one in prompts")]
+    NoPrompt,
+    /// The model could not tell two tools apart.
+    #[error("tools {one:?} and {other:?} both have the name {name:?} for the model: rename one in its spec.name")]
+    ToolsAlike {
+        /// The name that both have.
+        name: String,
+        /// One Tool.
+        one: String,
+        /// Another Tool.
+        other: String,
+    },
+    /// Headers of two tools would be the same variable with different values.
+    #[error(
+        "two headers from different Secrets would both be the variable {0}: rename one of the tools in its spec.name"
+    )]
+    HeaderClash(String),
+    /// One flow of a set.
+    #[error("flow {flow:?}: {error}")]
+    InFlow {
+        /// Its name.
+        flow: String,
+        /// What is wrong with it.
+        error: Box<RenderError>,
+    },
     /// An overlay that cannot be merged, or that would cut the Pods off from their agent.
     #[error("podTemplate: {0}")]
     PodTemplate(String),
@@ -64,7 +108,13 @@ impl RenderError {
             | Self::ObjectTooLarge { .. }
             | Self::EnvTaken { .. }
             | Self::EnvTwice(_)
+            | Self::BadName { .. }
+            | Self::Twice { .. }
+            | Self::NoPrompt
+            | Self::ToolsAlike { .. }
+            | Self::HeaderClash(_)
             | Self::PodTemplate(_) => "InvalidSpec",
+            Self::InFlow { error, .. } => error.reason(),
             Self::MissingDatabaseUrl => "MissingDatabaseUrl",
             Self::InvalidDatabaseUrl { .. } => "InvalidDatabaseUrl",
         }

@@ -5,10 +5,13 @@
 //! the same bytes. What can be told wrong from the values alone is a [`RenderError`] that says what to do.
 
 mod agent;
+mod contract;
 pub mod dsn;
 mod env;
 mod error;
+mod flow;
 mod hash;
+mod headers;
 mod labels;
 mod overlay;
 mod pod;
@@ -20,8 +23,11 @@ mod workload;
 mod tests;
 
 pub use agent::{CONFIG_HASH, agent_config_children, agent_workload_children};
+pub use contract::{Contract, Credentials, FlowModel, FlowParts, FlowTool, check_member, check_names};
 pub use env::{Config, agent_config};
 pub use error::RenderError;
+pub use flow::{CONTENT_HASH, FLOW, FLOW_SET, FlowKind, flow_config_children, flow_workload_children};
+pub use headers::{HeaderVariable, header_variables, headers};
 pub use labels::{AGENT_LABEL, MANAGED_BY_LABEL, child_labels, controller_reference, selector_labels, selector_text};
 pub use service::{AGENT_PORT, endpoint, endpoint_of};
 pub use tools::{ToolSlot, is_builtin_tool, tool_error};
@@ -37,4 +43,6 @@ pub struct Settings {
     pub database_url: Option<String>,
     /// Default Ollama, from `OLLAMA_BASE_URL`.
     pub ollama_base_url: Option<String>,
+    /// Image of Flows and FlowSets that name none.
+    pub runner_image: String,
 }

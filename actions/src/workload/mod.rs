@@ -11,6 +11,7 @@ mod deploy;
 mod drain;
 mod edges;
 mod health;
+mod images;
 mod inputs;
 mod monitor;
 mod old_keys;
@@ -20,7 +21,7 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{WorkloadPhase, WorkloadStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -60,11 +61,28 @@ pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
     fn validate(&self, settings: &Settings) -> Result<(), ActionError>;
     /// Looks at everything it refers to.
     fn inputs(&self, world: &World) -> Inputs;
-    /// Everything it consists of. References that are not there are left out: `resolve` has judged them.
+    /// Everything it consists of, with the images of its status. References that are not there are left out: `resolve` has
+    /// judged them.
     ///
     /// # Errors
     /// `Terminal`, saying what to change.
     fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError>;
+    /// Containers whose image is the operator's, with the image that they would get now.
+    fn images(&self, _settings: &Settings) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+    /// Puts what only its kind has there into the status, as it is in its phase; whether that changed anything.
+    fn tell(&mut self, _world: &World) -> bool {
+        false
+    }
+    /// What of it is left out while the rest runs, as one sentence, as [`Workload::tell`] told it.
+    fn degraded(&self) -> Option<String> {
+        None
+    }
+    /// What it can do without, though it may still come, once that has been waited for.
+    fn without_late(&self, inputs: Inputs) -> Inputs {
+        inputs
+    }
     /// Where it is reached inside the cluster.
     fn endpoint(&self, settings: &Settings) -> String;
 
@@ -78,7 +96,7 @@ pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
         ChildRef { kind: ChildKind::Deployment, namespace: key.namespace, name: key.name }
     }
     /// What `resolve` pinned.
-    fn pinned(&self) -> Option<&std::collections::BTreeMap<String, String>> {
+    fn pinned(&self) -> Option<&BTreeMap<String, String>> {
         self.machine()?.inputs.as_ref()
     }
     /// Whether the spec moved since the status was written.

@@ -8,6 +8,7 @@ use crds::WorkloadPhase;
 use super::{
     Workload,
     children::{ensure, refuse_foreign},
+    images::render_with_images,
     old_keys::keep_old_keys,
 };
 use crate::{
@@ -37,7 +38,8 @@ impl<K: Workload> Action<K> for Render {
         if is_unsettled(cx, cr.as_ref()) {
             return Ok(None);
         }
-        let rendered = cr.render(cx, Some(cr.replicas()))?;
+        let mut next = cr.as_ref().clone();
+        let rendered = render_with_images(cx, &mut next)?;
         if rendered.overlay {
             for manifest in rendered.running.iter().filter(|found| found.child.kind == ChildKind::Deployment) {
                 if let Err(error) = cx.cluster.dry_run(manifest).await {
@@ -49,7 +51,7 @@ impl<K: Workload> Action<K> for Render {
                 }
             }
         }
-        let mut next = cr.moved_to(WorkloadPhase::Deploying);
+        next.set_phase(WorkloadPhase::Deploying);
         for manifest in &rendered.config {
             let manifest = keep_old_keys(cx, cr.as_ref(), manifest).await?;
             if !ensure(cx, &mut next, &manifest).await?.is_done(&cx.notes, &manifest.child) {

@@ -2,6 +2,7 @@
 
 mod children;
 mod config;
+mod contract;
 mod dsn;
 mod hash;
 mod overlay;
@@ -23,6 +24,7 @@ fn bare() -> Settings {
         cluster_domain: "cluster.local".to_owned(),
         database_url: None,
         ollama_base_url: None,
+        runner_image: "recif.local/runner:1".to_owned(),
     }
 }
 

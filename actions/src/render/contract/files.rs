@@ -1,0 +1,108 @@
+//! `config.json` and `manifest.json`. The order of their keys is that of the structs.
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use super::{FlowModel, Place};
+
+/// Where the files of sets are, below `/genkit`.
+pub(super) fn folder(flow: &str) -> String {
+    format!("flows/{flow}")
+}
+
+/// `config.json` of a flow.
+pub(super) fn config(model: &FlowModel, entrypoint: &str, flow: &str, place: Place) -> String {
+    let FlowModel { model, plugin, credentials } = model;
+    let files = credentials.as_ref().filter(|_| place == Place::InSet);
+    pretty(&Config {
+        default_model: DefaultModel {
+            provider: &model.provider,
+            model: &model.model,
+            info: model.info.as_ref().map(Sorted),
+            config: model.default_config.as_ref().map(Sorted),
+        },
+        plugin: Plugin {
+            type_: &plugin.type_,
+            region: plugin.region.as_deref(),
+            extra_config: plugin.extra_config.as_ref().map(Sorted),
+        },
+        entrypoint,
+        credentials_dir: files.map(|_| format!("{MOUNT}/{}/credentials", folder(flow))),
+        credential_keys: files.map(|found| found.values.keys().map(String::as_str).collect()),
+    })
+}
+
+/// Where the contract is mounted.
+pub(super) const MOUNT: &str = "/genkit";
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Config<'a> {
+    default_model: DefaultModel<'a>,
+    plugin: Plugin<'a>,
+    entrypoint: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    credentials_dir: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    credential_keys: Option<Vec<&'a str>>,
+}
+
+#[derive(Serialize)]
+struct DefaultModel<'a> {
+    provider: &'a str,
+    model: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    info: Option<Sorted<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config: Option<Sorted<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Plugin<'a> {
+    #[serde(rename = "type")]
+    type_: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    region: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_config: Option<Sorted<'a>>,
+}
+
+/// `manifest.json` of a set: each flow's name and entry.
+pub(super) fn manifest<'a>(flows: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    #[derive(Serialize)]
+    struct Manifest<'a> {
+        flows: Vec<Entry<'a>>,
+    }
+    #[derive(Serialize)]
+    struct Entry<'a> {
+        name: &'a str,
+        entrypoint: &'a str,
+        dir: String,
+    }
+    let flows = flows.map(|(name, entrypoint)| Entry { name, entrypoint, dir: folder(name) }).collect();
+    pretty(&Manifest { flows })
+}
+
+/// JSON, indented by two spaces.
+pub(super) fn pretty(value: &impl Serialize) -> String {
+    // Strings, numbers and JSON values under string keys: this cannot fail.
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+/// A value that the user wrote, with the keys of its objects in the order of their bytes, whatever the map type does.
+pub(super) struct Sorted<'a>(pub(super) &'a Value);
+
+impl Serialize for Sorted<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Object(fields) => {
+                let mut fields: Vec<_> = fields.iter().collect();
+                fields.sort_unstable_by_key(|(key, _)| *key);
+                serializer.collect_map(fields.into_iter().map(|(key, field)| (key, Sorted(field))))
+            }
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Sorted)),
+            scalar => scalar.serialize(serializer),
+        }
+    }
+}

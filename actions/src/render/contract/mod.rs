@@ -1,0 +1,241 @@
+//! What the runner reads of flows: files, byte for byte the same from the same parts.
+//!
+//! | file, below `/genkit` (of a set: below `/genkit/flows/<flow>`) | kept in |
+//! |---|---|
+//! | `prompts/<name>.prompt` | ConfigMap `<flow>-prompts` |
+//! | `tools/<name>.json` | ConfigMap `<flow>-tools`, or the Secret of that name when the tool has headers |
+//! | `config.json` | ConfigMap `<flow>-config` |
+//! | `credentials/<key>` (sets only) | the provider's Secret |
+//! | `manifest.json` (sets only) | ConfigMap `<set>-manifest` |
+//!
+//! In a set the objects are called `<set>-<flow>-…`. One projected volume brings all files to their places, each named: a
+//! Pod of an older template keeps seeing exactly its own, while `<flow>-prompts` already has others. The credentials of a
+//! flow that is alone are environment variables.
+
+mod files;
+mod hash;
+mod names;
+mod objects;
+mod tool_file;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crds::{ModelSpec, PluginConfigSpec, Tool};
+
+pub use names::check_names;
+
+use super::{HeaderVariable, RenderError, env::MAX_OBJECT, header_variables};
+
+/// One flow with everything it refers to. What is not there is left out.
+#[derive(Debug, Clone)]
+pub struct FlowParts {
+    /// Its name.
+    pub name: String,
+    /// Name and text of each prompt, in the order of the spec: the first one is the entry.
+    pub prompts: Vec<(String, String)>,
+    /// Name of the Tool and what it is, in the order of the spec.
+    pub tools: Vec<(String, FlowTool)>,
+    /// The model; `None` only when nothing will read the result.
+    pub model: Option<FlowModel>,
+}
+
+/// A tool of a flow.
+#[derive(Debug, Clone)]
+pub enum FlowTool {
+    /// A Tool that is enabled.
+    Object {
+        /// It.
+        tool: Arc<Tool>,
+        /// Where the flow or agent is that it calls.
+        url: Option<String>,
+        /// Variable to SHA-256 (hex) of the header's value.
+        header_values: BTreeMap<String, String>,
+    },
+    /// No Tool, but the name of a builtin.
+    Builtin,
+}
+
+/// The model of a flow and how it is reached.
+#[derive(Debug, Clone)]
+pub struct FlowModel {
+    /// The model.
+    pub model: ModelSpec,
+    /// Its provider.
+    pub plugin: PluginConfigSpec,
+    /// The provider's credentials, if it has any.
+    pub credentials: Option<Credentials>,
+}
+
+/// A Secret with credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// Its name.
+    pub secret: String,
+    /// Key to SHA-256 (hex) of its value, of those keys that are used.
+    pub values: BTreeMap<String, String>,
+}
+
+/// Whether a flow has its Pods for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Alone,
+    InSet,
+}
+
+/// The files of one flow.
+#[derive(Debug, Clone)]
+struct FlowFiles {
+    name: String,
+    entrypoint: String,
+    /// File name to text, as are the next two.
+    prompts: BTreeMap<String, String>,
+    plain_tools: BTreeMap<String, String>,
+    /// Tools with headers, which may hold credentials.
+    secret_tools: BTreeMap<String, String>,
+    config: Option<String>,
+    credentials: Option<Credentials>,
+    headers: Vec<HeaderVariable>,
+    header_values: BTreeMap<String, String>,
+}
+
+/// Everything that the Pods of a Flow or FlowSet read.
+#[derive(Debug, Clone)]
+pub struct Contract {
+    /// Name of the Flow or FlowSet.
+    name: String,
+    place: Place,
+    flows: Vec<FlowFiles>,
+    /// SHA-256 (hex) of all of it.
+    pub content_hash: String,
+}
+
+impl Contract {
+    /// The contract of a Flow. `data` holds the digest of each Secret and ConfigMap that its environment refers to.
+    ///
+    /// # Errors
+    /// [`RenderError`]: content that is too large, or tools that cannot be told apart.
+    pub fn of_flow(flow: &FlowParts, data: &BTreeMap<String, String>) -> Result<Self, RenderError> {
+        let files = FlowFiles::new(flow, &flow.name, Place::Alone)?;
+        Ok(Self::new(&flow.name, Place::Alone, vec![files], data))
+    }
+
+    /// The contract of a FlowSet with these flows, in the order of the spec.
+    ///
+    /// # Errors
+    /// As [`Contract::of_flow`], naming the flow.
+    pub fn of_set(name: &str, flows: &[FlowParts], data: &BTreeMap<String, String>) -> Result<Self, RenderError> {
+        let files = flows.iter().map(|flow| member(name, flow)).collect::<Result<Vec<_>, _>>()?;
+        let mut sources: BTreeMap<&str, &HeaderVariable> = BTreeMap::new();
+        for header in files.iter().flat_map(|flow| &flow.headers) {
+            let first = sources.entry(header.name.as_str()).or_insert(header);
+            if *first != header {
+                return Err(RenderError::HeaderClash(header.name.clone()));
+            }
+        }
+        Ok(Self::new(name, Place::InSet, files, data))
+    }
+
+    fn new(name: &str, place: Place, flows: Vec<FlowFiles>, data: &BTreeMap<String, String>) -> Self {
+        let mut contract = Self { name: name.to_owned(), place, flows, content_hash: String::new() };
+        contract.content_hash = hash::content_hash(&contract, data);
+        contract
+    }
+
+    /// The variables that the tools' headers refer to, each once.
+    pub(super) fn headers(&self) -> Vec<&HeaderVariable> {
+        let found: BTreeMap<_, _> =
+            self.flows.iter().flat_map(|flow| &flow.headers).map(|header| (&header.name, header)).collect();
+        found.into_values().collect()
+    }
+
+    /// Secrets whose keys become variables of the container.
+    pub(super) fn env_from(&self) -> impl Iterator<Item = &str> {
+        let alone = self.flows.iter().filter(|_| self.place == Place::Alone);
+        alone.filter_map(|flow| flow.credentials.as_ref()).map(|credentials| credentials.secret.as_str())
+    }
+
+    fn manifest(&self) -> Option<String> {
+        let flows = || self.flows.iter().map(|flow| (flow.name.as_str(), flow.entrypoint.as_str()));
+        (self.place == Place::InSet).then(|| files::manifest(flows()))
+    }
+}
+
+/// Whether a flow of the set `set` can be rendered.
+///
+/// # Errors
+/// As [`Contract::of_set`].
+pub fn check_member(set: &str, flow: &FlowParts) -> Result<(), RenderError> {
+    FlowFiles::new(flow, &format!("{set}-{}", flow.name), Place::InSet).map(drop)
+}
+
+fn member(set: &str, flow: &FlowParts) -> Result<FlowFiles, RenderError> {
+    FlowFiles::new(flow, &format!("{set}-{}", flow.name), Place::InSet)
+        .map_err(|error| RenderError::InFlow { flow: flow.name.clone(), error: Box::new(error) })
+}
+
+impl FlowFiles {
+    /// The files of a flow whose objects begin with `prefix`.
+    fn new(flow: &FlowParts, prefix: &str, place: Place) -> Result<Self, RenderError> {
+        let entrypoint = flow.prompts.first().map(|(name, _)| name.clone()).unwrap_or_default();
+        let prompts = flow.prompts.iter().map(|(name, text)| (format!("{name}.prompt"), text.clone())).collect();
+        let (mut plain_tools, mut secret_tools) = (BTreeMap::new(), BTreeMap::new());
+        let mut seen = BTreeMap::new();
+        let mut headers: Vec<HeaderVariable> = Vec::new();
+        let mut values = BTreeMap::new();
+        for (object, tool) in &flow.tools {
+            let name = tool_file::name(object, tool);
+            if let Some(other) = seen.insert(name, object) {
+                let (one, other, name) = (other.clone(), object.clone(), name.to_owned());
+                return Err(RenderError::ToolsAlike { name, one, other });
+            }
+            let file = tool_file::tool_file(object, tool);
+            let mut folder = &mut plain_tools;
+            if let FlowTool::Object { tool, header_values, .. } = tool {
+                if !tool.spec.headers.is_empty() || !tool.spec.headers_from.is_empty() {
+                    folder = &mut secret_tools;
+                }
+                for header in header_variables(&tool.spec) {
+                    match headers.iter().find(|known| known.name == header.name) {
+                        Some(known) if *known != header => return Err(RenderError::HeaderClash(header.name)),
+                        Some(_) => {}
+                        None => headers.push(header),
+                    }
+                }
+                values.extend(header_values.clone());
+            }
+            folder.insert(format!("{object}.json"), file);
+        }
+        let files = Self {
+            name: flow.name.clone(),
+            config: flow.model.as_ref().map(|model| files::config(model, &entrypoint, &flow.name, place)),
+            entrypoint,
+            prompts,
+            plain_tools,
+            secret_tools,
+            credentials: flow.model.as_ref().and_then(|model| model.credentials.clone()),
+            headers,
+            header_values: values,
+        };
+        files.check_sizes(prefix)?;
+        Ok(files)
+    }
+
+    /// What the API server would not store.
+    fn check_sizes(&self, prefix: &str) -> Result<(), RenderError> {
+        let config = self.config.as_ref().map_or(0, String::len);
+        let sum = |files: &BTreeMap<String, String>| files.iter().map(|(name, text)| name.len() + text.len()).sum();
+        for (object, size) in [
+            ("ConfigMap", "prompts", sum(&self.prompts)),
+            ("ConfigMap", "tools", sum(&self.plain_tools)),
+            ("Secret", "tools", sum(&self.secret_tools)),
+            ("ConfigMap", "config", config),
+        ]
+        .map(|(kind, suffix, size): (_, _, usize)| (format!("{kind}/{prefix}-{suffix}"), size))
+        {
+            if size > MAX_OBJECT {
+                return Err(RenderError::ObjectTooLarge { object, size, max: MAX_OBJECT });
+            }
+        }
+        Ok(())
+    }
+}

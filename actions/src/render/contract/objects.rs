@@ -1,0 +1,93 @@
+//! The objects that keep the files, and the volume that brings them to the Pods.
+
+use std::collections::BTreeMap;
+
+use kube::Resource;
+use serde_json::{Value, json};
+
+use super::{
+    Contract, FlowFiles, Place,
+    files::{MOUNT, folder},
+};
+use crate::{
+    ports::{ChildKind, Manifest},
+    render::{labels::child, workload::base64},
+};
+
+impl Contract {
+    /// The ConfigMaps and Secrets, in the order of the flows.
+    pub(in crate::render) fn children<K: Resource<DynamicType = ()>>(&self, owner: &K, label: &str) -> Vec<Manifest> {
+        let config_map = |name: String, files: &BTreeMap<String, String>| {
+            child(owner, label, ChildKind::ConfigMap, name, json!({ "data": files }))
+        };
+        let mut children = Vec::new();
+        if let Some(manifest) = self.manifest() {
+            let files = BTreeMap::from([("manifest.json".to_owned(), manifest)]);
+            children.push(config_map(format!("{}-manifest", self.name), &files));
+        }
+        for flow in &self.flows {
+            let prefix = self.prefix(flow);
+            let config = flow.config.iter().map(|config| ("config.json".to_owned(), config.clone())).collect();
+            children.push(config_map(format!("{prefix}-prompts"), &flow.prompts));
+            children.push(config_map(format!("{prefix}-tools"), &flow.plain_tools));
+            children.push(config_map(format!("{prefix}-config"), &config));
+            if !flow.secret_tools.is_empty() {
+                let data = json!({ "data": base64(&flow.secret_tools) });
+                children.push(child(owner, label, ChildKind::Secret, format!("{prefix}-tools"), data));
+            }
+        }
+        children
+    }
+
+    /// The volume with all files, and where it is mounted.
+    pub(in crate::render) fn volume(&self) -> (Value, &'static str) {
+        let mut sources = Vec::new();
+        if self.place == Place::InSet {
+            sources.push(source("configMap", &format!("{}-manifest", self.name), &[file("", "manifest.json")]));
+        }
+        let mut credentials: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+        for flow in &self.flows {
+            let prefix = self.prefix(flow);
+            let base = if self.place == Place::InSet { folder(&flow.name) + "/" } else { String::new() };
+            let config = flow.config.iter().map(|_| file(&base, "config.json")).collect::<Vec<_>>();
+            let files = |below: &str, files: &BTreeMap<String, String>| -> Vec<Value> {
+                files.keys().map(|name| file(&format!("{base}{below}/"), name)).collect()
+            };
+            for (kind, suffix, items) in [
+                ("configMap", "prompts", files("prompts", &flow.prompts)),
+                ("configMap", "tools", files("tools", &flow.plain_tools)),
+                ("secret", "tools", files("tools", &flow.secret_tools)),
+                ("configMap", "config", config),
+            ] {
+                // Without items it would be everything that is in the object.
+                if !items.is_empty() {
+                    sources.push(source(kind, &format!("{prefix}-{suffix}"), &items));
+                }
+            }
+            if let Some(found) = flow.credentials.as_ref().filter(|_| self.place == Place::InSet) {
+                let items = credentials.entry(&found.secret).or_default();
+                items.extend(found.values.keys().map(|key| file(&format!("{base}credentials/"), key)));
+            }
+        }
+        let secrets = credentials.iter().filter(|(_, items)| !items.is_empty());
+        sources.extend(secrets.map(|(secret, items)| source("secret", secret, items)));
+        (json!({ "name": "contract", "projected": { "sources": sources } }), MOUNT)
+    }
+
+    /// What the names of a flow's objects begin with.
+    fn prefix(&self, flow: &FlowFiles) -> String {
+        match self.place {
+            Place::Alone => self.name.clone(),
+            Place::InSet => format!("{}-{}", self.name, flow.name),
+        }
+    }
+}
+
+fn source(kind: &str, name: &str, items: &[Value]) -> Value {
+    json!({ kind: { "name": name, "items": items } })
+}
+
+/// A key, and the file below `folder` that it becomes.
+fn file(folder: &str, key: &str) -> Value {
+    json!({ "key": key, "path": format!("{folder}{key}") })
+}

@@ -1,0 +1,144 @@
+//! `tools/<name>.json`: what the model is told of a tool, and how the runner calls it.
+
+use std::collections::BTreeMap;
+
+use crds::{
+    ToolSpec,
+    tool::{ParameterType, ToolParameter, ToolType},
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{
+    FlowTool,
+    files::{Sorted, pretty},
+};
+use crate::render::headers;
+
+/// The name that the model knows a tool by.
+pub(super) fn name<'a>(object: &'a str, tool: &'a FlowTool) -> &'a str {
+    match tool {
+        FlowTool::Object { tool, .. } => &tool.spec.name,
+        FlowTool::Builtin => object,
+    }
+}
+
+/// The file of a tool that is called `object` in the spec.
+pub(super) fn tool_file(object: &str, tool: &FlowTool) -> String {
+    match tool {
+        FlowTool::Builtin => pretty(&File {
+            name: object,
+            description: "",
+            input_schema: None,
+            output_schema: None,
+            timeout: None,
+            implementation: Implementation::Builtin(object),
+        }),
+        FlowTool::Object { tool, url, .. } => {
+            let spec = &tool.spec;
+            let declared = (!spec.parameters.is_empty()).then(|| input_schema(&spec.parameters));
+            let input = spec.input_schema.as_ref().or(declared.as_ref());
+            pretty(&File {
+                name: &spec.name,
+                description: or_empty(&spec.description),
+                input_schema: input.map(Sorted),
+                output_schema: spec.output_schema.as_ref().map(Sorted),
+                timeout: Some(spec.timeout),
+                implementation: implementation(spec, url.as_deref().unwrap_or_default()),
+            })
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct File<'a> {
+    name: &'a str,
+    description: &'a str,
+    /// Left out when the user declares nothing: some kinds of tools have a schema of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_schema: Option<Sorted<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_schema: Option<Sorted<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout: Option<i32>,
+    implementation: Implementation<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Implementation<'a> {
+    Http {
+        url: &'a str,
+        method: &'a str,
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        headers: BTreeMap<&'a str, String>,
+    },
+    Mcp {
+        url: &'a str,
+        tool: &'a str,
+    },
+    Flow {
+        url: &'a str,
+    },
+    Agent {
+        url: &'a str,
+    },
+    #[serde(rename_all = "camelCase")]
+    Cli {
+        binary: &'a str,
+        allowed_commands: &'a [String],
+    },
+    Builtin(&'a str),
+}
+
+fn implementation<'a>(spec: &'a ToolSpec, url: &'a str) -> Implementation<'a> {
+    match spec.type_ {
+        ToolType::Http => Implementation::Http {
+            url: or_empty(&spec.endpoint),
+            method: spec.method.as_deref().filter(|method| !method.is_empty()).unwrap_or("GET"),
+            headers: headers(spec),
+        },
+        ToolType::Mcp => Implementation::Mcp { url: or_empty(&spec.mcp_endpoint), tool: &spec.name },
+        ToolType::Flow => Implementation::Flow { url },
+        ToolType::Agent => Implementation::Agent { url },
+        ToolType::Cli => {
+            Implementation::Cli { binary: or_empty(&spec.binary), allowed_commands: &spec.allowed_commands }
+        }
+        ToolType::Builtin => Implementation::Builtin(&spec.name),
+    }
+}
+
+/// Parameters as a JSON Schema.
+fn input_schema(parameters: &[ToolParameter]) -> Value {
+    let property = |parameter: &ToolParameter| {
+        let mut property = json!({ "type": type_name(parameter.type_) });
+        if let Some(description) = parameter.description.as_ref().filter(|text| !text.is_empty()) {
+            property["description"] = json!(description);
+        }
+        if let Some(default) = &parameter.default {
+            property["default"] = default.clone();
+        }
+        (parameter.name.clone(), property)
+    };
+    let properties: serde_json::Map<_, _> = parameters.iter().map(property).collect();
+    let required: Vec<_> = parameters.iter().filter(|one| one.required).map(|one| &one.name).collect();
+    let mut schema = json!({ "type": "object", "properties": properties });
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    schema
+}
+
+fn type_name(type_: ParameterType) -> &'static str {
+    match type_ {
+        ParameterType::String => "string",
+        ParameterType::Integer => "integer",
+        ParameterType::Number => "number",
+        ParameterType::Boolean => "boolean",
+    }
+}
+
+fn or_empty(field: &Option<String>) -> &str {
+    field.as_deref().unwrap_or_default()
+}

@@ -1,0 +1,124 @@
+//! The children of a Flow or FlowSet, in the order in which they are applied.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::flow::Runtime;
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use super::{
+    Contract, RenderError,
+    pod::Container,
+    service::Port,
+    workload::{Running, TakenNames, own_service_account},
+};
+use crate::ports::Manifest;
+
+/// The annotation of a flow's Pod template that holds the content hash.
+pub const CONTENT_HASH: &str = "recif.dev/content-hash";
+/// The version of the files and variables that the runner is given.
+const CONTRACT_VERSION: &str = "1";
+
+/// What tells Flow and FlowSet apart for the children.
+#[derive(Debug, Clone, Copy)]
+pub struct FlowKind {
+    /// The kind in lower case, which is also the name of the container.
+    pub name: &'static str,
+    /// The label that names the object on its children.
+    pub label: &'static str,
+}
+
+/// Flow.
+pub const FLOW: FlowKind = FlowKind { name: "flow", label: "recif.dev/flow" };
+/// FlowSet.
+pub const FLOW_SET: FlowKind = FlowKind { name: "flowset", label: "recif.dev/flowset" };
+
+/// What the Pods need to start: ServiceAccount (when the spec names none), ConfigMaps and Secrets.
+pub fn flow_config_children<K: Resource<DynamicType = ()>>(
+    owner: &K,
+    kind: FlowKind,
+    runtime: &Runtime,
+    contract: &Contract,
+) -> Vec<Manifest> {
+    let account = own_service_account(owner, kind.label, runtime.service_account_name.as_deref());
+    account.into_iter().chain(contract.children(owner, kind.label)).collect()
+}
+
+/// The Service and the Deployment, whose containers run `image`. Without `replicas` the apply leaves that field to whoever
+/// has it.
+///
+/// # Errors
+/// A variable of the spec that is ours or that is there twice, and an overlay that cannot be merged.
+pub fn flow_workload_children<K: Resource<DynamicType = ()>>(
+    owner: &K,
+    kind: FlowKind,
+    runtime: &Runtime,
+    contract: &Contract,
+    image: &str,
+    replicas: Option<i32>,
+) -> Result<[Manifest; 2], RenderError> {
+    let ours = Variables::of(owner, runtime, contract);
+    check_env(kind, runtime, &ours)?;
+    let env = ours.0.values().cloned().chain(runtime.env.iter().map(|variable| json!(variable))).collect();
+    let running = Running {
+        kind: kind.name,
+        label: kind.label,
+        name: owner.name_any(),
+        container: Container {
+            image,
+            pull_policy: runtime.image_pull_policy.as_deref(),
+            port: runtime.port,
+            readiness: "/readyz",
+            env,
+            env_from: contract.env_from().map(|secret| json!({ "secretRef": { "name": secret } })).collect(),
+            resources: runtime.resources.as_ref().map_or(Value::Null, |resources| json!(resources)),
+            volumes: vec![contract.volume()],
+        },
+        port: Port { type_: &runtime.service_type, number: runtime.port },
+        service_account_name: runtime.service_account_name.as_deref(),
+        image_pull_secrets: &runtime.image_pull_secrets,
+        hash: (CONTENT_HASH, &contract.content_hash),
+        rollout_at: owner.annotations().get(crds::ROLLOUT_AT).map(String::as_str),
+        pod_template: runtime.pod_template.as_ref(),
+        taken: &ours,
+    };
+    running.children(owner, replicas)
+}
+
+/// Our variables of the container, by name.
+#[derive(Debug)]
+struct Variables(BTreeMap<String, Value>);
+
+impl Variables {
+    fn of<K: Resource<DynamicType = ()>>(owner: &K, runtime: &Runtime, contract: &Contract) -> Self {
+        let plain = [
+            ("PORT", runtime.port.to_string()),
+            ("RECIF_CONTRACT_VERSION", CONTRACT_VERSION.to_owned()),
+            ("RECIF_FLOW_NAME", owner.name_any()),
+        ];
+        let plain = plain.map(|(name, value)| (name.to_owned(), json!({ "name": name, "value": value })));
+        let headers = contract.headers().into_iter().map(|header| (header.name.clone(), header.env()));
+        Self(plain.into_iter().chain(headers).collect())
+    }
+}
+
+impl TakenNames for Variables {
+    fn is_taken(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+}
+
+fn check_env(kind: FlowKind, runtime: &Runtime, ours: &Variables) -> Result<(), RenderError> {
+    let mut seen = BTreeSet::new();
+    for variable in &runtime.env {
+        let name = &variable.name;
+        if ours.is_taken(name) {
+            return Err(RenderError::EnvTaken { field: "spec.env", kind: kind.name, name: name.clone() });
+        }
+        if !seen.insert(name) {
+            return Err(RenderError::EnvTwice(name.clone()));
+        }
+        super::env::check_variable(name, variable.value.as_deref().unwrap_or_default())?;
+    }
+    Ok(())
+}
