@@ -32,10 +32,26 @@ pub enum CliError {
         /// The name.
         name: String,
     },
+    /// Objects of the kind run nothing.
+    #[error("a {kind} has no Pods that could be replaced: a rollout is for one of {workloads}")]
+    NoPods {
+        /// The kind.
+        kind: &'static str,
+        /// The kinds that have Pods.
+        workloads: String,
+    },
+    /// The object is being deleted.
+    #[error("{kind} {name} is being deleted: there is nothing to roll out")]
+    Going {
+        /// The kind.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
     /// The kind has no state machine in this build.
     #[error("this build does not run the kind {0}, so that there is nothing to draw")]
     NoMachine(&'static str),
-    /// The cluster could not be read.
+    /// The cluster could not be read, or did not take what was sent.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// A file could not be written.

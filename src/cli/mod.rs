@@ -2,13 +2,14 @@
 //!
 //! Uses: cluster, cache
 //!
-//! Each command reads, then hands what it read to pure functions that decide what to say; those are what the tests
+//! Each command but `rollout` only reads, then hands what it read to pure functions that decide what to say; those are what the tests
 //! look at. The binary works under the name `kubectl-recif` too, which makes it a kubectl plugin: `kubectl recif why
 //! agent/my-agent`.
 
 pub mod definitions;
 mod error;
 pub mod machine;
+pub mod rollout;
 mod target;
 pub mod trace;
 pub mod why;
@@ -28,6 +29,8 @@ pub enum Command {
     Trace(trace::TraceArgs),
     /// Say in one sentence what an object waits for and what to do
     Why(why::WhyArgs),
+    /// Replace the Pods of a workload, with the images that the operator gives today
+    Rollout(rollout::RolloutArgs),
     /// Print the CustomResourceDefinitions as YAML
     Crds(definitions::CrdsArgs),
     /// Print the state machine of a kind as a Mermaid diagram
@@ -41,6 +44,7 @@ impl Command {
         let outcome = match self {
             Self::Trace(args) => trace::run(args).await,
             Self::Why(args) => why::run(args).await,
+            Self::Rollout(args) => rollout::run(args).await,
             Self::Crds(args) => definitions::run(&args),
             Self::Machine(args) => machine::run(&args),
         };

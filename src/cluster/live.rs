@@ -1,4 +1,5 @@
-//! What the commands read from a cluster, with the rights of whoever typed them. Nothing here writes.
+//! What the commands read from a cluster, with the rights of whoever typed them, and the one thing that one of them writes:
+//! an annotation.
 //!
 //! Unlike the operator's watches this reads whole objects, once, on demand: a person wants the kubelet's words.
 
@@ -9,7 +10,7 @@ use futures::{AsyncBufReadExt, Stream, StreamExt, TryStreamExt};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
     Api, Client, Config,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, LogParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, LogParams, Patch, PatchParams},
     config::{KubeConfigOptions, Kubeconfig},
     runtime::{
         WatchStreamExt,
@@ -109,6 +110,16 @@ impl Live {
             }
             Err(error) => Err(ReadError::request(format!("read {} {}/{name}", kind.name, self.namespace))(error)),
         }
+    }
+
+    /// Sets an annotation of an object of ours.
+    ///
+    /// # Errors
+    /// [`ReadError::Request`], for an object that is not there too.
+    pub async fn annotate(&self, kind: &'static Kind, name: &str, key: &str, value: &str) -> Result<(), ReadError> {
+        let patch = serde_json::json!({ "metadata": { "annotations": { key: value } } });
+        let sent = self.objects(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        sent.map(drop).map_err(ReadError::request(format!("annotate {} {}/{name}", kind.name, self.namespace)))
     }
 
     /// Every version of the object from now on; the first one at once.
