@@ -15,7 +15,7 @@ mod problem;
 mod session;
 mod sessions;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use session::McpError;
 #[cfg(test)]

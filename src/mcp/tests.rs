@@ -24,14 +24,14 @@ use crate::peers;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The reference server; its end is the end of the process.
-struct Reference {
+pub(crate) struct Reference {
     process: Child,
     port: u16,
 }
 
 impl Reference {
     /// At `port`, or any when it is 0.
-    fn start(port: u16) -> Self {
+    pub(crate) fn start(port: u16) -> Self {
         let mut node = peers::node("mcp_server.cjs");
         node.env("PORT", port.to_string()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = node.spawn().unwrap();
@@ -40,7 +40,8 @@ impl Reference {
         Self { process, port: line.trim().parse().unwrap() }
     }
 
-    fn url(&self) -> Url {
+    /// Its endpoint.
+    pub(crate) fn url(&self) -> Url {
         Url::parse(&format!("http://127.0.0.1:{}/mcp", self.port)).unwrap()
     }
 }

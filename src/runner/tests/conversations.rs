@@ -78,13 +78,10 @@ async fn what_was_said_comes_back_and_the_oldest_goes_when_it_is_too_much() {
     assert!(conversations.messages(&id("unknown")).await.unwrap().is_empty());
 
     for letter in ["a", "b", "c", "d"] {
-        conversations.add(&id("long"), vec![Arc::new(Message::user(&letter.repeat(1_500_000)))], None).await.unwrap();
+        conversations.add(&id("long"), vec![Arc::new(Message::user(letter.repeat(1_500_000)))], None).await.unwrap();
     }
     let kept = conversations.messages(&id("long")).await.unwrap();
-    assert_eq!(
-        kept,
-        [Arc::new(Message::user(&"c".repeat(1_500_000))), Arc::new(Message::user(&"d".repeat(1_500_000)))]
-    );
+    assert_eq!(kept, [Arc::new(Message::user("c".repeat(1_500_000))), Arc::new(Message::user("d".repeat(1_500_000)))]);
     conversations.add(&id("long"), said("x".repeat(5_000_000)), None).await.unwrap();
     assert!(conversations.messages(&id("long")).await.unwrap().is_empty());
 

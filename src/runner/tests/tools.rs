@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::Runner;
+use crate::mcp::tests::Reference;
 
 /// A server that says what it was asked, never answers, never ends, fails, or sends elsewhere.
 async fn endpoint() -> SocketAddr {
@@ -195,4 +196,28 @@ async fn a_program_does_not_see_the_agents_credentials() {
         .await;
     assert!(names.contains("PROBE=1") && names.contains("PATH="), "{names}");
     assert!(!names.contains("CORAIL_"), "{names}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_of_an_mcp_server_is_called_and_its_failure_told() {
+    let server = Reference::start(0);
+    let runner = Runner::with_tools(json!([
+        {"name": "echo", "type": "mcp", "mcpEndpoint": server.url().as_str()},
+        {"name": "get-sum", "type": "mcp", "mcpEndpoint": server.url().as_str(),
+         "inputSchema": {"properties": {"a": {"type": "number"}, "b": {"type": "number", "default": 2}}}},
+        {"name": "elsewhere", "type": "mcp", "mcpEndpoint": format!("http://{}/far", endpoint().await)},
+        {"name": "own", "type": "mcp", "mcpEndpoint": "http://127.0.0.1:8888/mcp"},
+    ]))
+    .await;
+    for (call, answer) in [
+        (r#"echo {"message": "hi"}"#, "Echo: hi"),
+        (r#"get-sum {"a": 1}"#, "The sum of 1 and 2 is 3."),
+        (r#"get-sum {"a": "x"}"#, r#"tool get-sum failed: wrong arguments: /a: "x" is not of type "number""#),
+        ("echo {}", "tool echo failed: "),
+        ("elsewhere {}", "tool elsewhere failed: the MCP server at 127.0.0.1"),
+        ("own {}", "tool own failed: refused: port 8888 on loopback"),
+    ] {
+        let reply = runner.say(format!("/tool {call}")).await;
+        assert!(reply.starts_with(answer), "{call}: {reply}");
+    }
 }
