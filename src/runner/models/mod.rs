@@ -3,26 +3,48 @@
 //! A model sees the whole conversation on every call and keeps nothing, so any replica can answer. It streams: text as
 //! it comes, and the tools it wants called. The runtime calls them, adds their results to the conversation and asks
 //! again.
+//!
+//! The providers' clients are our own and small. Crates that join many providers keep the body of a failed answer in
+//! their errors, do not obey `Retry-After` and set no bound to what a provider may send; here all three are promised.
 
-#![allow(dead_code, unused_imports)]
-
+mod anthropic;
+mod calls;
 mod credentials;
+mod endpoint;
 mod error;
+mod frames;
+mod gemini;
+mod generation;
 mod http;
+mod message;
+mod ollama;
+mod openai;
+mod remote;
+mod said;
 mod stub;
 mod title;
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Lookup;
+use anthropic::Anthropic;
 pub(super) use credentials::directory;
-pub(super) use error::{ModelError, ModelErrorKind};
+pub(super) use error::ModelError;
+#[cfg(test)]
+pub(super) use error::ModelErrorKind;
+use gemini::Gemini;
 pub(super) use http::Http;
+pub(super) use message::{Message, Part, ToolCall, text_of};
+use ollama::{Ollama, OllamaEmbedder};
+use openai::OpenAi;
+use remote::Remote;
 use stub::Stub;
 
 /// A model by provider and name, and how to reach it.
@@ -45,93 +67,6 @@ impl ModelRef {
     pub(super) fn new(provider: impl Into<String>, id: impl Into<String>) -> Self {
         Self { provider: provider.into(), id: id.into(), ..Self::default() }
     }
-}
-
-/// A piece of what a user says.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Part {
-    /// Text.
-    Text(String),
-    /// A picture, a sound or a document.
-    Media {
-        /// A `data:` URL, or where the provider can fetch it.
-        url: String,
-        /// Its MIME type; that of the `data:` URL when unset.
-        content_type: Option<String>,
-    },
-}
-
-/// One entry of a conversation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Message {
-    /// Instructions within the conversation. A provider that has no such thing gets them with the system prompt.
-    System(String),
-    /// What the user wrote.
-    User(Vec<Part>),
-    /// What the model answered.
-    Assistant(String),
-    /// A tool the model asked for. Calls that were made in one answer follow each other.
-    Call(ToolCall),
-    /// What that tool gave back, or why it failed.
-    ToolResult {
-        /// The call's id.
-        id: String,
-        /// The tool's name.
-        name: String,
-        /// Its answer, or the text of its error.
-        outcome: Result<String, String>,
-    },
-}
-
-impl Message {
-    /// A user's message that is text alone.
-    pub(super) fn user(text: impl Into<String>) -> Self {
-        Self::User(vec![Part::Text(text.into())])
-    }
-
-    /// About how many bytes it holds.
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::System(text) | Self::Assistant(text) => text.len(),
-            Self::User(parts) => parts.iter().map(Part::bytes).sum(),
-            Self::Call(call) => call.id.len() + call.name.len() + call.arguments.to_string().len(),
-            Self::ToolResult { id, name, outcome: Ok(text) | Err(text) } => id.len() + name.len() + text.len(),
-        }
-    }
-}
-
-impl Part {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Text(text) => text.len(),
-            Self::Media { url, content_type } => url.len() + content_type.as_ref().map_or(0, String::len),
-        }
-    }
-}
-
-/// The text of `parts`, without the media.
-pub(super) fn text_of(parts: &[Part]) -> String {
-    let texts = parts.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(text.as_str()),
-        Part::Media { .. } => None,
-    });
-    texts.collect()
-}
-
-/// A call of a tool, as the model wrote it: nothing in it is checked yet.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct ToolCall {
-    /// Tells it from the other calls of the conversation; its result has the same.
-    pub(super) id: String,
-    /// The tool's name.
-    pub(super) name: String,
-    /// Its arguments; anything but an object is an error of the model, which the tool tells it.
-    pub(super) arguments: Value,
-    /// What the provider wants back with the call, unread.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) signature: Option<String>,
 }
 
 /// What a model is told about a tool.
@@ -219,11 +154,20 @@ pub(super) trait Embedder: Send + Sync {
 ///
 /// # Errors
 /// Why it cannot be served, as a sentence for `/readyz`.
-pub(super) fn open(reference: &ModelRef, _credentials: &Lookup, _http: &Http) -> Result<Arc<dyn Model>, String> {
-    match reference.provider.as_str() {
-        "stub" => Ok(Arc::new(Stub)),
-        other => Err(format!("model type `{other}` is not supported by this runtime yet; use `stub`")),
-    }
+pub(super) fn open(reference: &ModelRef, credentials: &Lookup, http: &Http) -> Result<Arc<dyn Model>, String> {
+    Ok(match reference.provider.as_str() {
+        "stub" => Arc::new(Stub),
+        "openai" => Arc::new(Remote::new(OpenAi::new(reference, credentials)?, http)),
+        "anthropic" => Arc::new(Remote::new(Anthropic::new(reference, credentials)?, http)),
+        "gemini" | "googleai" | "google" => Arc::new(Remote::new(Gemini::new(reference, credentials)?, http)),
+        "ollama" => Arc::new(Remote::new(Ollama::new(reference, credentials)?, http)),
+        other => {
+            return Err(format!(
+                "there is no model provider `{other}`; use openai (also for servers that speak its API), anthropic, \
+                 gemini, ollama or stub"
+            ));
+        }
+    })
 }
 
 /// The embedding model `reference` names, as [`open`] does for one that answers.
@@ -232,8 +176,11 @@ pub(super) fn open(reference: &ModelRef, _credentials: &Lookup, _http: &Http) ->
 /// Why it cannot be used.
 pub(super) fn open_embedder(
     reference: &ModelRef,
-    _credentials: &Lookup,
-    _http: &Http,
+    credentials: &Lookup,
+    http: &Http,
 ) -> Result<Arc<dyn Embedder>, String> {
-    Err(format!("embedding provider `{}` is not supported by this runtime yet", reference.provider))
+    match reference.provider.as_str() {
+        "ollama" => Ok(Arc::new(OllamaEmbedder::new(reference, credentials, http)?)),
+        other => Err(format!("there is no embedding provider `{other}`; use ollama")),
+    }
 }

@@ -268,7 +268,7 @@ async fn a_body_that_is_no_request_is_answered_as_json_rpc_wants() {
     let response = response.body(body.to_string()).send().await.unwrap();
     assert_eq!(response.status(), 503);
     let answer: Value = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();
-    assert!(answer["error"]["message"].as_str().unwrap().contains("`nothing` is not supported"), "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("there is no model provider `nothing`"), "{answer}");
     let (status, _) = runner.get("/").await;
     assert_eq!(status, 405);
 }

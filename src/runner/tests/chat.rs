@@ -65,10 +65,10 @@ async fn a_stream_is_tokens_and_then_done() {
 
 #[tokio::test]
 async fn a_model_type_that_is_not_supported_leaves_the_process_alive_and_not_ready() {
-    let runner = Runner::with(&[("CORAIL_MODEL_TYPE", "openai".into())]).await;
+    let runner = Runner::with(&[("CORAIL_MODEL_TYPE", "soap".into())]).await;
     assert_eq!(runner.get("/healthz").await.0, 200);
     let (status, why) = runner.get("/readyz").await;
-    assert!(status == 503 && why.contains("`openai` is not supported"), "{status} {why}");
+    assert!(status == 503 && why.contains("there is no model provider `soap`; use openai"), "{status} {why}");
     assert_eq!(runner.chat(json!({"message": "hi"})).await.0, 503);
 }
 

@@ -1,0 +1,144 @@
+//! The tools an answer asks for, put together from their pieces.
+
+use std::collections::VecDeque;
+
+use serde_json::{Map, Value};
+
+use super::error::{ModelError, ModelErrorKind};
+use super::{Chunk, ToolCall};
+
+/// Most bytes of all arguments of one answer.
+const ARGUMENTS: usize = 1 << 20;
+/// Most calls of one answer.
+const CALLS: usize = 128;
+
+/// Calls whose arguments still come.
+#[derive(Default)]
+pub(super) struct Calls {
+    open: Vec<Open>,
+    bytes: usize,
+}
+
+struct Open {
+    place: u64,
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl Calls {
+    /// A call begins. `place` is what the provider numbers it by; the last call of a place is the one that goes on.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(super) fn begin(&mut self, place: u64, id: &str, name: &str) -> Result<(), ModelError> {
+        if self.open.len() == CALLS {
+            return Err(ModelError::too_large("128 calls of tools"));
+        }
+        self.open.push(Open { place, id: id.into(), name: name.into(), arguments: String::new() });
+        Ok(())
+    }
+
+    /// The id of the call at `place`.
+    pub(super) fn id(&self, place: u64) -> Option<&str> {
+        self.open.iter().rev().find(|open| open.place == place).map(|open| open.id.as_str())
+    }
+
+    /// More of the arguments of the call at `place`.
+    ///
+    /// # Errors
+    /// No call began there, or the arguments are too long.
+    pub(super) fn more(&mut self, place: u64, arguments: &str) -> Result<(), ModelError> {
+        self.bytes += arguments.len();
+        if self.bytes > ARGUMENTS {
+            return Err(ModelError::too_large("1 MiB of arguments of tools"));
+        }
+        let call = self.open.iter_mut().rev().find(|open| open.place == place).ok_or_else(ModelError::malformed)?;
+        call.arguments.push_str(arguments);
+        Ok(())
+    }
+
+    /// Hands over all calls. Arguments that are not JSON stay text: the tool refuses them and the model learns it.
+    ///
+    /// # Errors
+    /// A call has no name.
+    pub(super) fn finish(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        for Open { id, name, arguments, .. } in std::mem::take(&mut self.open) {
+            let arguments = match arguments.trim() {
+                "" => Value::Object(Map::new()),
+                text => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())),
+            };
+            chunks.push_back(call(id, name, arguments, None)?);
+        }
+        Ok(())
+    }
+}
+
+/// A whole call; one without an id gets one.
+///
+/// # Errors
+/// It has no name.
+pub(super) fn call(id: String, name: String, arguments: Value, signature: Option<String>) -> Result<Chunk, ModelError> {
+    if name.is_empty() {
+        return Err(ModelError::malformed());
+    }
+    let id = if id.is_empty() { random()? } else { id };
+    Ok(Chunk::Call(ToolCall { id, name, arguments, signature }))
+}
+
+/// The arguments as an object, for a provider that takes nothing else: those of a call that was no object are empty.
+pub(super) fn object(arguments: &Value) -> Value {
+    if arguments.is_object() { arguments.clone() } else { Value::Object(Map::new()) }
+}
+
+/// An id that no other call of the conversation has.
+fn random() -> Result<String, ModelError> {
+    let number = getrandom::u64().map_err(|_| {
+        ModelError::new(ModelErrorKind::Unavailable, "the system has no random numbers to name a call with")
+    })?;
+    Ok(format!("call_{number:016x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn calls_are_put_together_and_all_have_ids() {
+        let mut calls = Calls::default();
+        calls.begin(0, "a", "one").unwrap();
+        calls.begin(1, "", "two").unwrap();
+        for (place, piece) in [(0, "{\"x\""), (1, "{"), (0, ":1}")] {
+            calls.more(place, piece).unwrap();
+        }
+        calls.begin(2, "", "three").unwrap();
+        assert_eq!(calls.id(0), Some("a"));
+        assert_eq!(calls.more(9, ""), Err(ModelError::malformed()));
+        let mut chunks = VecDeque::new();
+        calls.finish(&mut chunks).unwrap();
+        let found: Vec<_> =
+            chunks.into_iter().map(|chunk| if let Chunk::Call(call) = chunk { call } else { panic!() }).collect();
+        assert_eq!(
+            found.iter().map(|call| &call.arguments).collect::<Vec<_>>(),
+            [&json!({"x": 1}), &json!("{"), &json!({})]
+        );
+        assert_eq!(found[0].id, "a");
+        assert!(found[1].id.starts_with("call_") && found[1].id.len() == 21 && found[1].id != found[2].id);
+        assert_eq!((object(&found[0].arguments), object(&found[1].arguments)), (json!({"x": 1}), json!({})));
+    }
+
+    #[test]
+    fn what_a_provider_sends_is_bounded() {
+        let mut calls = Calls::default();
+        calls.begin(0, "", "t").unwrap();
+        calls.more(0, &"x".repeat(ARGUMENTS)).unwrap();
+        assert!(calls.more(0, "x").unwrap_err().to_string().contains("1 MiB of arguments"));
+        for place in 1..128 {
+            calls.begin(place, "", "t").unwrap();
+        }
+        assert!(calls.begin(128, "", "t").unwrap_err().to_string().contains("128 calls"));
+        assert_eq!(call(String::new(), String::new(), json!({}), None), Err(ModelError::malformed()));
+    }
+}

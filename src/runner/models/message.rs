@@ -1,0 +1,93 @@
+//! What is said in a conversation.
+//!
+//! It can be written down as JSON, because conversations are kept.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A piece of what a user says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::runner) enum Part {
+    /// Text.
+    Text(String),
+    /// A picture, a sound or a document.
+    Media {
+        /// A `data:` URL, or where the provider can fetch it.
+        url: String,
+        /// Its MIME type; that of the `data:` URL when unset.
+        content_type: Option<String>,
+    },
+}
+
+/// One entry of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::runner) enum Message {
+    /// Instructions within the conversation. A provider that has no such thing gets them with the system prompt.
+    System(String),
+    /// What the user wrote.
+    User(Vec<Part>),
+    /// What the model answered.
+    Assistant(String),
+    /// A tool the model asked for. Calls that were made in one answer follow each other.
+    Call(ToolCall),
+    /// What that tool gave back, or why it failed.
+    ToolResult {
+        /// The call's id.
+        id: String,
+        /// The tool's name.
+        name: String,
+        /// Its answer, or the text of its error.
+        outcome: Result<String, String>,
+    },
+}
+
+impl Message {
+    /// A user's message that is text alone.
+    pub(in crate::runner) fn user(text: impl Into<String>) -> Self {
+        Self::User(vec![Part::Text(text.into())])
+    }
+
+    /// About how many bytes it holds.
+    pub(in crate::runner) fn bytes(&self) -> usize {
+        match self {
+            Self::System(text) | Self::Assistant(text) => text.len(),
+            Self::User(parts) => parts.iter().map(Part::bytes).sum(),
+            Self::Call(call) => call.id.len() + call.name.len() + call.arguments.to_string().len(),
+            Self::ToolResult { id, name, outcome: Ok(text) | Err(text) } => id.len() + name.len() + text.len(),
+        }
+    }
+}
+
+impl Part {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Media { url, content_type } => url.len() + content_type.as_ref().map_or(0, String::len),
+        }
+    }
+}
+
+/// The text of `parts`, without the media.
+pub(in crate::runner) fn text_of(parts: &[Part]) -> String {
+    let texts = parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(text.as_str()),
+        Part::Media { .. } => None,
+    });
+    texts.collect()
+}
+
+/// A call of a tool, as the model wrote it: nothing in it is checked yet.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(in crate::runner) struct ToolCall {
+    /// Tells it from the other calls of the conversation; its result has the same.
+    pub(in crate::runner) id: String,
+    /// The tool's name.
+    pub(in crate::runner) name: String,
+    /// Its arguments; anything but an object is an error of the model, which the tool tells it.
+    pub(in crate::runner) arguments: Value,
+    /// What the provider wants back with the call, unread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::runner) signature: Option<String>,
+}

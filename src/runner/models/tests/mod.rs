@@ -1,0 +1,255 @@
+//! Providers as they speak: a server on loopback answers what was written down from their public references.
+
+mod anthropic;
+mod failures;
+mod gemini;
+mod ollama;
+mod openai;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
+use axum::response::Response;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::{Chunk, Http, Message, Model, ModelError, ModelRef, Request, ToolCall, ToolSpec, open};
+
+/// How a reply ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    /// As it should.
+    Whole,
+    /// Never: nothing more is sent.
+    Silent,
+    /// The connection is cut.
+    Cut,
+}
+
+/// What the server answers.
+#[derive(Debug, Clone)]
+struct Reply {
+    status: u16,
+    headers: Vec<(&'static str, String)>,
+    body: String,
+    /// Bytes sent at a time.
+    piece: usize,
+    end: End,
+}
+
+impl Reply {
+    fn ok(body: impl Into<String>) -> Self {
+        Self { status: 200, headers: Vec::new(), body: body.into(), piece: usize::MAX, end: End::Whole }
+    }
+
+    fn status(status: u16) -> Self {
+        Self { status, ..Self::ok(r#"{"error": {"message": "SECRET"}}"#) }
+    }
+
+    fn header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    fn pieces(self, piece: usize) -> Self {
+        Self { piece, ..self }
+    }
+
+    fn ending(self, end: End) -> Self {
+        Self { end, ..self }
+    }
+
+    fn respond(self) -> Response {
+        let pieces: Vec<io::Result<Bytes>> =
+            self.body.as_bytes().chunks(self.piece).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+        let rest = match self.end {
+            End::Whole => stream::empty().boxed(),
+            End::Silent => stream::pending().boxed(),
+            End::Cut => stream::once(async {
+                // While nothing is ready, the server sends what it has.
+                tokio::task::yield_now().await;
+                Err(io::ErrorKind::BrokenPipe.into())
+            })
+            .boxed(),
+        };
+        let mut response = Response::builder().status(self.status);
+        for (name, value) in self.headers {
+            response = response.header(name, value);
+        }
+        response.body(Body::from_stream(stream::iter(pieces).chain(rest))).unwrap()
+    }
+}
+
+/// A request as the server saw it.
+#[derive(Debug, Clone)]
+struct Asked {
+    path: String,
+    headers: HeaderMap,
+    body: Value,
+}
+
+#[derive(Clone)]
+struct Script {
+    replies: Arc<Vec<Reply>>,
+    asked: Arc<watch::Sender<Vec<Asked>>>,
+}
+
+/// A provider that gives its replies one after the other, and the last one for ever.
+struct Provider {
+    address: SocketAddr,
+    asked: watch::Receiver<Vec<Asked>>,
+    http: Http,
+    pauses: Arc<Mutex<Vec<Duration>>>,
+}
+
+impl Provider {
+    async fn new(replies: impl Into<Vec<Reply>>) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, asked) = watch::channel(Vec::new());
+        let script = Script { replies: Arc::new(replies.into()), asked: Arc::new(sender) };
+        let routes = Router::new().fallback(answer).with_state(script);
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        let pauses = Arc::new(Mutex::new(Vec::new()));
+        let noted = pauses.clone();
+        let http = Http::plain(move |time| noted.lock().unwrap().push(time));
+        Self { address, asked, http, pauses }
+    }
+
+    fn reference(&self, provider: &str) -> ModelRef {
+        ModelRef { base_url: Some(format!("http://{}", self.address)), ..ModelRef::new(provider, "model-1") }
+    }
+
+    fn model(&self, provider: &str) -> Arc<dyn Model> {
+        self.model_with(self.reference(provider))
+    }
+
+    /// The model, with `KEY` as its API key.
+    fn model_with(&self, reference: ModelRef) -> Arc<dyn Model> {
+        open(&reference, &|name: &str| name.ends_with("_API_KEY").then(|| "KEY".into()), &self.http).unwrap()
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        self.asked.borrow().clone()
+    }
+
+    /// The only request.
+    fn only(&self) -> Asked {
+        let mut asked = self.asked();
+        assert_eq!(asked.len(), 1);
+        asked.remove(0)
+    }
+
+    /// The pauses before requests that were tried again.
+    fn pauses(&self) -> Vec<Duration> {
+        self.pauses.lock().unwrap().clone()
+    }
+}
+
+async fn answer(State(script): State<Script>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let mut place = 0;
+    script.asked.send_modify(|asked| {
+        place = asked.len();
+        asked.push(Asked { path: uri.to_string(), headers, body });
+    });
+    let reply = script.replies.get(place).or(script.replies.last()).unwrap();
+    reply.clone().respond()
+}
+
+/// Everything a model answered, neighbouring tokens joined.
+async fn collect(answer: BoxStream<'static, Result<Chunk, ModelError>>) -> Result<Vec<Chunk>, ModelError> {
+    let mut all: Vec<Chunk> = Vec::new();
+    let chunks: Vec<Chunk> = answer.try_collect().await?;
+    for chunk in chunks {
+        match (chunk, all.last_mut()) {
+            (Chunk::Token(more), Some(Chunk::Token(text))) => text.push_str(&more),
+            (chunk, _) => all.push(chunk),
+        }
+    }
+    Ok(all)
+}
+
+/// What `provider` makes of `body`, whether it comes at once or byte by byte.
+async fn read(provider: &str, body: &str) -> Result<Vec<Chunk>, ModelError> {
+    let replies = [Reply::ok(body), Reply::ok(body).pieces(1), Reply::ok(body).pieces(7)];
+    let server = Provider::new(replies).await;
+    let model = server.model(provider);
+    let whole = collect(model.answer(hello())).await?;
+    for _ in 0..2 {
+        let same = collect(model.answer(hello())).await?;
+        assert_eq!(same.len(), whole.len());
+        for (one, other) in same.iter().zip(&whole) {
+            match (one, other) {
+                // An id that the provider did not give is random.
+                (Chunk::Call(one), Chunk::Call(other)) if other.id.starts_with("call_") && other.id.len() == 21 => {
+                    assert_eq!((&one.name, &one.arguments), (&other.name, &other.arguments));
+                }
+                _ => assert_eq!(one, other),
+            }
+        }
+    }
+    Ok(whole)
+}
+
+fn hello() -> Request {
+    Request { messages: vec![Message::user("hello").into()], ..Request::default() }
+}
+
+fn token(text: &str) -> Chunk {
+    Chunk::Token(text.into())
+}
+
+fn call(id: &str, name: &str, arguments: Value) -> Chunk {
+    Chunk::Call(ToolCall { id: id.into(), name: name.into(), arguments, signature: None })
+}
+
+fn weather() -> ToolSpec {
+    let input_schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    ToolSpec { name: "weather".into(), description: "tells the weather".into(), input_schema }
+}
+
+/// A conversation with everything in it, and JSON wanted.
+fn everything() -> Request {
+    let called = |id: &str, city: &str| {
+        let (id, name, arguments) = (id.into(), "weather".into(), json!({ "city": city }));
+        Message::Call(ToolCall { id, name, arguments, signature: Some(format!("signed {city}")) }).into()
+    };
+    let result = |id: &str, outcome| Message::ToolResult { id: id.into(), name: "weather".into(), outcome }.into();
+    let picture = super::Part::Media { url: "data:image/png;base64,iVBORw0KGgo=".into(), content_type: None };
+    Request {
+        system: Some("be brief".into()),
+        messages: vec![
+            Message::User(vec![super::Part::Text("what is this?".into()), picture]).into(),
+            Message::Assistant("a map".into()).into(),
+            Message::System("the user likes cats".into()).into(),
+            Message::user("and the weather?").into(),
+            Message::Assistant("I will look.".into()).into(),
+            called("call.1", "Bern"),
+            called("call.2", "Ulm"),
+            result("call.1", Ok("rain".into())),
+            result("call.2", Err("no answer".into())),
+        ],
+        tools: Arc::new([weather()]),
+        config: Arc::new(
+            json!({
+                "temperature": 0.5, "maxOutputTokens": 100, "topP": 0.9, "topK": 40, "stopSequences": ["END"],
+                "seed": 7, "apiKey": "SECRET"
+            })
+            .as_object()
+            .unwrap()
+            .clone(),
+        ),
+        output: Some(super::OutputFormat { schema: Some(json!({"type": "object"})) }),
+    }
+}

@@ -1,0 +1,157 @@
+//! OpenAI's Chat Completions.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::super::{Chunk, Message, ModelErrorKind, OutputFormat, Part, Request, Usage};
+use super::{Provider, Reply, call, collect, everything, hello, read, token};
+
+/// "Hello there", streamed.
+pub(super) const GOOD: &str = r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}],"usage":null}
+
+data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null}],"usage":null}
+
+data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":" thére"},"finish_reason":null}],"usage":null}
+
+data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":null}
+
+data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}}
+
+data: [DONE]
+
+"#;
+
+/// The provider fails within its answer.
+pub(super) const FAILED: &str =
+    "data: {\"error\":{\"message\":\"SECRET\",\"type\":\"server_error\",\"code\":null}}\n\n";
+
+/// Two calls whose arguments come in turns.
+const CALLS: &str = r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"weather","arguments":""}}]},"finish_reason":null}]}
+
+data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"city\":"}}]},"finish_reason":null}]}
+
+data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"call_b","type":"function","function":{"name":"time","arguments":""}}]},"finish_reason":null}]}
+
+data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\"Bern\"}"}}]},"finish_reason":null}]}
+
+data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}
+
+data: [DONE]
+
+"#;
+
+#[tokio::test]
+async fn text_and_tokens_are_read() {
+    let usage = Chunk::Usage(Usage { input: 9, output: 3 });
+    assert_eq!(read("openai", GOOD).await.unwrap(), [token("Hello thére"), usage]);
+    let without_done = GOOD.replace("data: [DONE]\n\n", "").replace("\"stop\"", "\"length\"");
+    let expected = [token("Hello thére"), Chunk::Truncated, Chunk::Usage(Usage { input: 9, output: 3 })];
+    assert_eq!(read("openai", &without_done).await.unwrap(), expected);
+}
+
+#[tokio::test]
+async fn parallel_calls_are_put_together() {
+    let expected = [call("call_a", "weather", json!({"city": "Bern"})), call("call_b", "time", json!({}))];
+    assert_eq!(read("openai", CALLS).await.unwrap(), expected);
+    // Some servers send whole calls, all with the same number.
+    let whole = r#"data: {"choices":[{"delta":{"tool_calls":[
+data: {"id":"x","function":{"name":"a","arguments":"{\"n\":1}"}},{"id":"y","function":{"name":"b","arguments":"{"}}]},"finish_reason":"stop"}]}
+
+"#;
+    assert_eq!(read("openai", whole).await.unwrap(), [call("x", "a", json!({"n": 1})), call("y", "b", json!("{"))]);
+}
+
+#[tokio::test]
+async fn what_the_rules_on_content_forbid_is_refused() {
+    for body in
+        [GOOD.replace("\"stop\"", "\"content_filter\""), GOOD.replace(r#""content":" thére""#, r#""refusal":"SECRET""#)]
+    {
+        let error = read("openai", &body).await.unwrap_err();
+        assert!(error.kind == ModelErrorKind::Refused && !error.to_string().contains("SECRET"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_with_everything() {
+    let server = Provider::new([Reply::ok(GOOD)]).await;
+    collect(server.model("openai").answer(everything())).await.unwrap();
+    let asked = server.only();
+    assert_eq!(
+        (asked.path.as_str(), &asked.headers["authorization"]),
+        ("/chat/completions", &"Bearer KEY".parse().unwrap())
+    );
+    let tool_call = |id: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": "weather", "arguments": arguments}});
+    assert_eq!(
+        asked.body,
+        json!({
+            "model": "model-1",
+            "messages": [
+                {"role": "system", "content": "be brief"},
+                {"role": "user", "content": [
+                    {"type": "text", "text": "what is this?"},
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+                ]},
+                {"role": "assistant", "content": "a map"},
+                {"role": "system", "content": "the user likes cats"},
+                {"role": "user", "content": "and the weather?"},
+                {"role": "assistant", "content": "I will look.", "tool_calls": [
+                    tool_call("call.1", r#"{"city":"Bern"}"#),
+                    tool_call("call.2", r#"{"city":"Ulm"}"#),
+                ]},
+                {"role": "tool", "tool_call_id": "call.1", "content": "rain"},
+                {"role": "tool", "tool_call_id": "call.2", "content": "Error: no answer"},
+            ],
+            "tools": [{"type": "function", "function": {
+                "name": "weather",
+                "description": "tells the weather",
+                "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+            }}],
+            "response_format": {"type": "json_schema", "json_schema": {"name": "output", "schema": {"type": "object"}}},
+            "temperature": 0.5,
+            "max_tokens": 100,
+            "top_p": 0.9,
+            "top_k": 40,
+            "stop": ["END"],
+            "seed": 7,
+            "stream": true,
+            "stream_options": {"include_usage": true},
+        })
+    );
+}
+
+#[tokio::test]
+async fn a_server_of_somebody_elses_needs_no_key() {
+    let server = Provider::new([Reply::ok(GOOD)]).await;
+    let reference = server.reference("openai");
+    let model = super::open(&reference, &|_: &str| None, &server.http).unwrap();
+    let output = Some(OutputFormat::default());
+    collect(model.answer(Request { output, ..hello() })).await.unwrap();
+    let asked = server.only();
+    assert!(!asked.headers.contains_key("authorization"));
+    assert_eq!(asked.body["response_format"], json!({"type": "json_object"}));
+    assert!(asked.body["messages"][0]["content"].as_str().unwrap().contains("JSON"));
+}
+
+#[tokio::test]
+async fn media_that_are_no_pictures() {
+    let server = Provider::new([Reply::ok(GOOD)]).await;
+    let media = |url: &str| Part::Media { url: url.into(), content_type: None };
+    let parts = vec![
+        media("data:audio/mpeg;base64,AA"),
+        media("data:audio/x-wav;base64,AA"),
+        media("data:application/pdf;base64,AA"),
+        media("https://h/x.png"),
+    ];
+    let messages = vec![Arc::new(Message::User(parts))];
+    collect(server.model("openai").answer(Request { messages, ..Request::default() })).await.unwrap();
+    assert_eq!(
+        server.only().body["messages"][0]["content"],
+        json!([
+            {"type": "input_audio", "input_audio": {"data": "AA", "format": "mp3"}},
+            {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
+            {"type": "file", "file": {"filename": "file", "file_data": "data:application/pdf;base64,AA"}},
+            {"type": "image_url", "image_url": {"url": "https://h/x.png"}},
+        ])
+    );
+}
