@@ -35,6 +35,18 @@ pub(super) struct Said {
     pub(super) truncated: bool,
 }
 
+impl Said {
+    /// Adds what a further turn said, but for its text.
+    pub(super) fn add(&mut self, further: Self) {
+        if let Some(usage) = further.usage {
+            let total = self.usage.get_or_insert_default();
+            total.input += usage.input;
+            total.output += usage.output;
+        }
+        self.truncated |= further.truncated;
+    }
+}
+
 impl Turn<'_> {
     /// Answers the last message of `request` and adds all that was said to its messages; `tool_turns` counts down.
     /// Dropping the future ends the turn.

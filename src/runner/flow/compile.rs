@@ -14,7 +14,7 @@ use super::output::Output;
 use super::partials::included;
 use super::problem::{Problem, line_of};
 use crate::runner::Lookup;
-use crate::runner::dotprompt::{OutputFormat, Prompt};
+use crate::runner::dotprompt::{OutputFormat, Prompt, template_of};
 use crate::runner::models::{self, Http, Model, ModelRef};
 use crate::runner::tools::Toolbox;
 use crate::runner::turn::TOOL_TURNS;
@@ -45,7 +45,10 @@ impl Shared<'_> {
             line: line_of(&text.text, part),
             text: problem,
         };
-        let prompt = Prompt::parse_with(&text.name, &text.text, &included(text, &self.files.prompts))
+        let partials = included(text, &self.files.prompts);
+        let mentions_message =
+            partials.values().map(String::as_str).chain([template_of(&text.text)]).any(|it| it.contains("message"));
+        let prompt = Prompt::parse_with(&text.name, &text.text, &partials)
             .map_err(|error| vec![Problem { file: text.file.clone(), line: error.line, text: error.message }])?;
         let meta = prompt.metadata();
         let mut problems = Vec::new();
@@ -65,9 +68,13 @@ impl Shared<'_> {
             .map_err(|problem| problems.push(in_line("output:", format!("the output schema is wrong: {problem}"))));
         let tool_turns = meta.max_turns.map_or(TOOL_TURNS, |turns| TOOL_TURNS.min(turns as usize));
         let config = Arc::new(meta.config.clone());
+        let takes_message = match &meta.input_schema {
+            Some(schema) => schema["properties"].get("message").is_some(),
+            None => mentions_message,
+        };
         match (model, output) {
             (Ok(model), Ok(output)) if problems.is_empty() => {
-                Ok(Endpoint { prompt, model, config, tools, output, tool_turns })
+                Ok(Endpoint { prompt, model, config, tools, output, tool_turns, takes_message })
             }
             _ => Err(problems),
         }

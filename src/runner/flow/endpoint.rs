@@ -9,7 +9,7 @@ use super::output::Output;
 use crate::runner::dotprompt::{self, Prompt, RenderError, RenderedMessage, Role};
 use crate::runner::models::{Message, Model, ModelError, Part, Request};
 use crate::runner::tools::Toolbox;
-use crate::runner::turn::Turn;
+use crate::runner::turn::{Said, Turn};
 
 /// The prompts of a flow.
 pub(super) struct Flow {
@@ -30,14 +30,8 @@ pub(super) struct Endpoint {
     pub(super) output: Option<Output>,
     /// How often the model may ask for tools, or for another try at its JSON.
     pub(super) tool_turns: usize,
-}
-
-/// What a prompt answers.
-pub(super) enum Answer {
-    /// Text.
-    Text(String),
-    /// JSON, checked.
-    Json(String),
+    /// Whether the template has the variable `message`, which is what a chat's user said last.
+    pub(super) takes_message: bool,
 }
 
 /// A prompt without an answer. The text is for the user.
@@ -56,47 +50,49 @@ impl Endpoint {
     ///
     /// # Errors
     /// Variables that do not fit the input schema, or a template that fails with them.
-    pub(super) fn render(&self, variables: &Value, history: &[RenderedMessage]) -> Result<Request, RenderError> {
-        let mut rendered = self.prompt.render(variables, history)?.messages.into_iter().peekable();
+    pub(super) fn render(&self, variables: &Value, history: &[Arc<Message>]) -> Result<Request, RenderError> {
+        // A message without parts, which no template makes, shows where the history goes: it has more than Dotprompt knows.
+        let place = [RenderedMessage { role: Role::Model, parts: Vec::new() }];
+        let place = if history.is_empty() { &[][..] } else { &place };
+        let mut rendered = self.prompt.render(variables, place)?.messages.into_iter().peekable();
         let system = rendered.next_if(|message| message.role == Role::System).map(|message| text(message).into());
-        Ok(Request {
-            system,
-            messages: rendered.map(|message| Arc::new(said(message))).collect(),
-            tools: self.tools.specs(),
-            config: self.config.clone(),
-            output: self.output.as_ref().map(Output::format),
-        })
+        let mut messages = Vec::with_capacity(history.len() + 2);
+        for message in rendered {
+            if message.parts.is_empty() {
+                messages.extend_from_slice(history);
+            } else {
+                messages.push(Arc::new(said(message)));
+            }
+        }
+        let output = self.output.as_ref().map(Output::format);
+        Ok(Request { system, messages, tools: self.tools.specs(), config: self.config.clone(), output })
     }
 
     /// Answers. Text goes to `tokens` as it comes, JSON when it is whole and fits. Dropping the future ends the turn.
     ///
     /// # Errors
     /// The model failed, or what it says does not fit, also after another try if it has one left.
-    pub(super) async fn answer(
-        &self,
-        mut request: Request,
-        tokens: Option<&Sender<String>>,
-    ) -> Result<Answer, Failure> {
+    pub(super) async fn answer(&self, mut request: Request, tokens: Option<&Sender<String>>) -> Result<Said, Failure> {
         let listener = tokens.filter(|_| self.output.is_none());
         let turn = Turn { model: &*self.model, tools: &self.tools, tokens: listener };
         let mut left = self.tool_turns;
-        let reply = turn.run(&mut request, &mut left).await?;
-        let Some(output) = &self.output else { return Ok(Answer::Text(reply.text)) };
-        let json = match output.check(last_words(&request)) {
+        let mut said = turn.run(&mut request, &mut left).await?;
+        let Some(output) = &self.output else { return Ok(said) };
+        said.text = match output.check(last_words(&request)) {
             Ok(json) => json.to_owned(),
             Err(problem) if left == 0 => return Err(Failure::Output(problem)),
             Err(problem) => {
                 let text = format!("That does not fit: {problem}. Answer again, with JSON alone.");
                 request.messages.push(Arc::new(Message::user(text)));
-                turn.run(&mut request, &mut { left - 1 }).await?;
+                said.add(turn.run(&mut request, &mut { left - 1 }).await?);
                 output.check(last_words(&request)).map_err(Failure::Output)?.to_owned()
             }
         };
         if let Some(tokens) = tokens {
             // A listener that went away takes the whole turn with it.
-            let _ = tokens.send(json.clone()).await;
+            let _ = tokens.send(said.text.clone()).await;
         }
-        Ok(Answer::Json(json))
+        Ok(said)
     }
 }
 
@@ -178,6 +174,7 @@ mod tests {
             tools: Toolbox::new(tools, Arc::new(|_: &str| None), Metrics::default()),
             output: prompt.metadata().output_schema.clone().map(|schema| Output::new(Some(schema)).unwrap()),
             tool_turns: prompt.metadata().max_turns.unwrap_or(5) as usize,
+            takes_message: false,
             prompt,
         };
         (endpoint, model)
@@ -185,11 +182,7 @@ mod tests {
 
     async fn ask(endpoint: &Endpoint) -> Result<String, String> {
         let request = endpoint.render(&json!({ "name": "Ada" }), &[]).unwrap();
-        match endpoint.answer(request, None).await {
-            Ok(Answer::Text(text)) => Ok(text),
-            Ok(Answer::Json(json)) => Ok(format!("json {json}")),
-            Err(error) => Err(error.to_string()),
-        }
+        endpoint.answer(request, None).await.map(|said| said.text).map_err(|error| error.to_string())
     }
 
     #[tokio::test]
@@ -227,11 +220,11 @@ mod tests {
     async fn json_that_does_not_fit_gets_one_more_try_if_a_turn_is_left() {
         let json = |turns: u32| format!("---\nmaxTurns: {turns}\noutput:\n  schema:\n    n: integer\n---\nhi");
         for (turns, answers, answer) in [
-            (1, &["", "{\"n\": 1}"][..], Ok("json {\"n\": 1}")),
-            (1, &["{\"n\": \"x\"}", "```json\n{\"n\": 1}\n```"], Ok("json {\"n\": 1}")),
+            (1, &["", "{\"n\": 1}"][..], Ok("{\"n\": 1}")),
+            (1, &["{\"n\": \"x\"}", "```json\n{\"n\": 1}\n```"], Ok("{\"n\": 1}")),
             (1, &["no", "no", "{\"n\": 1}"], Err("it is not JSON: expected ident at line 1 column 2")),
             (1, &["", "{\"n\": \"x\"}", "{\"n\": 1}"], Err("/n: \"x\" is not of type \"integer\"")),
-            (2, &["", "{\"n\": \"x\"}", "{\"n\": 1}"], Ok("json {\"n\": 1}")),
+            (2, &["", "{\"n\": \"x\"}", "{\"n\": 1}"], Ok("{\"n\": 1}")),
             (5, &["", "", "", "", "", ""], Err("it is not JSON: expected value at line 1 column 2")),
         ] {
             let (endpoint, _) = endpoint(&json(turns), answers);

@@ -108,14 +108,18 @@ impl<'a> Judge<'a> {
             }
         };
         for key in &config.credential_keys {
-            if lookup(key).is_some_and(|value| !value.is_empty()) {
-                continue;
+            // Keys that no model asks for may hold anything, so a file need only be there.
+            let there = match &folder {
+                Some(folder) => !key.contains('/') && self.folder.has(&format!("{folder}/{key}")),
+                None => lookup(key).is_some(),
+            };
+            if !there {
+                let text = format!("the credential `{key}` is missing; put it into the Secret under that key");
+                problems.push(match &folder {
+                    Some(folder) => Problem::new(format!("{folder}/{key}"), text),
+                    None => files.in_config("credentialKeys", text),
+                });
             }
-            let text = format!("the credential `{key}` is missing or empty; put it into the Secret under that key");
-            problems.push(match &folder {
-                Some(folder) => Problem::new(format!("{folder}/{key}"), text),
-                None => files.in_config("credentialKeys", text),
-            });
         }
         lookup
     }

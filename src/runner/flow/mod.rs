@@ -5,6 +5,7 @@
 //! and line. A flow with a problem is not served: alone it makes the process not ready, in a set it answers with the
 //! problem and the others serve.
 
+mod chat;
 mod compile;
 mod contract;
 mod endpoint;
@@ -25,7 +26,9 @@ use tokio_util::task::TaskTracker;
 use super::Lookup;
 use super::config::LogFormat;
 use super::metrics::Metrics;
+use super::openai_api;
 use super::shell::{Service, Shell};
+use chat::Chats;
 use contract::Files;
 use endpoint::Flow;
 pub(super) use folder::Folder;
@@ -60,7 +63,8 @@ pub(super) fn service(settings: &Settings, environment: Arc<Lookup>) -> Service 
     let (table, readiness) = if settings.set { set(settings, &judge) } else { one(settings, &judge) };
     let shell =
         Shell { check: None, readiness: readiness.into(), metrics: metrics.clone(), requests: TaskTracker::new() };
-    shell.around(routes::router(table, metrics))
+    let answers = Chats::of(&table);
+    shell.around(routes::router(table, metrics).merge(openai_api::routes(answers)))
 }
 
 /// The body of `/readyz`: of a 200, or of a 503.

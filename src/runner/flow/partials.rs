@@ -1,4 +1,4 @@
-//! Which prompts of a flow a prompt includes: `{{> name}}`.
+//! Which prompts of a flow a prompt includes: `{{> name}}`, where the prompt may also be called `_name`.
 //!
 //! A prompt is parsed with those alone, so that a broken one is a problem of who includes it, and of nobody else.
 
@@ -14,10 +14,15 @@ pub(super) fn included(text: &Text, prompts: &[Text]) -> BTreeMap<String, String
     let mut unread = vec![text.text.as_str()];
     while let Some(source) = unread.pop() {
         for name in names(source) {
-            let named = prompts.iter().filter(|prompt| name.is_none_or(|name| name == prompt.name));
-            for prompt in named.filter(|prompt| name.is_some() || prompt.name != text.name) {
-                if !found.contains_key(&prompt.name) {
-                    found.insert(prompt.name.clone(), template_of(&prompt.text).to_owned());
+            let means = |prompt: &Text, name: &str| prompt.name == name || prompt.name.strip_prefix('_') == Some(name);
+            for prompt in prompts {
+                let name = match name {
+                    Some(name) if means(prompt, name) => name,
+                    None if prompt.name != text.name => &prompt.name,
+                    _ => continue,
+                };
+                if !found.contains_key(name) {
+                    found.insert(name.to_owned(), template_of(&prompt.text).to_owned());
                     unread.push(&prompt.text);
                 }
             }
@@ -51,16 +56,17 @@ mod tests {
     #[test]
     fn only_what_is_included_is_taken() {
         let prompts = [
+            text("_style", "s"),
             text("a", "---\nmodel: m\n---\n{{> b}} {{~#> 'c.d' x=1}}{{/c.d}}"),
             text("b", "{{>e}}{{> a}}"),
             text("c.d", "1 > 2 {{#if (gt a b)}}"),
-            text("e", "e"),
+            text("e", "{{> style}}"),
             text("f", "{{> (lookup . 'x')}}"),
         ];
         let names = |at: usize| included(&prompts[at], &prompts).into_keys().collect::<Vec<_>>();
-        assert_eq!(names(0), ["a", "b", "c.d", "e"]);
-        assert_eq!(names(2), [""; 0]);
-        assert_eq!(names(4), ["a", "b", "c.d", "e"]);
-        assert_eq!(included(&prompts[1], &prompts)["a"], "{{> b}} {{~#> 'c.d' x=1}}{{/c.d}}");
+        assert_eq!(names(1), ["a", "b", "c.d", "e", "style"]);
+        assert_eq!(names(3), [""; 0]);
+        assert_eq!(names(5), ["_style", "a", "b", "c.d", "e", "style"]);
+        assert_eq!(included(&prompts[2], &prompts)["a"], "{{> b}} {{~#> 'c.d' x=1}}{{/c.d}}");
     }
 }

@@ -11,6 +11,8 @@
 //! `text/plain`; as `application/json` when the prompt's output format is JSON; as events ([`sse`]) when `Accept` has
 //! `text/event-stream`, where JSON is one token, because only as a whole it can be checked.
 //!
+//! OpenAI's API ([`chat`](super::chat)) is beside it.
+//!
 //! Errors are as in [`shell`](crate::runner::shell), and 400 for a body that is no object or does not fit the prompt's
 //! input schema, 500 for a template that fails with what it was given, 502 when the model fails or its answer does not fit
 //! the output schema, 503 for a flow that cannot be served, with the reason.
@@ -26,7 +28,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::endpoint::{Answer, Endpoint};
+use super::endpoint::Endpoint;
 use super::table::{Found, Table};
 use crate::runner::dotprompt::RenderError;
 use crate::runner::metrics::Metrics;
@@ -85,8 +87,8 @@ async fn turn(endpoint: Arc<Endpoint>, request: Request) -> Result<Response, Ref
         }));
     }
     match endpoint.answer(prompt, None).await {
-        Ok(Answer::Text(text)) => Ok(text.into_response()),
-        Ok(Answer::Json(json)) => Ok(([(CONTENT_TYPE, "application/json")], json).into_response()),
+        Ok(said) if endpoint.output.is_some() => Ok(([(CONTENT_TYPE, "application/json")], said.text).into_response()),
+        Ok(said) => Ok(said.text.into_response()),
         Err(error) => Err(Refusal(StatusCode::BAD_GATEWAY, error.to_string())),
     }
 }

@@ -90,6 +90,20 @@ impl Table {
         Self { known: known.join(", "), routes, broken: None }
     }
 
+    /// All that can be asked, by path without the first `/`, or why nothing can.
+    pub(super) fn endpoints(&self) -> Result<Vec<(&str, &Arc<Endpoint>)>, &str> {
+        if let Some((_, why)) = &self.broken {
+            return Err(why);
+        }
+        let mut named = Vec::new();
+        for (path, route) in &self.routes {
+            let name = path.trim_start_matches('/');
+            named.extend(route.target.as_ref().ok().filter(|_| !name.is_empty()).map(|endpoint| (name, endpoint)));
+        }
+        named.sort_unstable_by_key(|(name, _)| *name);
+        Ok(named)
+    }
+
     /// What `path` leads to.
     pub(super) fn find(&self, path: &str) -> Found<'_> {
         if let Some((label, why)) = &self.broken {

@@ -71,7 +71,7 @@ impl From<AnswerError> for ApiError {
     fn from(error: AnswerError) -> Self {
         match error {
             AnswerError::Input(why) => Self::invalid(Some("messages"), why),
-            AnswerError::Model(error) => Self::of(StatusCode::BAD_GATEWAY, error.to_string()),
+            AnswerError::Model(_) | AnswerError::Failed(_) => Self::of(StatusCode::BAD_GATEWAY, error.to_string()),
         }
     }
 }

@@ -71,6 +71,9 @@ pub(super) enum AnswerError {
     /// The model failed.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// Something else failed, as the text says.
+    #[error("{0}")]
+    Failed(String),
 }
 
 /// Who answers, or why nobody does.

@@ -105,7 +105,7 @@ async fn hidden_links_of_a_mounted_configmap_are_no_prompts() {
 #[tokio::test]
 async fn a_credential_that_is_declared_must_be_there() {
     let config = |more: &str| CONFIG.replace("\"entrypoint\"", &format!("{more},\n  \"entrypoint\""));
-    let text = "the credential `API_KEY` is missing or empty; put it into the Secret under that key";
+    let text = "the credential `API_KEY` is missing; put it into the Secret under that key";
 
     let from_environment =
         Contract::flow(&[("main", "hi")]).with("config.json", &config(r#""credentialKeys": ["API_KEY"]"#));

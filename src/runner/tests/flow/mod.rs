@@ -1,5 +1,6 @@
 //! Flows as a client sees them: files in a folder, a real server in front of them.
 
+mod chat;
 mod draining;
 mod judging;
 mod serving;

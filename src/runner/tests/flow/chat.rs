@@ -1,0 +1,79 @@
+//! OpenAI's API in front of flows.
+
+use serde_json::{Value, json};
+
+use super::{Contract, Runner};
+
+impl Runner {
+    /// What `model` says to a conversation, or the error.
+    async fn converse(&self, model: &str, messages: Value) -> (u16, String) {
+        let (status, text) =
+            self.post("/v1/chat/completions", json!({ "model": model, "messages": messages }).to_string()).await;
+        let body: Value = serde_json::from_str(&text).unwrap();
+        let found = if status == 200 { &body["choices"][0]["message"]["content"] } else { &body["error"]["message"] };
+        (status, found.as_str().unwrap().to_owned())
+    }
+
+    async fn models(&self) -> Vec<String> {
+        let (_, text) = self.get("/v1/models").await;
+        let list: Value = serde_json::from_str(&text).unwrap();
+        list["data"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+#[tokio::test]
+async fn flows_and_prompts_are_models() {
+    let contract = Contract::flow(&[
+        ("main", "{{role \"system\"}}be brief"),
+        ("translate", "In French: {{message}}"),
+        ("strict", "---\ninput:\n  schema:\n    city: string\n---\n{{city}}"),
+        ("typed", "---\ninput:\n  schema:\n    message: string\n---\n<{{message}}>"),
+        ("json", "---\noutput:\n  format: json\nmaxTurns: 1\n---\n/tool none"),
+    ]);
+    let runner = contract.serve(&[("RECIF_FLOW_NAME", "shop")]).await;
+    assert_eq!(runner.models().await, ["json", "main", "shop", "strict", "translate", "typed"]);
+    let said = |text: &str| json!([{"role": "user", "content": "before"}, {"role": "assistant", "content": "ok"}, {"role": "user", "content": text}]);
+    for (model, messages, status, answer) in [
+        ("shop", said("hello"), 200, "echo: hello"),
+        ("main", said("/prompt"), 200, "be brief"),
+        ("translate", said("cat"), 200, "echo: In French: cat"),
+        ("typed", said("cat"), 200, "echo: <cat>"),
+        (
+            "translate",
+            json!([{"role": "system", "content": "x"}]),
+            400,
+            "nobody asks anything: `messages` has none of a user",
+        ),
+        ("strict", said("Rome"), 400, "`city` is required and missing"),
+        (
+            "json",
+            said("x"),
+            502,
+            "the model's answer does not fit the prompt's output: it is not JSON: expected ident at line 1 column 2",
+        ),
+        (
+            "other",
+            said("x"),
+            404,
+            "there is no model `other` here; there is: json, main, shop, strict, translate, typed",
+        ),
+    ] {
+        assert_eq!(runner.converse(model, messages).await, (status, answer.to_owned()), "{model}");
+    }
+    let mut body = json!({ "model": "translate", "messages": said("cat"), "stream": true });
+    let (_, events) = runner.post("/v1/chat/completions", body.to_string()).await;
+    assert!(events.contains(r#""content":"French: ""#) && events.ends_with("data: [DONE]\n\n"), "{events}");
+    body["messages"] = json!([]);
+    assert_eq!(runner.post("/v1/chat/completions", body.to_string()).await.0, 400);
+    assert_eq!(runner.get("/v1/other").await.0, 404);
+}
+
+#[tokio::test]
+async fn a_flow_in_error_is_no_model_and_alone_it_is_unavailable() {
+    let set = Contract::set(&[("good", "hi"), ("bad", "{{#if}}")]).serve(&[]).await;
+    assert_eq!(set.models().await, ["good", "good/main"]);
+    assert_eq!(set.converse("good/main", json!([{"role": "user", "content": "x"}])).await, (200, "echo: hi".into()));
+    let alone = Contract::flow(&[("main", "{{#if}}")]).serve(&[]).await;
+    let (status, why) = alone.converse("main", json!([{"role": "user", "content": "x"}])).await;
+    assert!(status == 503 && why.starts_with("prompts/main.prompt:1: "), "{why}");
+}
