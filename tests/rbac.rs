@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
+use crds::Role;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -45,17 +46,10 @@ fn table(rows: &[(&str, &str)]) -> BTreeSet<String> {
 
 #[test]
 fn the_operator_may_do_what_it_does_and_nothing_else() {
-    let expected = table(&[
-        // The watches; whether the owner is still there; the finalizer of the kind that has one; the status.
-        ("agents", "get list watch patch"),
-        ("agents/status", "patch"),
-        ("tools", "list watch"),
-        ("tools/status", "patch"),
-        // Demanded of whoever sets an owner reference that blocks deletion.
-        ("agents/finalizers", "update"),
-        // The watches; a look past them; applies, which create; what is no longer wanted, and the Deployment of an agent
+    let mut expected = table(&[
+        // The watches; a look past them; applies, which create; what is no longer wanted, and the Deployment of a workload
         // that goes.
-        ("configmaps", "get list watch create patch"),
+        ("configmaps", "get list watch create patch delete"),
         ("services", "get list watch create patch"),
         ("secrets", "get list watch create patch delete"),
         ("serviceaccounts", "get list watch create patch delete"),
@@ -63,6 +57,16 @@ fn the_operator_may_do_what_it_does_and_nothing_else() {
         ("pods", "list watch"),
         ("events.events.k8s.io", "create"),
     ]);
+    for kind in crds::KINDS {
+        // The watches and the status; of a workload also whether it is still there, its finalizer, and what is demanded of
+        // whoever sets an owner reference that blocks deletion.
+        let (plural, status) = (kind.plural, format!("{}/status", kind.plural));
+        let finalizers = format!("{plural}/finalizers");
+        expected.extend(match kind.role {
+            Role::Workload => table(&[(plural, "get list watch patch"), (&status, "patch"), (&finalizers, "update")]),
+            Role::Reference => table(&[(plural, "list watch"), (&status, "patch")]),
+        });
+    }
     assert_eq!(rights("operator.yaml", "recif-operator"), expected);
     assert_eq!(
         rights("leases.yaml", "recif-operator-leases"),
@@ -87,5 +91,7 @@ fn users_may_view_and_edit_every_kind() {
         assert!(view.contains(&format!("get {}", kind.plural)), "view {}", kind.name);
         assert!(edit.contains(&format!("create {}", kind.plural)), "edit {}", kind.name);
         assert!(!edit.contains(&format!("patch {}/status", kind.plural)), "the status of {} is ours", kind.name);
+        let scales = edit.contains(&format!("patch {}/scale", kind.plural));
+        assert_eq!(scales, kind.role == Role::Workload, "scale {}", kind.name);
     }
 }

@@ -6,9 +6,14 @@
 pub mod agent;
 #[cfg(test)]
 mod fake;
+mod kind;
 pub mod machine;
+pub mod model;
+pub mod plugin_config;
 pub mod ports;
+pub mod prompt;
 pub mod reference;
+pub mod references;
 pub mod render;
 pub mod tool;
 pub mod workload;

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use async_trait::async_trait;
-use crds::Tool;
+use crds::{Agent, Flow, Model, PluginConfig, Prompt, Tool};
 use serde_json::Value;
 
 use crate::{
@@ -231,8 +231,18 @@ pub trait Cluster: Send + Sync {
 
 /// What the watch caches hold, never older than the answers to our own writes.
 pub trait Views: Send + Sync {
+    /// An Agent.
+    fn agent(&self, namespace: &str, name: &str) -> Option<Arc<Agent>>;
+    /// A Flow.
+    fn flow(&self, namespace: &str, name: &str) -> Option<Arc<Flow>>;
     /// A Tool.
     fn tool(&self, namespace: &str, name: &str) -> Option<Arc<Tool>>;
+    /// A Model.
+    fn model(&self, namespace: &str, name: &str) -> Option<Arc<Model>>;
+    /// A PluginConfig.
+    fn plugin_config(&self, namespace: &str, name: &str) -> Option<Arc<PluginConfig>>;
+    /// A Prompt.
+    fn prompt(&self, namespace: &str, name: &str) -> Option<Arc<Prompt>>;
     /// A child, or a Secret or ConfigMap of somebody else.
     fn child(&self, child: &ChildRef) -> Option<Arc<Child>>;
     /// The Pods of the workload of this kind (`Agent`) and name, in the order of their names.

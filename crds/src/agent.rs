@@ -52,7 +52,9 @@ pub struct AgentSpec {
     #[schemars(length(min = 1))]
     pub name: String,
     /// Framework the agent is written in.
-    pub framework: Framework,
+    // Text and not an enum: a value of another build must not make the object unreadable.
+    #[schemars(schema_with = "schema::framework")]
+    pub framework: String,
     /// How the agent plans its answer. Default: simple.
     #[serde(default = "simple")]
     pub strategy: String,
@@ -126,19 +128,6 @@ pub struct AgentSpec {
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<serde_json::Value>,
-}
-
-/// Frameworks an agent may be written in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
-pub enum Framework {
-    Adk,
-    Langchain,
-    Crewai,
-    Autogen,
-    Custom,
-    Corail,
 }
 
 /// Where conversations are kept. Empty: postgresql when a database is known, else memory.

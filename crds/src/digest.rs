@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::{AgentSpec, ToolSpec};
+use crate::{AgentSpec, FlowSetSpec, FlowSpec, ModelSpec, PluginConfigSpec, PromptSpec, ToolSpec};
 
 /// The value as canonical JSON.
 pub fn canonical_json(value: &Value) -> String {
@@ -62,18 +62,26 @@ pub fn digest(value: &Value) -> String {
     sha256_hex(canonical_json(value).as_bytes())
 }
 
-impl AgentSpec {
-    /// Digest of the spec without `replicas`: it moves when something other than the number of Pods was changed.
-    pub fn digest(&self) -> String {
-        spec_digest(self, &["replicas"])
-    }
+/// The digest of each spec: it moves when something other than the fields named here was changed.
+macro_rules! digests {
+    ($($spec:ident without $fields:expr;)+) => {$(
+        impl $spec {
+            /// Digest of the spec, without what only moves the number of Pods.
+            pub fn digest(&self) -> String {
+                spec_digest(self, &$fields)
+            }
+        }
+    )+};
 }
 
-impl ToolSpec {
-    /// Digest of the spec.
-    pub fn digest(&self) -> String {
-        spec_digest(self, &[])
-    }
+digests! {
+    AgentSpec without ["replicas"];
+    FlowSpec without ["replicas"];
+    FlowSetSpec without ["replicas"];
+    ToolSpec without [];
+    ModelSpec without [];
+    PluginConfigSpec without [];
+    PromptSpec without [];
 }
 
 fn spec_digest(spec: &impl Serialize, without: &[&str]) -> String {

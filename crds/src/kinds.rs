@@ -2,10 +2,12 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::{
-    Agent, Flow, FlowSet, GROUP, Model, Phase, PluginConfig, Prompt, ReferencePhase, Tool, VERSION, WorkloadPhase,
-    schema,
+    Agent, Flow, FlowSet, GROUP, Model, Phase, PluginConfig, Prompt, Reference, ReferencePhase, Refers, Tool, VERSION,
+    WorkloadPhase, schema,
 };
 
 /// One kind of the API.
@@ -20,6 +22,7 @@ pub struct Kind {
     /// Which life cycle its objects have.
     pub role: Role,
     definition: fn() -> CustomResourceDefinition,
+    references: fn(&Value) -> Vec<Reference>,
 }
 
 /// The two life cycles.
@@ -43,19 +46,62 @@ impl Role {
 
 /// Every kind.
 pub const KINDS: &[Kind] = &[
-    Kind { name: "Agent", plural: "agents", short: "ag", role: Role::Workload, definition: Agent::crd },
-    Kind { name: "Flow", plural: "flows", short: "fl", role: Role::Workload, definition: Flow::crd },
-    Kind { name: "FlowSet", plural: "flowsets", short: "fls", role: Role::Workload, definition: FlowSet::crd },
-    Kind { name: "Tool", plural: "tools", short: "tl", role: Role::Reference, definition: Tool::crd },
-    Kind { name: "Model", plural: "models", short: "mdl", role: Role::Reference, definition: Model::crd },
+    Kind {
+        name: "Agent",
+        plural: "agents",
+        short: "ag",
+        role: Role::Workload,
+        definition: Agent::crd,
+        references: references_of::<Agent>,
+    },
+    Kind {
+        name: "Flow",
+        plural: "flows",
+        short: "fl",
+        role: Role::Workload,
+        definition: Flow::crd,
+        references: references_of::<Flow>,
+    },
+    Kind {
+        name: "FlowSet",
+        plural: "flowsets",
+        short: "fls",
+        role: Role::Workload,
+        definition: FlowSet::crd,
+        references: references_of::<FlowSet>,
+    },
+    Kind {
+        name: "Tool",
+        plural: "tools",
+        short: "tl",
+        role: Role::Reference,
+        definition: Tool::crd,
+        references: references_of::<Tool>,
+    },
+    Kind {
+        name: "Model",
+        plural: "models",
+        short: "mdl",
+        role: Role::Reference,
+        definition: Model::crd,
+        references: references_of::<Model>,
+    },
     Kind {
         name: "PluginConfig",
         plural: "pluginconfigs",
         short: "pc",
         role: Role::Reference,
         definition: PluginConfig::crd,
+        references: references_of::<PluginConfig>,
     },
-    Kind { name: "Prompt", plural: "prompts", short: "pr", role: Role::Reference, definition: Prompt::crd },
+    Kind {
+        name: "Prompt",
+        plural: "prompts",
+        short: "pr",
+        role: Role::Reference,
+        definition: Prompt::crd,
+        references: references_of::<Prompt>,
+    },
 ];
 
 impl Kind {
@@ -76,10 +122,19 @@ impl Kind {
         schema::publish((self.definition)(), &rules)
     }
 
+    /// What an object of this kind refers to, sorted by kind and name; nothing for a value that is no such object.
+    pub fn references(&self, object: &Value) -> Vec<Reference> {
+        (self.references)(object)
+    }
+
     /// `apiVersion` of its objects.
     pub fn api_version(&self) -> String {
         format!("{GROUP}/{VERSION}")
     }
+}
+
+fn references_of<K: DeserializeOwned + Refers>(object: &Value) -> Vec<Reference> {
+    K::deserialize(object).map(|object| object.references()).unwrap_or_default()
 }
 
 /// The manifests of all kinds: file name and YAML, in the order of [`KINDS`], the same bytes each time.

@@ -3,6 +3,7 @@
 //! One file per kind. No client, no I/O: whoever has an object can ask this crate what it means.
 
 pub mod agent;
+pub mod cycle;
 pub mod digest;
 pub mod flow;
 pub mod flow_set;
@@ -28,7 +29,7 @@ pub use object_ref::ObjectRef;
 pub use phase::{Phase, ReferencePhase, Standing, WorkloadPhase};
 pub use plugin_config::{PluginConfig, PluginConfigSpec};
 pub use prompt::{Prompt, PromptSpec};
-pub use references::{RefKind, Reference};
+pub use references::{RefKind, Reference, Refers};
 pub use status::{ChildRecord, Failure, HistoryEntry, MachineStatus, ReferenceStatus, WorkloadStatus};
 pub use tool::{Tool, ToolSpec};
 pub use why::Why;

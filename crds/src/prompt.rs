@@ -1,4 +1,8 @@
 //! `Prompt`: a Dotprompt text that flows and agents use.
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "the lint takes the parts of two `printcolumn(…)` for the same attribute"
+)]
 
 use kube::CustomResource;
 use schemars::JsonSchema;

@@ -1,18 +1,23 @@
-//! What an object refers to: the data of the reverse indexes, by which a changed Tool or Secret finds its users.
+//! What an object refers to: the data of the reverse indexes, by which a changed Tool or Secret finds its users, and of
+//! the look-ups that judge whether an object may go on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::Agent;
+use k8s_openapi::api::core::v1::EnvVar;
 
-/// Kinds that an object may refer to.
+use crate::flow::{FlowDefinition, Runtime};
+use crate::tool::ToolType;
+use crate::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, Tool};
+
+/// Kinds that an object may refer to, in the order in which what is missing is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum RefKind {
+    Prompt,
     Tool,
     Model,
     PluginConfig,
-    Prompt,
     Flow,
     Agent,
     Secret,
@@ -20,18 +25,40 @@ pub enum RefKind {
 }
 
 impl RefKind {
+    /// Every kind.
+    pub const ALL: &'static [Self] = &[
+        Self::Prompt,
+        Self::Tool,
+        Self::Model,
+        Self::PluginConfig,
+        Self::Flow,
+        Self::Agent,
+        Self::Secret,
+        Self::ConfigMap,
+    ];
+
     /// The kind as written in manifests.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Prompt => "Prompt",
             Self::Tool => "Tool",
             Self::Model => "Model",
             Self::PluginConfig => "PluginConfig",
-            Self::Prompt => "Prompt",
             Self::Flow => "Flow",
             Self::Agent => "Agent",
             Self::Secret => "Secret",
             Self::ConfigMap => "ConfigMap",
         }
+    }
+
+    /// The kind of this name, if it can be referred to.
+    pub fn parse(kind: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|found| found.as_str() == kind)
+    }
+
+    /// Whether what is referred to is only passed on: whoever uses such an object uses what it refers to as well.
+    pub fn passes_on(self) -> bool {
+        matches!(self, Self::Tool | Self::Model | Self::PluginConfig)
     }
 }
 
@@ -50,6 +77,17 @@ pub struct Reference {
     pub name: String,
     /// Whether it may be missing.
     pub optional: bool,
+    /// Of a Secret or ConfigMap: keys that must be there.
+    pub keys: BTreeSet<String>,
+    /// Of a Secret or ConfigMap: whether everything in it counts, and not only `keys`.
+    pub whole: bool,
+}
+
+impl Reference {
+    /// A reference to an object that must be there.
+    pub fn new(kind: RefKind, name: impl Into<String>) -> Self {
+        Self { kind, name: name.into(), optional: false, keys: BTreeSet::new(), whole: true }
+    }
 }
 
 impl fmt::Display for Reference {
@@ -58,41 +96,156 @@ impl fmt::Display for Reference {
     }
 }
 
-/// What an Agent refers to: its Tools, and the Secrets and ConfigMaps of `env` and `envFrom`. Sorted by kind and name, each
-/// object once; it is optional only if every mention of it is. What `podTemplate` names is not looked at.
-pub fn agent_references(agent: &Agent) -> Vec<Reference> {
-    let spec = &agent.spec;
-    let mut found = Found::default();
-    for tool in &spec.tools {
-        found.add(RefKind::Tool, tool, None);
+/// Something that may refer to objects in its namespace. What `podTemplate` names is not looked at.
+pub trait Refers {
+    /// What it refers to, sorted by kind and name, each object once; it is optional only if every mention of it is.
+    fn references(&self) -> Vec<Reference> {
+        let mut mentions = Mentions::default();
+        self.mention(&mut mentions);
+        mentions.0.into_values().collect()
     }
-    for source in spec.env.iter().filter_map(|variable| variable.value_from.as_ref()) {
-        if let Some(key) = &source.secret_key_ref {
-            found.add(RefKind::Secret, &key.name, key.optional);
-        }
-        if let Some(key) = &source.config_map_key_ref {
-            found.add(RefKind::ConfigMap, &key.name, key.optional);
-        }
-    }
-    for source in &spec.env_from {
-        if let Some(secret) = &source.secret_ref {
-            found.add(RefKind::Secret, &secret.name, secret.optional);
-        }
-        if let Some(config_map) = &source.config_map_ref {
-            found.add(RefKind::ConfigMap, &config_map.name, config_map.optional);
-        }
-    }
-    found.0.into_iter().map(|((kind, name), optional)| Reference { kind, name, optional }).collect()
+
+    /// Adds everything that it refers to.
+    fn mention(&self, mentions: &mut Mentions);
 }
 
-#[derive(Default)]
-struct Found(BTreeMap<(RefKind, String), bool>);
+impl Refers for Agent {
+    fn mention(&self, mentions: &mut Mentions) {
+        let spec = &self.spec;
+        if let Some(prompt) = &spec.prompt_ref {
+            mentions.add(RefKind::Prompt, &prompt.name);
+        }
+        spec.tools.iter().for_each(|tool| mentions.add(RefKind::Tool, tool));
+        if let Some(model) = &spec.model_ref {
+            mentions.add(RefKind::Model, &model.name);
+        }
+        mentions.add_env(&spec.env);
+        for source in &spec.env_from {
+            if let Some(secret) = &source.secret_ref {
+                mentions.add_data(RefKind::Secret, &secret.name, None, secret.optional);
+            }
+            if let Some(config_map) = &source.config_map_ref {
+                mentions.add_data(RefKind::ConfigMap, &config_map.name, None, config_map.optional);
+            }
+        }
+    }
+}
 
-impl Found {
-    fn add(&mut self, kind: RefKind, name: &str, optional: Option<bool>) {
+impl Refers for FlowDefinition {
+    fn mention(&self, mentions: &mut Mentions) {
+        for prompt in self.prompts.iter().filter_map(|source| source.prompt_ref.as_ref()) {
+            mentions.add(RefKind::Prompt, &prompt.name);
+        }
+        self.tools.iter().for_each(|tool| mentions.add(RefKind::Tool, &tool.name));
+        if let Some(model) = &self.model_ref {
+            mentions.add(RefKind::Model, &model.name);
+        }
+        if let Some(model) = &self.model_spec {
+            mentions.add(RefKind::PluginConfig, &model.plugin_config_ref.name);
+        }
+    }
+}
+
+impl Refers for Runtime {
+    fn mention(&self, mentions: &mut Mentions) {
+        mentions.add_env(&self.env);
+    }
+}
+
+impl Refers for Flow {
+    fn mention(&self, mentions: &mut Mentions) {
+        self.spec.definition.mention(mentions);
+        self.spec.runtime.mention(mentions);
+    }
+}
+
+impl Refers for FlowSet {
+    fn mention(&self, mentions: &mut Mentions) {
+        self.spec.flows.iter().for_each(|flow| flow.definition.mention(mentions));
+        self.spec.runtime.mention(mentions);
+    }
+}
+
+impl Refers for Tool {
+    fn mention(&self, mentions: &mut Mentions) {
+        let spec = &self.spec;
+        match spec.tool_type() {
+            Some(ToolType::Flow) => spec.flow_ref.iter().for_each(|flow| mentions.add(RefKind::Flow, &flow.name)),
+            Some(ToolType::Agent) => spec.agent_ref.iter().for_each(|agent| mentions.add(RefKind::Agent, &agent.name)),
+            _ => {}
+        }
+        for header in &spec.headers_from {
+            mentions.add_key(RefKind::Secret, &header.secret_key_ref.name, &header.secret_key_ref.key);
+        }
+    }
+}
+
+impl Refers for Model {
+    fn mention(&self, mentions: &mut Mentions) {
+        mentions.add(RefKind::PluginConfig, &self.spec.plugin_config_ref.name);
+    }
+}
+
+impl Refers for PluginConfig {
+    fn mention(&self, mentions: &mut Mentions) {
+        let Some(secret) = &self.spec.credentials_ref else { return };
+        match self.spec.credential_keys.as_slice() {
+            [] => mentions.add(RefKind::Secret, &secret.name),
+            keys => keys.iter().for_each(|key| mentions.add_key(RefKind::Secret, &secret.name, key)),
+        }
+    }
+}
+
+impl Refers for Prompt {
+    fn mention(&self, _: &mut Mentions) {}
+}
+
+/// What was mentioned so far.
+#[derive(Debug, Default)]
+pub struct Mentions(BTreeMap<(RefKind, String), Reference>);
+
+impl Mentions {
+    /// An object that must be there.
+    fn add(&mut self, kind: RefKind, name: &str) {
+        self.add_data(kind, name, None, None);
+    }
+
+    /// One key of a Secret or ConfigMap, of which nothing else counts.
+    fn add_key(&mut self, kind: RefKind, name: &str, key: &str) {
+        let mut reference = Reference::new(kind, name);
+        (reference.keys, reference.whole) = (BTreeSet::from([key.to_owned()]), false);
+        self.join(reference);
+    }
+
+    /// A Secret or ConfigMap that counts as a whole, and a key that it must have unless it is optional.
+    fn add_data(&mut self, kind: RefKind, name: &str, key: Option<&str>, optional: Option<bool>) {
         let optional = optional.unwrap_or(false);
-        if !name.is_empty() {
-            self.0.entry((kind, name.into())).and_modify(|all| *all &= optional).or_insert(optional);
+        let keys = key.filter(|_| !optional).map(str::to_owned).into_iter().collect();
+        self.join(Reference { optional, keys, ..Reference::new(kind, name) });
+    }
+
+    fn add_env(&mut self, env: &[EnvVar]) {
+        for source in env.iter().filter_map(|variable| variable.value_from.as_ref()) {
+            if let Some(key) = &source.secret_key_ref {
+                self.add_data(RefKind::Secret, &key.name, Some(&key.key), key.optional);
+            }
+            if let Some(key) = &source.config_map_key_ref {
+                self.add_data(RefKind::ConfigMap, &key.name, Some(&key.key), key.optional);
+            }
+        }
+    }
+
+    fn join(&mut self, new: Reference) {
+        if new.name.is_empty() {
+            return;
+        }
+        match self.0.get_mut(&(new.kind, new.name.clone())) {
+            Some(known) => {
+                known.optional &= new.optional;
+                known.whole |= new.whole;
+                known.keys.extend(new.keys);
+            }
+            None => drop(self.0.insert((new.kind, new.name.clone()), new)),
         }
     }
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     ObjectRef,
     flow_set::{FlowEntry, FlowState},
-    tool::HeaderSource,
+    tool::{HeaderSource, ToolType},
 };
 
 /// The longest `metadata.name` of a workload: a Service's name has at most 63 characters, and children add a suffix.
@@ -88,6 +88,17 @@ pub(crate) fn tool_names(_: &mut SchemaGenerator) -> Schema {
             "message": "the same Tool is listed twice: list each Tool once",
         }],
     })
+}
+
+/// The frameworks an agent may be written in.
+pub(crate) fn framework(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["adk", "langchain", "crewai", "autogen", "custom", "corail"] })
+}
+
+/// How a tool may be called.
+pub(crate) fn tool_type(_: &mut SchemaGenerator) -> Schema {
+    let types: Vec<_> = ToolType::ALL.iter().map(|known| known.as_str()).collect();
+    json_schema!({ "type": "string", "enum": types })
 }
 
 /// The protocols of providers.

@@ -40,8 +40,10 @@ pub struct ToolSpec {
     pub name: String,
     /// How the tool is called: http (needs endpoint), cli (needs binary), mcp (needs mcpEndpoint), builtin, flow (needs
     /// flowRef) or agent (needs agentRef).
+    // Text and not an enum: a value of another build must not make the object unreadable.
     #[serde(rename = "type")]
-    pub type_: ToolType,
+    #[schemars(schema_with = "schema::tool_type")]
+    pub type_: String,
     /// Free grouping, for people. Default: general.
     #[serde(default = "general")]
     pub category: String,
@@ -96,9 +98,15 @@ pub struct ToolSpec {
     pub enabled: bool,
 }
 
+impl ToolSpec {
+    /// How it is called; `None` for a type that this build does not know.
+    pub fn tool_type(&self) -> Option<ToolType> {
+        ToolType::ALL.iter().copied().find(|known| known.as_str() == self.type_)
+    }
+}
+
 /// How a tool is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolType {
     /// An HTTP request.
     Http,
@@ -115,6 +123,9 @@ pub enum ToolType {
 }
 
 impl ToolType {
+    /// Every type.
+    pub const ALL: &'static [Self] = &[Self::Http, Self::Cli, Self::Mcp, Self::Builtin, Self::Flow, Self::Agent];
+
     /// The name as written in a manifest.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -30,6 +30,8 @@ const DEFECT: &str = "report it as a defect of the operator, with the output of 
 /// What a user can do about a reason, in the imperative.
 const HINTS: &[(&str, &str)] = &[
     ("MissingDependency", "create what is missing, mend what is in Error, or remove the reference"),
+    ("ReferenceCycle", "take one of the references named here out of the circle"),
+    ("Degraded", "mend what the message names; the flows that are in order are served"),
     ("NameConflict", "rename this object, or delete the one that has its name"),
     ("InvalidSpec", "correct the spec and apply it again"),
     ("ImagePull", "check the image's name and imagePullSecrets; an image without '/' must be on the node already"),

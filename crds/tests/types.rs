@@ -1,7 +1,7 @@
 //! How objects are read, what they refer to, and when their digest moves.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test may fail in a function beside it, too")]
 
-use crds::{Agent, KINDS, Kind, RefKind, Reference, Role, Tool, digest::canonical_json, references::agent_references};
+use crds::{Agent, KINDS, Kind, RefKind, Reference, Refers, Role, Tool, digest::canonical_json};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -147,19 +147,20 @@ fn an_agent_refers_to_its_tools_and_to_the_secrets_and_config_maps_of_its_enviro
             { "configMapRef": { "name": "" } },
         ],
     }));
-    let reference = |kind, name: &str, optional| Reference { kind, name: name.into(), optional };
+    let reference = |kind, name: &str, optional| Reference { optional, ..Reference::new(kind, name) };
+    let with_key = |kind, name: &str, key: &str| Reference { keys: [key.into()].into(), ..Reference::new(kind, name) };
     assert_eq!(
-        agent_references(&agent),
+        agent.references(),
         [
             reference(RefKind::Tool, "calculator", false),
             reference(RefKind::Tool, "weather", false),
             reference(RefKind::Secret, "api", false),
             reference(RefKind::Secret, "extra", true),
             reference(RefKind::ConfigMap, "api", false),
-            reference(RefKind::ConfigMap, "modes", false),
+            with_key(RefKind::ConfigMap, "modes", "k"),
         ]
     );
-    assert_eq!(agent_references(&agent)[1].to_string(), "Tool/weather");
+    assert_eq!(agent.references()[1].to_string(), "Tool/weather");
 }
 
 #[test]

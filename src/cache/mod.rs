@@ -10,5 +10,5 @@ mod references;
 mod views;
 
 pub use pods::{PodIndex, workload_label};
-pub use references::{Referrers, Refers};
-pub use views::{Caches, KindViews};
+pub use references::Referrers;
+pub use views::{Caches, CustomMaps, KindViews};

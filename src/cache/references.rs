@@ -5,96 +5,151 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use actions::machine::Key;
-use crds::{Agent, RefKind, Reference, Tool, references::agent_references};
+use actions::machine::{Key, Machine};
+use crds::{RefKind, Refers};
 
 use crate::cluster::Change;
 
-/// An object that may refer to others in its namespace.
-pub trait Refers {
-    /// What it refers to.
-    fn references(&self) -> Vec<Reference>;
-}
-
-impl Refers for Agent {
-    fn references(&self) -> Vec<Reference> {
-        agent_references(self)
-    }
-}
-
-impl Refers for Tool {
-    fn references(&self) -> Vec<Reference> {
-        Vec::new()
-    }
-}
-
-/// The objects of one kind by what they refer to.
+/// The objects of all kinds by what they refer to.
+///
+/// Whoever uses a Model uses its PluginConfig and the Secret with its credentials. The status of a Model need not move
+/// when that Secret does, so its users are found through it.
 #[derive(Debug, Default)]
-pub struct Referrers(Mutex<HashMap<(RefKind, Key), BTreeSet<String>>>);
+pub struct Referrers(Mutex<HashMap<(RefKind, Key), BTreeSet<User>>>);
+
+/// Kind and name of an object that refers to others in its namespace.
+type User = (&'static str, String);
 
 impl Referrers {
     /// Follows a change of a referring object.
-    pub fn follow<K: Refers>(&self, change: &Change<K>) {
-        let targets = |object: Option<&K>| -> BTreeSet<(RefKind, Key)> {
-            let references = object.map(Refers::references).unwrap_or_default();
-            references.into_iter().map(|found| (found.kind, Key::new(&change.key.namespace, found.name))).collect()
-        };
-        let (old, new) = (targets(change.old.as_deref()), targets(change.new.as_deref()));
+    pub fn follow<K: Machine + Refers>(&self, change: &Change<K>) {
+        self.change(K::KIND, &change.key, change.old.as_deref(), change.new.as_deref());
+    }
+
+    fn change(&self, kind: &'static str, key: &Key, old: Option<&impl Refers>, new: Option<&impl Refers>) {
+        let (old, new) = (targets(key, old), targets(key, new));
         if old == new {
             return;
         }
+        let user = (kind, key.name.clone());
         let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for gone in old.difference(&new) {
-            if let Some(names) = index.get_mut(gone) {
-                names.remove(&change.key.name);
-                if names.is_empty() {
+            if let Some(users) = index.get_mut(gone) {
+                users.remove(&user);
+                if users.is_empty() {
                     index.remove(gone);
                 }
             }
         }
-        for target in new {
-            index.entry(target).or_default().insert(change.key.name.clone());
+        for target in new.difference(&old) {
+            index.entry(target.clone()).or_default().insert(user.clone());
         }
     }
 
-    /// The keys of those that refer to this object.
-    pub fn of(&self, kind: RefKind, key: &Key) -> Vec<Key> {
+    /// Kind and key of all that use this object, by themselves or through what passes on what it refers to.
+    pub fn of(&self, kind: RefKind, key: &Key) -> BTreeSet<(&'static str, Key)> {
         let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let names = index.get(&(kind, key.clone()));
-        names.into_iter().flatten().map(|name| Key::new(&key.namespace, name)).collect()
+        let mut found = BTreeSet::new();
+        let mut open = vec![(kind, key.clone())];
+        while let Some(target) = open.pop() {
+            for (kind, name) in index.get(&target).into_iter().flatten() {
+                let user = Key::new(&key.namespace, name);
+                let passes_on = RefKind::parse(kind).filter(|kind| kind.passes_on());
+                if found.insert((*kind, user.clone()))
+                    && let Some(kind) = passes_on
+                {
+                    open.push((kind, user));
+                }
+            }
+        }
+        found
     }
+}
+
+fn targets(key: &Key, object: Option<&impl Refers>) -> BTreeSet<(RefKind, Key)> {
+    let references = object.map(Refers::references).unwrap_or_default();
+    references.into_iter().map(|found| (found.kind, Key::new(&key.namespace, found.name))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use crds::{Agent, Model, PluginConfig, Tool};
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value, json};
+
     use super::*;
     use crate::cluster::Cause;
 
-    struct Fake(Vec<&'static str>);
+    fn object<K: DeserializeOwned>(spec: Option<Value>) -> Option<Arc<K>> {
+        spec.map(|spec| Arc::new(serde_json::from_value(json!({ "metadata": {}, "spec": spec })).unwrap()))
+    }
 
-    impl Refers for Fake {
-        fn references(&self) -> Vec<Reference> {
-            let tool = |name: &&str| Reference { kind: RefKind::Tool, name: (*name).into(), optional: false };
-            self.0.iter().map(tool).collect()
-        }
+    fn change<K: Machine + Refers + DeserializeOwned>(
+        index: &Referrers,
+        name: &str,
+        old: Option<Value>,
+        new: Option<Value>,
+    ) {
+        let (old, new) = (object::<K>(old), object::<K>(new));
+        index.follow(&Change { key: Key::new("ns", name), old, new, cause: Cause::Watch });
+    }
+
+    fn users(index: &Referrers, kind: RefKind, name: &str) -> Vec<String> {
+        let found = index.of(kind, &Key::new("ns", name));
+        found.into_iter().map(|(kind, key)| format!("{kind}/{}", key.name)).collect()
+    }
+
+    fn agent(more: Value) -> Value {
+        let mut spec = json!({ "name": "A", "framework": "corail" });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec
     }
 
     #[test]
     fn users_are_found_by_what_they_refer_to_now() {
         let index = Referrers::default();
-        let change = |old: Option<Vec<&'static str>>, new: Option<Vec<&'static str>>| {
-            let wrap = |tools: Option<Vec<&'static str>>| tools.map(|tools| Arc::new(Fake(tools)));
-            index.follow(&Change { key: Key::new("ns", "a"), old: wrap(old), new: wrap(new), cause: Cause::Watch });
-        };
-        let users = |tool: &str| index.of(RefKind::Tool, &Key::new("ns", tool));
-        change(None, Some(vec!["x", "y"]));
-        assert_eq!(users("x"), [Key::new("ns", "a")]);
-        assert_eq!(index.of(RefKind::Tool, &Key::new("other", "x")), []);
-        change(Some(vec!["x", "y"]), Some(vec!["y", "z"]));
-        assert_eq!((users("x").len(), users("y").len(), users("z").len()), (0, 1, 1));
-        change(Some(vec!["y", "z"]), None);
+        let tools = |names: Value| Some(agent(json!({ "tools": names })));
+        let counts = |index: &Referrers| ["x", "y", "z"].map(|tool| users(index, RefKind::Tool, tool).len());
+        change::<Agent>(&index, "a", None, tools(json!(["x", "y"])));
+        assert_eq!(users(&index, RefKind::Tool, "x"), ["Agent/a"]);
+        assert_eq!(index.of(RefKind::Tool, &Key::new("other", "x")).len(), 0);
+        change::<Agent>(&index, "a", tools(json!(["x", "y"])), tools(json!(["y", "z"])));
+        assert_eq!(counts(&index), [0, 1, 1]);
+        change::<Agent>(&index, "a", tools(json!(["y", "z"])), None);
         assert!(index.0.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn users_are_found_through_what_passes_on_what_it_refers_to_and_no_others() {
+        let index = Referrers::default();
+        let secret = |name: &str| json!({ "type": "openai", "credentialsRef": { "name": name } });
+        let model = |config: &str| json!({ "provider": "p", "model": "m", "pluginConfigRef": { "name": config } });
+        for (config, name) in [("pc", "s"), ("other", "t")] {
+            change::<PluginConfig>(&index, config, None, Some(secret(name)));
+            change::<Model>(&index, &format!("m-{config}"), None, Some(model(config)));
+            change::<Agent>(
+                &index,
+                &format!("a-{config}"),
+                None,
+                Some(agent(json!({ "modelRef": { "name": format!("m-{config}") } }))),
+            );
+        }
+        assert_eq!(users(&index, RefKind::Secret, "s"), ["Agent/a-pc", "Model/m-pc", "PluginConfig/pc"]);
+        assert_eq!(users(&index, RefKind::PluginConfig, "pc"), ["Agent/a-pc", "Model/m-pc"]);
+        assert_eq!(users(&index, RefKind::Model, "m-pc"), ["Agent/a-pc"]);
+    }
+
+    #[test]
+    fn what_is_called_passes_on_nothing_and_a_circle_ends() {
+        let index = Referrers::default();
+        let calls = |agent: &str| json!({ "name": "t", "type": "agent", "agentRef": { "name": agent } });
+        change::<Tool>(&index, "t", None, Some(calls("b")));
+        change::<Tool>(&index, "u", None, Some(calls("a")));
+        change::<Agent>(&index, "a", None, Some(agent(json!({ "tools": ["t"] }))));
+        change::<Agent>(&index, "b", None, Some(agent(json!({ "tools": ["u"], "promptRef": { "name": "p" } }))));
+        assert_eq!(users(&index, RefKind::Prompt, "p"), ["Agent/b"], "who calls the agent does not read its prompt");
+        assert_eq!(users(&index, RefKind::Agent, "b"), ["Agent/a", "Tool/t"]);
     }
 }

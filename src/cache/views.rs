@@ -6,14 +6,14 @@ use actions::{
     machine::Key,
     ports::{Child, ChildKind, ChildRef, Pod, Views},
 };
-use crds::Tool;
+use crds::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, Tool};
 
 use super::pods::PodIndex;
 use crate::cluster::{ObjectMap, apply::ChildMaps};
 
 /// The caches that actions read.
 pub struct Caches {
-    tools: Arc<ObjectMap<Tool>>,
+    kinds: CustomMaps,
     children: ChildMaps,
     pods: Arc<PodIndex>,
 }
@@ -24,11 +24,24 @@ impl fmt::Debug for Caches {
     }
 }
 
+/// The maps of our kinds.
+#[derive(Debug, Clone, Default)]
+#[allow(missing_docs)]
+pub struct CustomMaps {
+    pub agents: Arc<ObjectMap<Agent>>,
+    pub flows: Arc<ObjectMap<Flow>>,
+    pub flow_sets: Arc<ObjectMap<FlowSet>>,
+    pub tools: Arc<ObjectMap<Tool>>,
+    pub models: Arc<ObjectMap<Model>>,
+    pub plugin_configs: Arc<ObjectMap<PluginConfig>>,
+    pub prompts: Arc<ObjectMap<Prompt>>,
+}
+
 /// Where the caches of each kind come from.
 #[derive(Debug, Default)]
 pub struct KindViews {
-    /// The Tools.
-    pub tools: Arc<ObjectMap<Tool>>,
+    /// Our kinds.
+    pub kinds: CustomMaps,
     /// The children of each kind.
     pub children: HashMap<ChildKind, Arc<ObjectMap<Child>>>,
     /// The Pods.
@@ -41,13 +54,33 @@ impl Caches {
         let pods = Arc::new(PodIndex::default());
         let index = pods.clone();
         maps.pods.subscribe(move |change| index.follow(change));
-        Self { tools: maps.tools.clone(), children: maps.children.clone(), pods }
+        Self { kinds: maps.kinds.clone(), children: maps.children.clone(), pods }
     }
 }
 
 impl Views for Caches {
+    fn agent(&self, namespace: &str, name: &str) -> Option<Arc<Agent>> {
+        self.kinds.agents.get(&Key::new(namespace, name))
+    }
+
+    fn flow(&self, namespace: &str, name: &str) -> Option<Arc<Flow>> {
+        self.kinds.flows.get(&Key::new(namespace, name))
+    }
+
     fn tool(&self, namespace: &str, name: &str) -> Option<Arc<Tool>> {
-        self.tools.get(&Key::new(namespace, name))
+        self.kinds.tools.get(&Key::new(namespace, name))
+    }
+
+    fn model(&self, namespace: &str, name: &str) -> Option<Arc<Model>> {
+        self.kinds.models.get(&Key::new(namespace, name))
+    }
+
+    fn plugin_config(&self, namespace: &str, name: &str) -> Option<Arc<PluginConfig>> {
+        self.kinds.plugin_configs.get(&Key::new(namespace, name))
+    }
+
+    fn prompt(&self, namespace: &str, name: &str) -> Option<Arc<Prompt>> {
+        self.kinds.prompts.get(&Key::new(namespace, name))
     }
 
     fn child(&self, child: &ChildRef) -> Option<Arc<Child>> {

@@ -48,9 +48,6 @@ pub enum CliError {
         /// The name.
         name: String,
     },
-    /// The kind has no state machine in this build.
-    #[error("this build does not run the kind {0}, so that there is nothing to draw")]
-    NoMachine(&'static str),
     /// The cluster could not be read, or did not take what was sent.
     #[error(transparent)]
     Read(#[from] ReadError),

@@ -2,8 +2,8 @@
 
 use std::{fmt::Write, process::ExitCode};
 
-use actions::machine::{At, By, Edge, Machine};
-use crds::{Agent, Kind, Phase, Standing, Tool};
+use actions::machine::{At, By, Edge};
+use crds::{Kind, Phase, Role, Standing};
 
 use super::{CliError, print, target::find_kind};
 
@@ -18,19 +18,16 @@ pub struct MachineArgs {
 /// Prints the diagram.
 pub(super) fn run(args: &MachineArgs) -> Result<ExitCode, CliError> {
     let kind = find_kind(&args.kind)?;
-    let text = diagram(kind).ok_or(CliError::NoMachine(kind.name))?;
-    print(&text)?;
+    print(&diagram(kind))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The diagram of a kind; `None` for one that this build does not run.
-pub fn diagram(kind: &Kind) -> Option<String> {
-    let text = match kind.name {
-        Agent::KIND => mermaid(Agent::EDGES),
-        Tool::KIND => mermaid(Tool::EDGES),
-        _ => return None,
-    };
-    Some(text)
+/// The diagram of a kind.
+pub fn diagram(kind: &Kind) -> String {
+    match kind.role {
+        Role::Workload => mermaid(actions::workload::EDGES),
+        Role::Reference => mermaid(actions::reference::EDGES),
+    }
 }
 
 /// A table of edges as a Mermaid `stateDiagram-v2`, in the order of the table.
@@ -125,12 +122,5 @@ mod tests {
     Terminating --> [*]
 ";
         assert_eq!(mermaid(TABLE), expected);
-    }
-
-    #[test]
-    fn every_kind_has_a_diagram() {
-        for kind in crds::KINDS {
-            assert!(diagram(kind).is_some(), "{}", kind.name);
-        }
     }
 }

@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crds::{Agent, AgentSpec, MachineStatus, ReferenceStatus, Tool, ToolSpec, WorkloadStatus};
+use crds::{
+    Agent, Flow, FlowSet, MachineStatus, Model, PluginConfig, Prompt, ReferenceStatus, Tool, WorkloadStatus,
+    flow_set::FlowSetStatus, prompt::PromptStatus,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
@@ -22,24 +25,29 @@ pub trait Custom: Sized + Send + Sync + 'static {
     fn decode(json: &str) -> Result<Self, serde_json::Error>;
 }
 
-impl Custom for Agent {
-    const RESOURCE: Resource = Resource::AGENT;
+/// For each kind: where its objects are, the type of its status, and where that keeps the machine's part.
+macro_rules! customs {
+    ($($kind:ident at $resource:ident: $status:ident $(.$part:ident)+;)+) => {$(
+        impl Custom for $kind {
+            const RESOURCE: Resource = Resource::$resource;
 
-    fn decode(json: &str) -> Result<Self, serde_json::Error> {
-        let Wire { metadata, spec, status } = serde_json::from_str::<Wire<'_, AgentSpec>>(json)?;
-        let status = read_status(status, |status: &mut WorkloadStatus| &mut status.machine)?;
-        Ok(Self { metadata: metadata.into(), spec, status })
-    }
+            fn decode(json: &str) -> Result<Self, serde_json::Error> {
+                let Wire { metadata, spec, status } = serde_json::from_str(json)?;
+                let status = read_status(status, |status: &mut $status| &mut status$(.$part)+)?;
+                Ok(Self { metadata: Meta::into(metadata), spec, status })
+            }
+        }
+    )+};
 }
 
-impl Custom for Tool {
-    const RESOURCE: Resource = Resource::TOOL;
-
-    fn decode(json: &str) -> Result<Self, serde_json::Error> {
-        let Wire { metadata, spec, status } = serde_json::from_str::<Wire<'_, ToolSpec>>(json)?;
-        let status = read_status(status, |status: &mut ReferenceStatus| &mut status.machine)?;
-        Ok(Self { metadata: metadata.into(), spec, status })
-    }
+customs! {
+    Agent at AGENT: WorkloadStatus.machine;
+    Flow at FLOW: WorkloadStatus.machine;
+    FlowSet at FLOW_SET: FlowSetStatus.workload.machine;
+    Tool at TOOL: ReferenceStatus.machine;
+    Model at MODEL: ReferenceStatus.machine;
+    PluginConfig at PLUGIN_CONFIG: ReferenceStatus.machine;
+    Prompt at PROMPT: PromptStatus.machine;
 }
 
 /// Reads a status, and keeps the conditions as stored where that is not how we would write them.

@@ -17,15 +17,29 @@ pub struct Resource {
 
 impl Resource {
     /// `agents`.
-    pub const AGENT: Self = Self { kind: "Agent", root: "/apis/agents.recif.dev/v1", plural: "agents" };
+    pub const AGENT: Self = Self::ours("Agent", "agents");
+    /// `flows`.
+    pub const FLOW: Self = Self::ours("Flow", "flows");
+    /// `flowsets`.
+    pub const FLOW_SET: Self = Self::ours("FlowSet", "flowsets");
     /// `tools`.
-    pub const TOOL: Self = Self { kind: "Tool", root: "/apis/agents.recif.dev/v1", plural: "tools" };
+    pub const TOOL: Self = Self::ours("Tool", "tools");
+    /// `models`.
+    pub const MODEL: Self = Self::ours("Model", "models");
+    /// `pluginconfigs`.
+    pub const PLUGIN_CONFIG: Self = Self::ours("PluginConfig", "pluginconfigs");
+    /// `prompts`.
+    pub const PROMPT: Self = Self::ours("Prompt", "prompts");
     /// `pods`.
     pub const POD: Self = Self { kind: "Pod", root: "/api/v1", plural: "pods" };
     /// `leases`.
     pub const LEASE: Self = Self { kind: "Lease", root: "/apis/coordination.k8s.io/v1", plural: "leases" };
     /// `events` of `events.k8s.io`.
     pub const EVENT: Self = Self { kind: "Event", root: "/apis/events.k8s.io/v1", plural: "events" };
+
+    const fn ours(kind: &'static str, plural: &'static str) -> Self {
+        Self { kind, root: "/apis/agents.recif.dev/v1", plural }
+    }
 
     /// The address of a kind of our group, by its name.
     pub fn custom(kind: &'static str) -> Option<Self> {
@@ -97,9 +111,17 @@ mod tests {
 
     #[test]
     fn our_kinds_are_where_their_definitions_put_them() {
-        let ours = [Resource::AGENT, Resource::TOOL];
+        let ours = [
+            Resource::AGENT,
+            Resource::FLOW,
+            Resource::FLOW_SET,
+            Resource::TOOL,
+            Resource::MODEL,
+            Resource::PLUGIN_CONFIG,
+            Resource::PROMPT,
+        ];
         let defined = crds::KINDS.iter().map(|kind| (kind.name, format!("/apis/{}", kind.api_version()), kind.plural));
-        assert!(ours.map(|here| (here.kind, here.root.to_owned(), here.plural)).into_iter().eq(defined));
+        assert!(ours.into_iter().map(|here| (here.kind, here.root.to_owned(), here.plural)).eq(defined));
     }
 
     #[test]

@@ -1,9 +1,13 @@
 //! One kind at work: its queue, its driver, and what puts an object into the queue.
 
-use std::{fmt, sync::Arc};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use actions::{
-    machine::{BadTable, Clock, Driver, Sink},
+    machine::{BadTable, Clock, Driver, Key, Sink},
     ports::{ChildKind, World},
 };
 use crds::RefKind;
@@ -29,6 +33,8 @@ pub struct Shared {
     pub world: Arc<World>,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// Who refers to what.
+    pub users: Arc<Users>,
     /// Where steps are told.
     pub sinks: Vec<Arc<dyn Sink>>,
 }
@@ -74,12 +80,13 @@ impl<K: Controlled> Controller for Running<K> {
     }
 }
 
-/// A controller of the objects in `map`. To be made before the watches begin, so that it misses no change.
+/// A controller of the objects of a kind. To be made before the watches begin, so that it misses no change.
 ///
 /// # Errors
 /// A fault in the kind's table of edges or its list of actions.
-pub fn controller<K: Controlled>(shared: &Shared, map: &Arc<ObjectMap<K>>) -> Result<Arc<dyn Controller>, BadTable> {
+pub fn controller<K: Controlled>(shared: &Shared) -> Result<Arc<dyn Controller>, BadTable> {
     let queue = Arc::new(Queue::default());
+    let map = K::map(&shared.maps.views.kinds);
     wire(shared, map, &queue);
     let objects = Arc::new(CustomObjects::new(shared.transport.clone(), map.clone()));
     let driver = Driver::new(K::registry()?, shared.world.clone(), objects, shared.clock.clone(), shared.sinks.clone());
@@ -87,12 +94,17 @@ pub fn controller<K: Controlled>(shared: &Shared, map: &Arc<ObjectMap<K>>) -> Re
 }
 
 fn wire<K: Controlled>(shared: &Shared, map: &ObjectMap<K>, queue: &Arc<Queue>) {
-    let referrers = Arc::new(Referrers::default());
-    let (own, index) = (queue.clone(), referrers.clone());
+    shared.users.add_queue(K::KIND, queue.clone());
+    let (own, users) = (queue.clone(), shared.users.clone());
     map.subscribe(move |change| {
-        index.follow(change);
+        users.referrers.follow(change);
         if wake::wakes_itself(change) {
             own.add(&change.key);
+        }
+        if let Some(kind) = RefKind::parse(K::KIND)
+            && wake::wakes_referrers(change)
+        {
+            users.wake(kind, &change.key);
         }
     });
     let views = &shared.maps.views;
@@ -113,27 +125,41 @@ fn wire<K: Controlled>(shared: &Shared, map: &ObjectMap<K>, queue: &Arc<Queue>) 
             }
         });
     }
-    for &kind in K::REFERENCES {
-        let (queue, referrers) = (queue.clone(), referrers.clone());
-        let wake_users = move |key: &_| referrers.of(kind, key).iter().for_each(|user| queue.add(user));
-        let data = match kind {
-            RefKind::Tool => {
-                views.tools.subscribe(move |change| {
-                    if wake::wakes_referrers(change) {
-                        wake_users(&change.key);
-                    }
-                });
-                continue;
-            }
-            RefKind::Secret => ChildKind::Secret,
-            RefKind::ConfigMap => ChildKind::ConfigMap,
-            _ => continue,
-        };
-        let Some(data) = views.children.get(&data) else { continue };
+}
+
+/// Lets Secrets and ConfigMaps wake whoever reads them.
+pub(super) fn wake_readers(shared: &Shared) {
+    for (kind, data) in [(RefKind::Secret, ChildKind::Secret), (RefKind::ConfigMap, ChildKind::ConfigMap)] {
+        let Some(data) = shared.maps.views.children.get(&data) else { continue };
+        let users = shared.users.clone();
         data.subscribe(move |change| {
             if wake::wakes_readers(change) {
-                wake_users(&change.key);
+                users.wake(kind, &change.key);
             }
         });
+    }
+}
+
+/// Who refers to what, and the queue of each kind.
+#[derive(Debug, Default)]
+pub struct Users {
+    referrers: Referrers,
+    queues: Mutex<HashMap<&'static str, Arc<Queue>>>,
+}
+
+impl Users {
+    fn add_queue(&self, kind: &'static str, queue: Arc<Queue>) {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner).insert(kind, queue);
+    }
+
+    /// Queues all that use this object.
+    fn wake(&self, kind: RefKind, key: &Key) {
+        let users = self.referrers.of(kind, key);
+        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        for (kind, user) in users {
+            if let Some(queue) = queues.get(kind) {
+                queue.add(&user);
+            }
+        }
     }
 }

@@ -5,66 +5,89 @@ use std::{collections::HashMap, sync::Arc};
 use actions::{
     agent,
     machine::{BadTable, Machine, Registry},
+    model, plugin_config,
     ports::{ChildKind, World},
-    tool,
+    prompt, tool,
 };
-use crds::{Agent, RefKind, Tool};
+use crds::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, Refers, Tool};
 use tokio::task::JoinSet;
 
+use super::controller::{Controller, Shared, controller, wake_readers};
 use crate::{
-    cache::{KindViews, Refers},
+    cache::{CustomMaps, KindViews},
     cluster::{Board, Head, ObjectMap, Source, Transport, Watch, custom::Custom, decode, pod, resource::Resource},
 };
 
 /// A kind that the operator runs.
 pub trait Controlled: Machine<World = World> + Custom + Refers {
     /// Kinds of children it makes.
-    const CHILDREN: &'static [ChildKind];
+    const CHILDREN: &'static [ChildKind] = &[];
     /// Whether it runs Pods.
-    const PODS: bool;
-    /// Kinds it may refer to.
-    const REFERENCES: &'static [RefKind];
+    const PODS: bool = false;
 
     /// Its actions.
     ///
     /// # Errors
     /// A fault in its table of edges or its list of actions.
     fn registry() -> Result<Registry<Self>, BadTable>;
+    /// Its objects.
+    fn map(maps: &CustomMaps) -> &Arc<ObjectMap<Self>>;
 }
 
-impl Controlled for Agent {
-    const CHILDREN: &'static [ChildKind] = ChildKind::ALL;
-    const PODS: bool = true;
-    const REFERENCES: &'static [RefKind] = &[RefKind::Tool, RefKind::Secret, RefKind::ConfigMap];
+/// A kind in the room of its actions, its objects, and what it makes, if anything.
+macro_rules! controlled {
+    ($($kind:ident: $room:ident, $map:ident $(, $constant:ident = $value:expr)*;)+) => {$(
+        impl Controlled for $kind {
+            $(const $constant: controlled!(type $constant) = $value;)*
 
-    fn registry() -> Result<Registry<Self>, BadTable> {
-        agent::registry()
-    }
+            fn registry() -> Result<Registry<Self>, BadTable> {
+                $room::registry()
+            }
+
+            fn map(maps: &CustomMaps) -> &Arc<ObjectMap<Self>> {
+                &maps.$map
+            }
+        }
+    )+};
+    (type CHILDREN) => { &'static [ChildKind] };
+    (type PODS) => { bool };
 }
 
-impl Controlled for Tool {
-    const CHILDREN: &'static [ChildKind] = &[];
-    const PODS: bool = false;
-    const REFERENCES: &'static [RefKind] = &[];
+controlled! {
+    Agent: agent, agents, CHILDREN = ChildKind::ALL, PODS = true;
+    Tool: tool, tools;
+    Model: model, models;
+    PluginConfig: plugin_config, plugin_configs;
+    Prompt: prompt, prompts;
+}
 
-    fn registry() -> Result<Registry<Self>, BadTable> {
-        tool::registry()
-    }
+/// The controllers of all kinds. To be made before the watches begin, so that they miss no change.
+///
+/// # Errors
+/// A fault in a kind's table of edges or its list of actions.
+pub fn controllers(shared: &Shared) -> Result<Arc<[Arc<dyn Controller>]>, BadTable> {
+    let controllers = vec![
+        controller::<Agent>(shared)?,
+        controller::<Tool>(shared)?,
+        controller::<Model>(shared)?,
+        controller::<PluginConfig>(shared)?,
+        controller::<Prompt>(shared)?,
+    ];
+    wake_readers(shared);
+    Ok(controllers.into())
 }
 
 /// The map of every kind that is watched.
 #[derive(Debug)]
 pub struct Maps {
-    /// The Agents.
-    pub agents: Arc<ObjectMap<Agent>>,
-    /// Tools, children and Pods, which actions look at.
+    /// What actions look at.
     pub views: KindViews,
 }
 
 impl Default for Maps {
     fn default() -> Self {
         let children: HashMap<_, _> = ChildKind::ALL.iter().map(|kind| (*kind, Arc::default())).collect();
-        Self { agents: Arc::default(), views: KindViews { children, ..KindViews::default() } }
+        Self { views: KindViews { children, ..KindViews::default() } }
     }
 }
 
@@ -76,8 +99,15 @@ const NOT_HELM: Option<&str> = Some("type!=helm.sh/release.v1");
 impl Maps {
     /// Begins every watch.
     pub fn watch(&self, scope: &Scope, tasks: &mut JoinSet<()>) {
-        scope.watch(custom::<Agent>(), &self.agents, tasks);
-        scope.watch(custom::<Tool>(), &self.views.tools, tasks);
+        // All fields, so that a kind more is not forgotten here.
+        let CustomMaps { agents, flows, flow_sets, tools, models, plugin_configs, prompts } = &self.views.kinds;
+        scope.watch(custom::<Agent>(), agents, tasks);
+        scope.watch(custom::<Flow>(), flows, tasks);
+        scope.watch(custom::<FlowSet>(), flow_sets, tasks);
+        scope.watch(custom::<Tool>(), tools, tasks);
+        scope.watch(custom::<Model>(), models, tasks);
+        scope.watch(custom::<PluginConfig>(), plugin_configs, tasks);
+        scope.watch(custom::<Prompt>(), prompts, tasks);
         let decode = Arc::new(pod::pod);
         scope.watch(Source { resource: Resource::POD, labels: OURS, fields: None, decode }, &self.views.pods, tasks);
         for (&kind, map) in &self.views.children {

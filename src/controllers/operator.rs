@@ -15,7 +15,6 @@ use actions::{
     workload::Baselines,
 };
 use clap::ArgAction;
-use crds::{Agent, Tool};
 use futures::future::join_all;
 use prometheus_client::registry::Registry;
 use tokio::{
@@ -27,8 +26,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    controller::{Controller, Shared, controller},
-    kinds::{Maps, Scope},
+    controller::{Controller, Shared},
+    kinds::{Maps, Scope, controllers},
     sinks::Events,
 };
 use crate::{
@@ -171,9 +170,9 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     };
     let sinks: Vec<Arc<dyn Sink>> = vec![Arc::new(PhaseTrace), Arc::new(steps.clone()), Arc::new(Events(events))];
     let (clock, world) = (Arc::new(SystemClock::default()), Arc::new(world));
-    let shared = Shared { maps: maps.clone(), transport: transport.clone(), world, clock, sinks };
-    let controllers: Arc<[_]> =
-        vec![controller::<Agent>(&shared, &maps.agents)?, controller::<Tool>(&shared, &maps.views.tools)?].into();
+    let users = Arc::default();
+    let shared = Shared { maps: maps.clone(), transport: transport.clone(), world, clock, users, sinks };
+    let controllers = controllers(&shared)?;
 
     let stop = CancellationToken::new();
     stop_on_signals(stop.clone())?;

@@ -39,14 +39,17 @@ pub fn wakes_referrers<K: Machine>(change: &Change<K>) -> bool {
     judged_by(old.as_ref()) != judged_by(new.as_ref())
 }
 
-/// What a reference is judged by: identity and spec, whether it settled, and what it says of itself.
+/// What a reference is judged by: identity and spec, whether it settled or is available, and what it says of itself. The
+/// address of a workload is written with a move.
 fn judged_by<K: Machine>(object: &K) -> impl PartialEq + '_ {
     let status = object.machine();
-    let ready = status.and_then(|status| status.conditions.iter().find(|found| found.type_ == "Ready"));
+    let condition = |type_: &str| status.and_then(|it| it.conditions.iter().find(|found| found.type_ == type_));
+    let (ready, available) = (condition("Ready"), condition("Available"));
     (
         (object.uid(), object.generation()),
         status.map(|status| (status.phase.as_deref(), status.observed_generation)),
         ready.map(|ready| (ready.status.as_str(), ready.reason.as_str(), ready.message.as_str())),
+        available.map(|available| available.status.as_str()),
     )
 }
 

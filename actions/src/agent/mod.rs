@@ -1,61 +1,19 @@
 //! `Agent`: what is its own. Its life is that of every workload (`crate::workload`).
 
-mod inputs;
-
 use std::collections::BTreeMap;
 
-use crds::{Agent, MachineStatus, WorkloadPhase, WorkloadStatus, digest};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::Value;
+use crds::{Agent, RefKind, Reference, Refers, WorkloadStatus, cycle::Node, digest};
 
 use crate::{
-    machine::{ActionError, BadTable, Edge, Machine, Registry, condition},
+    kind,
+    machine::{ActionError, BadTable, Registry, condition},
     ports::World,
+    references::{Found, Inputs, Lookup},
     render::{self, RenderError, Settings, ToolSlot},
-    workload::{self, Inputs, Rendered, Workload},
+    workload::{self, Rendered, Workload},
 };
 
-impl Machine for Agent {
-    type Phase = WorkloadPhase;
-    type World = World;
-
-    const KIND: &'static str = "Agent";
-    const FINALIZER: Option<&'static str> = Some(crds::FINALIZER);
-    const RENDER_VERSION: i64 = 1;
-    const EDGES: &'static [Edge<WorkloadPhase>] = workload::EDGES;
-    const NOT_BY_TIME: &'static [&'static str] = workload::NOT_BY_TIME;
-    const CONDITIONS: &'static [&'static str] = workload::CONDITIONS;
-    const AVAILABLE_BY_PHASE: bool = false;
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-    fn machine(&self) -> Option<&MachineStatus> {
-        self.status.as_ref().map(|status| &status.machine)
-    }
-    fn machine_mut(&mut self) -> &mut MachineStatus {
-        &mut self.status.get_or_insert_default().machine
-    }
-    fn status_json(&self) -> Value {
-        let mut json = serde_json::to_value(&self.status).unwrap_or_default();
-        if let Some(status) = &self.status {
-            status.machine.restore_verbatim(&mut json);
-        }
-        json
-    }
-    fn spec_digest(&self) -> String {
-        self.spec.digest()
-    }
-    fn same_spec(&self, other: &Self) -> bool {
-        self.spec == other.spec
-    }
-    fn content_hash(&self) -> Option<&str> {
-        self.status.as_ref()?.content_hash.as_deref()
-    }
-}
+kind::workload!(Agent, render version 1);
 
 impl Workload for Agent {
     const LABEL: &'static str = render::AGENT_LABEL;
@@ -79,20 +37,24 @@ impl Workload for Agent {
     }
 
     fn inputs(&self, world: &World) -> Inputs {
-        inputs::look_up(self, world)
+        let (namespace, name) = (namespace(self), self.metadata.name.as_deref().unwrap_or_default());
+        let lookup = Lookup::new(world, namespace);
+        let mut inputs = lookup.inputs(Some(&Node::new(RefKind::Agent, name)), &self.references());
+        inputs.add("Settings", Found::Here(settings_digest(&world.settings)));
+        inputs
     }
 
     fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {
-        let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
+        let namespace = namespace(self);
+        let lookup = Lookup::new(world, namespace);
         let tools: Vec<_> = self.spec.tools.iter().map(|name| (name, world.views.tool(namespace, name))).collect();
+        let usable = |name: &str| matches!(lookup.find(&Reference::new(RefKind::Tool, name)), Found::Here(_));
         let slots: Vec<_> = tools
             .iter()
-            .filter_map(|(name, tool)| match tool {
-                Some(tool) => inputs::is_usable(tool).then_some(ToolSlot::Object(tool)),
-                None => render::is_builtin_tool(name).then_some(ToolSlot::Builtin(name)),
-            })
+            .filter(|(name, _)| usable(name))
+            .map(|(name, tool)| tool.as_ref().map_or(ToolSlot::Builtin(name), |tool| ToolSlot::Object(tool)))
             .collect();
-        let data = inputs::data_digests(self, world);
+        let data = lookup.data(&self.references());
         let config = render::agent_config(self, &slots, &data, &world.settings).map_err(terminal)?;
         let running = render::agent_workload_children(self, &config, replicas).map_err(terminal)?;
         let knowledge = (!self.spec.knowledge_bases.is_empty()).then(|| match config.knowledge_bases_missing_dsn {
@@ -134,6 +96,10 @@ fn settings_digest(settings: &Settings) -> String {
         "database": settings.database_url,
         "ollama": settings.ollama_base_url,
     }))
+}
+
+fn namespace(agent: &Agent) -> &str {
+    agent.metadata.namespace.as_deref().unwrap_or_default()
 }
 
 fn terminal(error: RenderError) -> ActionError {

@@ -5,7 +5,21 @@ use std::collections::BTreeMap;
 use super::{Id, Obj, Store, store::Event};
 
 /// The kinds that are watched.
-const KINDS: [&str; 8] = ["Agent", "Tool", "Pod", "ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment"];
+const KINDS: [&str; 13] = [
+    "Agent",
+    "Flow",
+    "FlowSet",
+    "Tool",
+    "Model",
+    "PluginConfig",
+    "Prompt",
+    "Pod",
+    "ServiceAccount",
+    "ConfigMap",
+    "Secret",
+    "Service",
+    "Deployment",
+];
 
 /// What the watches have delivered, and the answers to our own writes that they have not.
 #[derive(Default)]

@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use crds::{Agent, Tool};
+use crds::{Agent, Model, PluginConfig, Prompt, Tool};
+
+use serde::de::DeserializeOwned;
 
 use super::{
     Id, Sim,
@@ -17,8 +19,10 @@ use super::{
 };
 use crate::{
     agent,
-    machine::{Clock, Driver, Next, Registry, Sink, StepRecord},
+    machine::{BadTable, Clock, Driver, Machine, Next, Registry, Sink, StepRecord},
+    model, plugin_config,
     ports::World,
+    prompt,
     render::Settings,
     tool,
     workload::Baselines,
@@ -40,6 +44,9 @@ pub(crate) struct Operator {
     ports: Arc<Ports>,
     agents: Driver<Agent>,
     tools: Driver<Tool>,
+    models: Driver<Model>,
+    plugin_configs: Driver<PluginConfig>,
+    prompts: Driver<Prompt>,
     queue: BTreeMap<Id, Duration>,
     /// Kinds whose watch delivers nothing.
     pub(crate) lagging: Vec<&'static str>,
@@ -81,12 +88,14 @@ impl Operator {
         let clock: Arc<dyn Clock> = Arc::new(sim.clock);
         let trace = Arc::new(Trace::default());
         let sinks: Vec<Arc<dyn Sink>> = vec![trace.clone()];
-        let tools = tool::registry().expect("a sound table");
         let queued = sim.store().objs.keys().filter(|id| DRIVEN.contains(&id.kind)).cloned().collect::<Vec<_>>();
         let now = sim.clock.elapsed();
         Self {
-            agents: Driver::new(actions, world.clone(), ports.clone(), clock.clone(), sinks.clone()),
-            tools: Driver::new(tools, world, ports.clone(), clock, sinks),
+            agents: driver(Ok(actions), &world, &ports, &clock, &sinks),
+            tools: driver(tool::registry(), &world, &ports, &clock, &sinks),
+            models: driver(model::registry(), &world, &ports, &clock, &sinks),
+            plugin_configs: driver(plugin_config::registry(), &world, &ports, &clock, &sinks),
+            prompts: driver(prompt::registry(), &world, &ports, &clock, &sinks),
             sim: sim.clone(),
             ports,
             queue: queued.into_iter().map(|id| (id, now)).collect(),
@@ -131,7 +140,11 @@ impl Operator {
         let step = async {
             match id.kind {
                 "Agent" => self.agents.step(&key(id)).await,
-                _ => self.tools.step(&key(id)).await,
+                "Tool" => self.tools.step(&key(id)).await,
+                "Model" => self.models.step(&key(id)).await,
+                "PluginConfig" => self.plugin_configs.step(&key(id)).await,
+                "Prompt" => self.prompts.step(&key(id)).await,
+                other => unreachable!("{other} has no driver"),
             }
         };
         let next = tokio::select! {
@@ -164,19 +177,18 @@ impl Operator {
         if DRIVEN.contains(&event.id.kind) && !is_status_only(event) {
             self.wake(event.id.clone(), Duration::ZERO);
         }
-        if event.id.kind == "Agent" {
-            return;
-        }
+        // Everything but Agents wakes whoever might look at it; an Agent only those that may call it.
         let owner = obj.labels().get("recif.dev/agent").cloned();
+        let is_woken = |id: &Id| match id.kind {
+            "Agent" => event.id.kind != "Agent" && owner.as_ref().is_none_or(|owner| *owner == id.name),
+            "Prompt" => false,
+            _ => owner.is_none() && *id != event.id,
+        };
         let store = self.sim.store();
-        let agents = store.objs.keys().filter(|id| {
-            id.kind == "Agent"
-                && id.namespace == event.id.namespace
-                && owner.as_ref().is_none_or(|owner| *owner == id.name)
-        });
-        let agents: Vec<_> = agents.cloned().collect();
+        let driven = store.objs.keys().filter(|id| DRIVEN.contains(&id.kind) && id.namespace == event.id.namespace);
+        let woken: Vec<_> = driven.filter(|id| is_woken(id)).cloned().collect();
         drop(store);
-        for id in agents {
+        for id in woken {
             self.wake(id, Duration::ZERO);
         }
     }
@@ -205,6 +217,16 @@ impl Operator {
         });
         said.collect()
     }
+}
+
+fn driver<K: Machine<World = World> + DeserializeOwned>(
+    actions: Result<Registry<K>, BadTable>,
+    world: &Arc<World>,
+    ports: &Arc<Ports>,
+    clock: &Arc<dyn Clock>,
+    sinks: &[Arc<dyn Sink>],
+) -> Driver<K> {
+    Driver::new(actions.expect("a sound table"), world.clone(), ports.clone(), clock.clone(), sinks.to_vec())
 }
 
 /// Runs operators one after the other for this long: when one dies, the next one starts.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use crds::{Agent, Tool};
+use crds::{Agent, Flow, Model, PluginConfig, Prompt, Tool};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -123,6 +123,10 @@ impl Ports {
         self.cache().get(id)
     }
 
+    fn typed<K: DeserializeOwned>(&self, kind: &'static str, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.cached(&Id { kind, namespace: namespace.to_owned(), name: name.to_owned() })?.typed()
+    }
+
     fn wrote(&self, id: &Id, rv: u64, obj: Option<Obj>) {
         self.cache().wrote(id, rv, obj);
     }
@@ -222,8 +226,28 @@ impl Cluster for Ports {
 }
 
 impl Views for Ports {
+    fn agent(&self, namespace: &str, name: &str) -> Option<Arc<Agent>> {
+        self.typed("Agent", namespace, name)
+    }
+
+    fn flow(&self, namespace: &str, name: &str) -> Option<Arc<Flow>> {
+        self.typed("Flow", namespace, name)
+    }
+
     fn tool(&self, namespace: &str, name: &str) -> Option<Arc<Tool>> {
-        self.newest(&Key::new(namespace, name))
+        self.typed("Tool", namespace, name)
+    }
+
+    fn model(&self, namespace: &str, name: &str) -> Option<Arc<Model>> {
+        self.typed("Model", namespace, name)
+    }
+
+    fn plugin_config(&self, namespace: &str, name: &str) -> Option<Arc<PluginConfig>> {
+        self.typed("PluginConfig", namespace, name)
+    }
+
+    fn prompt(&self, namespace: &str, name: &str) -> Option<Arc<Prompt>> {
+        self.typed("Prompt", namespace, name)
     }
 
     fn child(&self, child: &ChildRef) -> Option<Arc<Child>> {
@@ -276,4 +300,10 @@ pub(super) fn key(id: &Id) -> Key {
 }
 
 /// The kinds that have a driver.
-pub(super) const DRIVEN: [&str; 2] = [<Agent as Machine>::KIND, <Tool as Machine>::KIND];
+pub(super) const DRIVEN: [&str; 5] = [
+    <Agent as Machine>::KIND,
+    <Tool as Machine>::KIND,
+    <Model as Machine>::KIND,
+    <PluginConfig as Machine>::KIND,
+    <Prompt as Machine>::KIND,
+];

@@ -24,7 +24,7 @@ impl Store {
             "data": obj.body.get("data"),
             "managers": obj.owned.iter().filter(|(path, _)| !path.starts_with("/metadata/ownerReferences")).collect::<BTreeMap<_, _>>(),
         });
-        if matches!(id.kind, "Agent" | "Tool") {
+        if crds::KINDS.iter().any(|kind| kind.name == id.kind) {
             state["status"] = status(obj);
         } else if id.kind == "Pod" {
             state["status"] = obj.body["status"].clone();

@@ -1,12 +1,15 @@
 //! `check`: Resolving → Available. Waits until everything the spec refers to may be used, and pins what it read.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::ReferencePhase;
 
 use super::Reference;
-use crate::machine::{Action, ActionError, Context};
+use crate::{
+    machine::{Action, ActionError, Context},
+    references::Unresolved,
+};
 
 /// See the module.
 #[derive(Debug)]
@@ -22,20 +25,25 @@ impl<K: Reference> Action<K> for Check {
         &[ReferencePhase::Resolving]
     }
 
+    fn recheck(&self, _cr: &K) -> Option<Duration> {
+        Some(Duration::from_secs(600))
+    }
+
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let inputs = cr.inputs(cx);
         match inputs.waiting_for() {
             None => {
                 let mut next = cr.moved_to(ReferencePhase::Available);
+                next.tell();
                 next.machine_mut().inputs = Some(inputs.pin());
                 Ok(Some(next))
             }
-            Some((sentence, true)) => {
-                cx.notes.missing("MissingDependency", sentence);
+            Some(Unresolved { reason, sentence, missing: true }) => {
+                cx.notes.missing(reason, sentence);
                 Ok(None)
             }
-            Some((sentence, false)) => {
-                cx.notes.waiting("MissingDependency", sentence);
+            Some(Unresolved { reason, sentence, missing: false }) => {
+                cx.notes.waiting(reason, sentence);
                 Ok(None)
             }
         }

@@ -9,7 +9,12 @@ mod tests;
 
 use std::sync::Arc;
 
-use crds::ReferencePhase::{self, Available, Error, Pending, Resolving};
+use crds::{
+    RefKind,
+    ReferencePhase::{self, Available, Error, Pending, Resolving},
+    Refers,
+    cycle::Node,
+};
 
 pub use accept::Accept;
 pub use check::Check;
@@ -18,18 +23,27 @@ pub use monitor::Monitor;
 use crate::{
     machine::{Action, ActionError, At, Edge, Machine, Rule},
     ports::World,
-    workload::Inputs,
+    references::{Inputs, Lookup},
 };
 
 /// What a kind that others refer to brings of its own.
-pub trait Reference: Machine<Phase = ReferencePhase, World = World> {
+pub trait Reference: Machine<Phase = ReferencePhase, World = World> + Refers {
     /// Judges what the CRD cannot.
     ///
     /// # Errors
     /// `Terminal`, saying what to change.
     fn validate(&self) -> Result<(), ActionError>;
-    /// Looks at everything it refers to.
-    fn inputs(&self, world: &World) -> Inputs;
+
+    /// Puts what its kind says of itself into the status, once it may be used.
+    fn tell(&mut self) {}
+
+    /// Looks at everything it refers to. What is there may change without a word from this object: those that use it
+    /// look at what stands behind it themselves.
+    fn inputs(&self, world: &World) -> Inputs {
+        let key = self.key();
+        let node = RefKind::parse(Self::KIND).map(|kind| Node::new(kind, key.name));
+        Lookup::new(world, &key.namespace).inputs(node.as_ref(), &self.references()).by_presence()
+    }
 }
 
 /// The moves of Tool, Model, Prompt and the others.

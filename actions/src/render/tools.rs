@@ -28,13 +28,16 @@ pub fn tool_error(spec: &ToolSpec) -> Option<String> {
     if !is_tool_name(&spec.name) {
         return Some(format!("tool name {:?} must match ^[a-zA-Z0-9_-]{{1,64}}$", spec.name));
     }
-    let missing = match spec.type_ {
-        ToolType::Http => is_unset(&spec.endpoint).then_some("HTTP tool requires an endpoint"),
-        ToolType::Cli => is_unset(&spec.binary).then_some("CLI tool requires a binary"),
-        ToolType::Mcp => is_unset(&spec.mcp_endpoint).then_some("MCP tool requires an mcpEndpoint or an mcpServerRef"),
-        ToolType::Builtin => None,
-        ToolType::Flow => spec.flow_ref.is_none().then_some("flow tool requires a flowRef"),
-        ToolType::Agent => spec.agent_ref.is_none().then_some("agent tool requires an agentRef"),
+    let missing = match spec.tool_type() {
+        None => return Some(format!("unknown tool type: {}", spec.type_)),
+        Some(ToolType::Http) => is_unset(&spec.endpoint).then_some("HTTP tool requires an endpoint"),
+        Some(ToolType::Cli) => is_unset(&spec.binary).then_some("CLI tool requires a binary"),
+        Some(ToolType::Mcp) => {
+            is_unset(&spec.mcp_endpoint).then_some("MCP tool requires an mcpEndpoint or an mcpServerRef")
+        }
+        Some(ToolType::Builtin) => None,
+        Some(ToolType::Flow) => spec.flow_ref.is_none().then_some("flow tool requires a flowRef"),
+        Some(ToolType::Agent) => spec.agent_ref.is_none().then_some("agent tool requires an agentRef"),
     };
     missing.map(str::to_owned)
 }
@@ -113,7 +116,7 @@ fn rendered<'a>(slot: &ToolSlot<'a>) -> Option<Rendered<'a>> {
         }),
         ToolSlot::Object(Tool { spec, .. }) => spec.enabled.then(|| Rendered {
             name: &spec.name,
-            type_: spec.type_.as_str(),
+            type_: &spec.type_,
             description: or_empty(&spec.description),
             endpoint: or_empty(&spec.endpoint),
             method: or_empty(&spec.method),

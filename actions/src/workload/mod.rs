@@ -12,7 +12,6 @@ mod drain;
 mod edges;
 mod health;
 mod images;
-mod inputs;
 mod monitor;
 mod old_keys;
 mod recover;
@@ -31,7 +30,6 @@ pub use baselines::Baselines;
 pub use deploy::Deploy;
 pub use drain::Drain;
 pub use edges::{CONDITIONS, EDGES, NOT_BY_TIME};
-pub use inputs::{Found, Inputs};
 pub use monitor::Monitor;
 pub use recover::Recover;
 pub use render::Render;
@@ -40,6 +38,7 @@ pub use resolve::Resolve;
 use crate::{
     machine::{Action, ActionError, Machine},
     ports::{ChildKind, ChildRef, Manifest, World},
+    references::Inputs,
     render::{Settings, selector_text},
 };
 

@@ -85,7 +85,7 @@ pub(super) fn changed_inputs<K: Workload>(cx: &Context<K>, cr: &K) -> Option<Str
 /// Whether something referred to is on its way, which is noted: rendering now would leave it out.
 pub(super) fn is_unsettled<K: Workload>(cx: &Context<K>, cr: &K) -> bool {
     let waiting = if cr.replicas() == 0 { None } else { cr.inputs(cx).waiting_for() };
-    waiting.map(|(sentence, _)| cx.notes.waiting("MissingDependency", sentence)).is_some()
+    waiting.map(|wait| cx.notes.waiting(wait.reason, wait.sentence)).is_some()
 }
 
 fn refused(error: ApiError) -> ActionError {

@@ -7,7 +7,10 @@ use async_trait::async_trait;
 use crds::WorkloadPhase;
 
 use super::{Workload, health::news};
-use crate::machine::{Action, ActionError, Context, condition, with_condition};
+use crate::{
+    machine::{Action, ActionError, Context, condition, with_condition},
+    references::Unresolved,
+};
 
 /// See the module.
 #[derive(Debug)]
@@ -40,14 +43,14 @@ impl<K: Workload> Action<K> for Resolve {
                 next.machine_mut().inputs = Some(inputs.pin());
                 Ok(Some(with_condition(next, condition("ReferencesResolved", true, "Resolved", ""))))
             }
-            Some((sentence, true)) => {
-                cx.notes.missing("MissingDependency", sentence.clone());
-                let unresolved = condition("ReferencesResolved", false, "MissingDependency", sentence);
+            Some(Unresolved { reason, sentence, missing: true }) => {
+                cx.notes.missing(reason, sentence.clone());
+                let unresolved = condition("ReferencesResolved", false, reason, sentence);
                 let seen = news(cx, cr.as_ref()).unwrap_or_else(|| cr.as_ref().clone());
                 Ok(Some(with_condition(seen, unresolved)))
             }
-            Some((sentence, false)) => {
-                cx.notes.waiting("MissingDependency", sentence);
+            Some(Unresolved { reason, sentence, missing: false }) => {
+                cx.notes.waiting(reason, sentence);
                 Ok(news(cx, cr.as_ref()))
             }
         }

@@ -1,6 +1,6 @@
 //! What is wrong with the things an object depends on, one line each. Pure: the objects come from outside.
 
-use crds::Tool;
+use crds::MachineStatus;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{ContainerStatus, Pod},
@@ -64,17 +64,16 @@ pub fn deployment_trouble(deployment: &Deployment) -> Vec<String> {
         .collect()
 }
 
-/// Why a Tool that is referred to cannot be used; `None` when it can.
-pub fn tool_trouble(name: &str, tool: Option<&Tool>) -> Option<String> {
-    let Some(tool) = tool else { return Some(format!("Tool {name}: does not exist")) };
-    let Some(status) = &tool.status else { return Some(format!("Tool {name}: not yet seen by an operator")) };
-    let available = status.machine.conditions.iter().find(|condition| condition.type_ == "Available");
-    if available.is_some_and(|condition| condition.status == "True") {
+/// Why an object of ours that is referred to cannot be used; `None` when it can. `status` is that of the object, if it
+/// is there.
+pub fn reference_trouble(kind: &str, name: &str, status: Option<&MachineStatus>) -> Option<String> {
+    let Some(status) = status else { return Some(format!("{kind} {name}: does not exist")) };
+    let Some(phase) = &status.phase else { return Some(format!("{kind} {name}: not yet seen by an operator")) };
+    let condition = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
+    if condition("Available").is_some_and(|condition| condition.status == "True") {
         return None;
     }
-    let phase = status.machine.phase.as_deref().unwrap_or("no phase");
-    let message = available.map(|condition| condition.message.as_str());
-    Some(format!("Tool {name}: {}", said(phase, message)))
+    Some(format!("{kind} {name}: {}", said(phase, condition("Ready").map(|condition| condition.message.as_str()))))
 }
 
 fn container_trouble(container: &ContainerStatus) -> Option<String> {
@@ -156,21 +155,22 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_told_unless_it_is_available() {
-        let tool = |status: Value| -> Tool {
-            serde_json::from_value(json!({ "apiVersion": "agents.recif.dev/v1", "kind": "Tool",
-                "metadata": { "name": "w" }, "spec": { "name": "w", "type": "http" }, "status": status }))
-            .unwrap()
+    fn what_is_referred_to_is_told_unless_it_is_available() {
+        let status = |phase: &str, available: &str, ready: &str| -> MachineStatus {
+            let condition = |type_: &str, status: &str, message: &str| {
+                json!({ "type": type_, "status": status, "reason": "R", "message": message,
+                    "lastTransitionTime": "2026-11-21T11:00:00Z" })
+            };
+            let conditions = [condition("Available", available, ""), condition("Ready", available, ready)];
+            serde_json::from_value(json!({ "phase": phase, "conditions": conditions })).unwrap()
         };
-        let condition = |status: &str, message: &str| {
-            json!({ "type": "Available", "status": status, "reason": "R", "message": message,
-                "lastTransitionTime": "2026-11-21T11:00:00Z" })
-        };
-        let error = json!({ "phase": "Error", "conditions": [condition("False", "HTTP tool requires an endpoint")] });
-        let fine = json!({ "phase": "Available", "conditions": [condition("True", "")] });
-        assert_eq!(tool_trouble("w", Some(&tool(error))).unwrap(), "Tool w: Error: HTTP tool requires an endpoint");
-        assert_eq!(tool_trouble("w", Some(&tool(fine))), None);
-        assert_eq!(tool_trouble("w", None).unwrap(), "Tool w: does not exist");
+        let error = status("Error", "False", "HTTP tool requires an endpoint");
+        let told = reference_trouble("Tool", "w", Some(&error)).unwrap();
+        assert_eq!(told, "Tool w: Error: HTTP tool requires an endpoint");
+        assert_eq!(reference_trouble("Tool", "w", Some(&status("Available", "True", ""))), None);
+        assert_eq!(reference_trouble("Model", "m", None).unwrap(), "Model m: does not exist");
+        let unseen = reference_trouble("Prompt", "p", Some(&MachineStatus::default())).unwrap();
+        assert_eq!(unseen, "Prompt p: not yet seen by an operator");
     }
 
     #[test]

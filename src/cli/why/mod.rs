@@ -2,20 +2,19 @@
 //!
 //! The sentence comes from the object alone and is the same that operator and control plane give. The details are read
 //! on the spot, because they change too often to be kept in a status: what the kubelet says about each container, how a
-//! rollout stands, and what is wrong with a Tool that is waited for.
+//! rollout stands, and what is wrong with whatever is waited for.
 
 mod details;
 
 use std::process::ExitCode;
 
-use crds::{Agent, Kind, RefKind, Role, Tool, references::agent_references};
+use crds::{Kind, Role};
 use kube::api::DynamicObject;
-use serde::de::DeserializeOwned;
 
-pub use details::{brief, deployment_trouble, pod_trouble, tool_trouble};
+pub use details::{brief, deployment_trouble, pod_trouble, reference_trouble};
 
 use super::{CliError, ConnectArgs, Target, hint, print, trace::status_of};
-use crate::cluster::live::{Live, ReadError};
+use crate::cluster::live::Live;
 
 /// Exit code for an object that is not Ready.
 const NOT_READY: u8 = 3;
@@ -57,12 +56,15 @@ pub(super) async fn run(args: WhyArgs) -> Result<ExitCode, CliError> {
 /// The details, the references' first; what the caller may not read is left out, with a note.
 async fn collect(live: &Live, kind: &'static Kind, name: &str, object: &DynamicObject) -> Vec<String> {
     let mut lines = Vec::new();
-    if let Some(agent) = typed::<Agent>(object) {
-        for reference in agent_references(&agent).iter().filter(|reference| reference.kind == RefKind::Tool) {
-            match tool(live, &reference.name).await {
-                Ok(tool) => lines.extend(tool_trouble(&reference.name, tool.as_ref())),
-                Err(error) => hint(&format!("note: {error}")),
+    let references = serde_json::to_value(object).map(|object| kind.references(&object)).unwrap_or_default();
+    for reference in references {
+        // Secrets and ConfigMaps are none of ours, and the sentence names what is missing of them.
+        let Some(kind) = Kind::find(reference.kind.as_str()) else { continue };
+        match live.object(kind, &reference.name).await {
+            Ok(found) => {
+                lines.extend(reference_trouble(kind.name, &reference.name, found.as_ref().map(status_of).as_ref()));
             }
+            Err(error) => hint(&format!("note: {error}")),
         }
     }
     if kind.role != Role::Workload {
@@ -78,16 +80,4 @@ async fn collect(live: &Live, kind: &'static Kind, name: &str, object: &DynamicO
         Err(error) => hint(&format!("note: {error}")),
     }
     lines
-}
-
-async fn tool(live: &Live, name: &str) -> Result<Option<Tool>, ReadError> {
-    let Some(kind) = Kind::find("Tool") else { return Ok(None) };
-    Ok(live.object(kind, name).await?.as_ref().and_then(typed))
-}
-
-/// The object as its own type; `None` when it is of another kind or malformed.
-fn typed<K: DeserializeOwned + kube::Resource<DynamicType = ()>>(object: &DynamicObject) -> Option<K> {
-    let same_kind = object.types.as_ref().is_some_and(|types| types.kind == K::kind(&()));
-    let value = serde_json::to_value(object).ok().filter(|_| same_kind)?;
-    serde_json::from_value(value).ok()
 }

@@ -90,7 +90,7 @@ async fn what_somebody_has_to_bring_is_said_at_once_and_all_of_it() {
     let env = json!([{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "k"}}}]);
     sim.store().create(&agent_id("a"), agent_body(json!({"tools": ["weather", "news"], "env": env})));
     Operator::start(&sim).run(Duration::from_millis(100)).await;
-    let all = "secret \"keys\" not found; tool \"news\" not found; tool \"weather\" not found";
+    let all = "tool \"news\" not found; tool \"weather\" not found; secret \"keys\" not found";
     assert_eq!(ready(&sim), ("MissingDependency".into(), all.into()));
 }
 

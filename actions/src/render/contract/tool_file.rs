@@ -93,19 +93,20 @@ enum Implementation<'a> {
 }
 
 fn implementation<'a>(spec: &'a ToolSpec, url: &'a str) -> Implementation<'a> {
-    match spec.type_ {
-        ToolType::Http => Implementation::Http {
+    match spec.tool_type() {
+        Some(ToolType::Http) => Implementation::Http {
             url: or_empty(&spec.endpoint),
             method: spec.method.as_deref().filter(|method| !method.is_empty()).unwrap_or("GET"),
             headers: headers(spec),
         },
-        ToolType::Mcp => Implementation::Mcp { url: or_empty(&spec.mcp_endpoint), tool: &spec.name },
-        ToolType::Flow => Implementation::Flow { url },
-        ToolType::Agent => Implementation::Agent { url },
-        ToolType::Cli => {
+        Some(ToolType::Mcp) => Implementation::Mcp { url: or_empty(&spec.mcp_endpoint), tool: &spec.name },
+        Some(ToolType::Flow) => Implementation::Flow { url },
+        Some(ToolType::Agent) => Implementation::Agent { url },
+        Some(ToolType::Cli) => {
             Implementation::Cli { binary: or_empty(&spec.binary), allowed_commands: &spec.allowed_commands }
         }
-        ToolType::Builtin => Implementation::Builtin(&spec.name),
+        // A Tool of a type that this build does not know is never Available, and so never rendered.
+        Some(ToolType::Builtin) | None => Implementation::Builtin(&spec.name),
     }
 }
 

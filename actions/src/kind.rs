@@ -1,0 +1,80 @@
+//! What [`Machine`](crate::machine::Machine) asks of a kind is the same for each, but for its name, the version of its
+//! rendering, and where its status keeps the machine's part.
+
+/// Implements [`Machine`](crate::machine::Machine) for a kind that runs Pods. `in` is the path, within its status, of the
+/// [`crds::WorkloadStatus`]: nothing when that is the status itself.
+macro_rules! workload {
+    ($kind:ident, render version $version:literal $(, in $part:ident)?) => {
+        impl $crate::machine::Machine for crds::$kind {
+            type Phase = crds::WorkloadPhase;
+            type World = $crate::ports::World;
+
+            const KIND: &'static str = stringify!($kind);
+            const FINALIZER: Option<&'static str> = Some(crds::FINALIZER);
+            const RENDER_VERSION: i64 = $version;
+            const EDGES: &'static [$crate::machine::Edge<crds::WorkloadPhase>] = $crate::workload::EDGES;
+            const NOT_BY_TIME: &'static [&'static str] = $crate::workload::NOT_BY_TIME;
+            const CONDITIONS: &'static [&'static str] = $crate::workload::CONDITIONS;
+            const AVAILABLE_BY_PHASE: bool = false;
+
+            $crate::kind::accessors!($($part)?);
+
+            fn content_hash(&self) -> Option<&str> {
+                self.status.as_ref()?$(.$part)?.content_hash.as_deref()
+            }
+        }
+    };
+}
+
+/// Implements [`Machine`](crate::machine::Machine) for a kind that others refer to.
+macro_rules! reference {
+    ($kind:ident, render version $version:literal) => {
+        impl $crate::machine::Machine for crds::$kind {
+            type Phase = crds::ReferencePhase;
+            type World = $crate::ports::World;
+
+            const KIND: &'static str = stringify!($kind);
+            const FINALIZER: Option<&'static str> = None;
+            const RENDER_VERSION: i64 = $version;
+            const EDGES: &'static [$crate::machine::Edge<crds::ReferencePhase>] = $crate::reference::EDGES;
+            const NOT_BY_TIME: &'static [&'static str] = $crate::reference::NOT_BY_TIME;
+            const CONDITIONS: &'static [&'static str] = &["Available"];
+            const AVAILABLE_BY_PHASE: bool = true;
+
+            $crate::kind::accessors!();
+        }
+    };
+}
+
+/// The accessors of [`Machine`](crate::machine::Machine) over an object as `kube` derives it.
+macro_rules! accessors {
+    ($($part:ident)?) => {
+        fn meta(&self) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+            &self.metadata
+        }
+        fn meta_mut(&mut self) -> &mut k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+            &mut self.metadata
+        }
+        fn machine(&self) -> Option<&crds::MachineStatus> {
+            self.status.as_ref().map(|status| &status$(.$part)?.machine)
+        }
+        fn machine_mut(&mut self) -> &mut crds::MachineStatus {
+            &mut self.status.get_or_insert_default()$(.$part)?.machine
+        }
+        fn status_json(&self) -> serde_json::Value {
+            let mut json = serde_json::to_value(&self.status).unwrap_or_default();
+            if let Some(machine) = self.machine() {
+                machine.restore_verbatim(&mut json);
+            }
+            json
+        }
+        fn spec_digest(&self) -> String {
+            self.spec.digest()
+        }
+        fn same_spec(&self, other: &Self) -> bool {
+            self.spec == other.spec
+        }
+    };
+}
+
+pub(crate) use {accessors, reference, workload};

@@ -1,0 +1,130 @@
+//! What an object refers to, as found in the caches, and how that compares with what was pinned.
+
+use std::collections::BTreeMap;
+
+/// One reference, as found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// It may be used; the digest of what is used of it.
+    Here(String),
+    /// It is on its way; a sentence such as `tool "weather" is Resolving`.
+    NotYet(String),
+    /// Somebody has to bring or mend it; a sentence such as `tool "weather" not found`.
+    Missing(String),
+    /// The object waits for itself; a sentence such as `cycle: Agent/a → Tool/t → Agent/a`.
+    Cycle(String),
+}
+
+/// Why an object cannot go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unresolved {
+    /// A CamelCase word for the condition.
+    pub reason: &'static str,
+    /// All of it as one sentence.
+    pub sentence: String,
+    /// Whether somebody has to act.
+    pub missing: bool,
+}
+
+/// Everything an object refers to: name (`Tool/weather`) and what was found, in the order in which it is to be told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Inputs(pub Vec<(String, Found)>);
+
+impl Inputs {
+    /// One more.
+    pub fn add(&mut self, name: impl Into<String>, found: Found) {
+        self.0.push((name.into(), found));
+    }
+
+    /// What is to be remembered: the digests of what is there.
+    pub fn pin(&self) -> BTreeMap<String, String> {
+        let digest = |(name, found): &(String, Found)| match found {
+            Found::Here(digest) => Some((name.clone(), digest.clone())),
+            _ => None,
+        };
+        self.0.iter().filter_map(digest).collect()
+    }
+
+    /// The same, where only being there counts: an edit of what is there changes nothing.
+    #[must_use]
+    pub fn by_presence(self) -> Self {
+        let present = |found| if let Found::Here(_) = found { Found::Here("here".to_owned()) } else { found };
+        Self(self.0.into_iter().map(|(name, found)| (name, present(found))).collect())
+    }
+
+    /// All that keeps the object waiting. On a circle the others on it wait too, which goes without saying.
+    pub fn waiting_for(&self) -> Option<Unresolved> {
+        let cycle = self.0.iter().any(|(_, found)| matches!(found, Found::Cycle(_)));
+        let missing = cycle || self.0.iter().any(|(_, found)| matches!(found, Found::Missing(_)));
+        let said = self.0.iter().filter_map(|(_, found)| match found {
+            Found::Here(_) => None,
+            Found::NotYet(sentence) => (!cycle).then_some(sentence.as_str()),
+            Found::Missing(sentence) | Found::Cycle(sentence) => Some(sentence.as_str()),
+        });
+        let sentence = said.collect::<Vec<_>>().join("; ");
+        let reason = if cycle { "ReferenceCycle" } else { "MissingDependency" };
+        (!sentence.is_empty()).then_some(Unresolved { reason, sentence, missing })
+    }
+
+    /// Why what was pinned no longer holds. A reference that is on its way changes nothing yet.
+    pub fn changed_since(&self, pinned: &BTreeMap<String, String>) -> Option<String> {
+        self.0.iter().find_map(|(name, found)| match found {
+            Found::Here(digest) => match pinned.get(name) {
+                Some(before) if before == digest => None,
+                Some(_) => Some(format!("{name} changed")),
+                None => Some(format!("{name} is new")),
+            },
+            Found::NotYet(_) => None,
+            Found::Missing(sentence) | Found::Cycle(sentence) => Some(sentence.clone()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inputs(found: &[(&str, Found)]) -> Inputs {
+        Inputs(found.iter().map(|(name, found)| ((*name).to_owned(), found.clone())).collect())
+    }
+
+    #[test]
+    fn everything_that_is_missing_is_named_at_once() {
+        let found = inputs(&[
+            ("Tool/a", Found::Missing("tool \"a\" not found".into())),
+            ("Tool/b", Found::Here("1".into())),
+            ("Tool/c", Found::NotYet("tool \"c\" is Resolving".into())),
+        ]);
+        let sentence = "tool \"a\" not found; tool \"c\" is Resolving".into();
+        let expected = Unresolved { reason: "MissingDependency", sentence, missing: true };
+        assert_eq!(found.waiting_for(), Some(expected));
+        assert_eq!(inputs(&[("Tool/b", Found::Here("1".into()))]).waiting_for(), None);
+    }
+
+    #[test]
+    fn a_circle_is_named_without_those_that_wait_on_it_too() {
+        let found = inputs(&[
+            ("Tool/a", Found::NotYet("tool \"a\" is Resolving".into())),
+            ("Tool/b", Found::Missing("tool \"b\" not found".into())),
+            ("cycle", Found::Cycle("cycle: Agent/x → Tool/a → Agent/x".into())),
+        ]);
+        let sentence = "tool \"b\" not found; cycle: Agent/x → Tool/a → Agent/x".into();
+        assert_eq!(found.waiting_for(), Some(Unresolved { reason: "ReferenceCycle", sentence, missing: true }));
+    }
+
+    #[test]
+    fn only_settled_changes_count() {
+        let pinned = BTreeMap::from([("Tool/a".to_owned(), "1".to_owned())]);
+        let since = |found| inputs(&[("Tool/a", found)]).changed_since(&pinned);
+        assert_eq!(since(Found::Here("1".into())), None);
+        assert_eq!(since(Found::NotYet("tool \"a\" is Pending".into())), None);
+        assert_eq!(since(Found::Here("2".into())), Some("Tool/a changed".into()));
+        assert_eq!(since(Found::Missing("gone".into())), Some("gone".into()));
+    }
+
+    #[test]
+    fn by_presence_an_edit_changes_nothing() {
+        let now = |digest: &str| inputs(&[("Secret/a", Found::Here(digest.into()))]).by_presence();
+        assert_eq!(now("2").changed_since(&now("1").pin()), None);
+    }
+}

@@ -1,0 +1,280 @@
+//! What is said of references, and when they may be used.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crds::{Agent, Flow, Model, PluginConfig, Prompt, RefKind, Refers, Tool, cycle::Node};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{Found, Inputs, Lookup};
+use crate::ports::{Child, ChildRef, Pod, Views};
+
+/// Objects by `Kind/name`.
+#[derive(Default)]
+struct Objects(BTreeMap<String, Value>);
+
+impl Objects {
+    /// An object that has settled as its phase says.
+    fn with(mut self, id: &str, phase: &str, spec: Value) -> Self {
+        let ready = json!([{ "type": "Ready", "status": "True", "reason": phase, "message": "the cause",
+            "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
+        let status = json!({ "phase": phase, "observedGeneration": 1, "conditions": ready });
+        let name = id.split('/').next_back().unwrap();
+        let body = json!({ "metadata": { "name": name, "generation": 1 }, "spec": spec, "status": status });
+        self.0.insert(id.to_owned(), body);
+        self
+    }
+
+    /// Somebody changes a part of an object.
+    fn set(mut self, id: &str, pointer: &str, value: Value) -> Self {
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        self.0.get_mut(id).unwrap().pointer_mut(parent).unwrap()[field] = value;
+        self
+    }
+
+    fn secret(mut self, name: &str, data: Value) -> Self {
+        self.0.insert(format!("Secret/{name}"), data);
+        self
+    }
+
+    fn without(mut self, id: &str) -> Self {
+        assert!(self.0.remove(id).is_some(), "{id}");
+        self
+    }
+
+    fn get<K: DeserializeOwned>(&self, kind: &str, name: &str) -> Option<Arc<K>> {
+        self.0.get(&format!("{kind}/{name}")).map(|body| Arc::new(serde_json::from_value(body.clone()).unwrap()))
+    }
+
+    fn lookup(&self) -> Lookup<'_> {
+        Lookup { views: self, namespace: "ns" }
+    }
+
+    fn inputs<K: Refers + DeserializeOwned>(&self, kind: RefKind, name: &str) -> Inputs {
+        let object: Arc<K> = self.get(kind.as_str(), name).unwrap();
+        self.lookup().inputs(Some(&Node::new(kind, name)), &object.references())
+    }
+
+    /// What the flow `f` waits for, and whether somebody has to act.
+    fn flow(&self) -> Option<(String, bool)> {
+        let wait = self.inputs::<Flow>(RefKind::Flow, "f").waiting_for()?;
+        Some((wait.sentence, wait.missing))
+    }
+
+    fn digests(&self) -> BTreeMap<String, String> {
+        self.inputs::<Flow>(RefKind::Flow, "f").pin()
+    }
+}
+
+impl Views for Objects {
+    fn agent(&self, _: &str, name: &str) -> Option<Arc<Agent>> {
+        self.get("Agent", name)
+    }
+    fn flow(&self, _: &str, name: &str) -> Option<Arc<Flow>> {
+        self.get("Flow", name)
+    }
+    fn tool(&self, _: &str, name: &str) -> Option<Arc<Tool>> {
+        self.get("Tool", name)
+    }
+    fn model(&self, _: &str, name: &str) -> Option<Arc<Model>> {
+        self.get("Model", name)
+    }
+    fn plugin_config(&self, _: &str, name: &str) -> Option<Arc<PluginConfig>> {
+        self.get("PluginConfig", name)
+    }
+    fn prompt(&self, _: &str, name: &str) -> Option<Arc<Prompt>> {
+        self.get("Prompt", name)
+    }
+    fn child(&self, child: &ChildRef) -> Option<Arc<Child>> {
+        let data = self.0.get(&format!("{}/{}", child.kind, child.name))?;
+        Some(Arc::new(Child {
+            child: child.clone(),
+            uid: String::new(),
+            resource_version: 1,
+            generation: 1,
+            labels: BTreeMap::new(),
+            controller: None,
+            owned: None,
+            deleting: false,
+            data: serde_json::from_value(data.clone()).unwrap(),
+            deployment: None,
+        }))
+    }
+    fn pods(&self, _: &'static str, _: &str, _: &str) -> Vec<Arc<Pod>> {
+        Vec::new()
+    }
+}
+
+fn tool(spec: Value) -> Value {
+    let mut whole = json!({ "name": "t", "type": "http", "endpoint": "http://t" });
+    whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    whole
+}
+
+/// A flow with one of everything, all of it there.
+fn whole() -> Objects {
+    let flow = json!({ "prompts": [{ "promptRef": { "name": "p" } }], "tools": [{ "name": "t" }], "modelRef": { "name": "m" } });
+    let header = json!([{ "name": "Authorization", "secretKeyRef": { "name": "h", "key": "token" } }]);
+    let config = json!({ "type": "openai", "credentialsRef": { "name": "s" }, "credentialKeys": ["KEY", "ORG"] });
+    Objects::default()
+        .with("Flow/f", "Resolving", flow)
+        .with("Prompt/p", "Available", json!({ "content": "Hi" }))
+        .with("Tool/t", "Available", tool(json!({ "headersFrom": header })))
+        .with("Model/m", "Available", json!({ "provider": "x", "model": "y", "pluginConfigRef": { "name": "pc" } }))
+        .with("PluginConfig/pc", "Available", config)
+        .secret("s", json!({ "KEY": "1", "ORG": "1", "OTHER": "1" }))
+        .secret("h", json!({ "token": "1", "other": "1" }))
+}
+
+#[test]
+fn what_is_there_may_be_used() {
+    assert_eq!(whole().flow(), None);
+    assert_eq!(whole().digests().keys().collect::<Vec<_>>(), ["Model/m", "Prompt/p", "Tool/t"]);
+}
+
+#[test]
+fn all_that_is_missing_is_named_at_once_in_a_fixed_order() {
+    let nothing = whole().without("Prompt/p").without("Tool/t").without("Model/m");
+    let said = r#"prompt "p" not found; tool "t" not found; model "m" not found"#;
+    assert_eq!(nothing.flow(), Some((said.into(), true)));
+    let behind = whole().without("Prompt/p").without("Secret/h").without("PluginConfig/pc");
+    let said = r#"prompt "p" not found; secret "h" not found (referenced by tool "t"); pluginconfig "pc" not found (referenced by model "m")"#;
+    assert_eq!(behind.flow(), Some((said.into(), true)));
+}
+
+#[test]
+fn the_cause_is_named_and_not_who_waits_for_it() {
+    for phase in ["Resolving", "Error", "Available"] {
+        let waiting = |objects: Objects| {
+            objects.set("PluginConfig/pc", "/status/phase", json!(phase)).set("Model/m", "/status/phase", json!(phase))
+        };
+        let said = r#"secret "s" not found (referenced by pluginconfig "pc")"#;
+        assert_eq!(waiting(whole().without("Secret/s")).flow(), Some((said.into(), true)), "{phase}");
+        let lacking = whole().secret("s", json!({ "OTHER": "1" }));
+        let said = r#"secret "s" has no key "KEY" (referenced by pluginconfig "pc"); secret "s" has no key "ORG" (referenced by pluginconfig "pc")"#;
+        assert_eq!(waiting(lacking).flow(), Some((said.into(), true)), "{phase}");
+    }
+}
+
+#[test]
+fn an_error_is_missing_and_what_has_not_settled_is_on_its_way() {
+    let error = |id: &str| whole().set(id, "/status/phase", json!("Error")).flow();
+    assert_eq!(error("Tool/t"), Some((r#"tool "t" is in phase Error: the cause"#.into(), true)));
+    let said = r#"pluginconfig "pc" is in phase Error: the cause (referenced by model "m")"#;
+    assert_eq!(error("PluginConfig/pc"), Some((said.into(), true)));
+    let pending = |id: &str| whole().set(id, "/status/phase", json!("Pending")).flow();
+    assert_eq!(pending("Prompt/p"), Some((r#"prompt "p" is Pending"#.into(), false)));
+    let said = r#"pluginconfig "pc" is Pending (referenced by model "m")"#;
+    assert_eq!(pending("PluginConfig/pc"), Some((said.into(), false)));
+    let edited = whole().set("Model/m", "/metadata/generation", json!(2));
+    assert_eq!(edited.flow(), Some((r#"model "m" is Available"#.into(), false)), "its status speaks of an older spec");
+    let unseen = whole().set("Prompt/p", "/status", json!(null));
+    assert_eq!(unseen.flow(), Some((r#"prompt "p" is not yet seen by the operator"#.into(), false)));
+}
+
+#[test]
+fn what_is_read_moves_the_digest_and_nothing_else_does() {
+    let before = whole().digests();
+    let moved = |objects: Objects| -> Vec<String> {
+        let after = objects.digests();
+        before.iter().filter(|(name, digest)| after[*name] != **digest).map(|(name, _)| name.clone()).collect()
+    };
+    let nothing: [&str; 0] = [];
+    assert_eq!(moved(whole().set("Prompt/p", "/spec/content", json!("Ho"))), ["Prompt/p"]);
+    assert_eq!(moved(whole().set("Prompt/p", "/spec/description", json!("x"))), nothing);
+    assert_eq!(moved(whole().set("Tool/t", "/spec/category", json!("x"))), nothing);
+    assert_eq!(moved(whole().set("Tool/t", "/spec/endpoint", json!("http://u"))), ["Tool/t"]);
+    assert_eq!(moved(whole().secret("h", json!({ "token": "2", "other": "1" }))), ["Tool/t"]);
+    assert_eq!(moved(whole().secret("h", json!({ "token": "1", "other": "2" }))), nothing);
+    assert_eq!(moved(whole().set("Model/m", "/spec/defaultConfig", json!({ "x": 1 }))), ["Model/m"]);
+    assert_eq!(moved(whole().set("PluginConfig/pc", "/spec/region", json!("eu"))), ["Model/m"]);
+    assert_eq!(moved(whole().secret("s", json!({ "KEY": "2", "ORG": "1", "OTHER": "1" }))), ["Model/m"]);
+    assert_eq!(moved(whole().secret("s", json!({ "KEY": "1", "ORG": "1", "OTHER": "2" }))), nothing);
+}
+
+#[test]
+fn the_data_behind_references_is_found_by_its_way() {
+    let flow: Arc<Flow> = whole().get("Flow", "f").unwrap();
+    let found = whole().lookup().data(&flow.references());
+    assert_eq!(found.into_keys().collect::<Vec<_>>(), ["Model/m/PluginConfig/pc/Secret/s", "Tool/t/Secret/h"]);
+    let off = whole().set("Tool/t", "/spec/enabled", json!(false));
+    assert_eq!(off.lookup().data(&flow.references()).len(), 1, "a tool that is switched off is not rendered");
+}
+
+#[test]
+fn a_builtin_needs_no_tool_and_one_that_is_switched_off_nothing_behind_it() {
+    let builtin = whole().set("Flow/f", "/spec/tools", json!([{ "name": "calculator" }]));
+    assert_eq!(builtin.flow(), None);
+    let off = whole().set("Tool/t", "/spec/enabled", json!(false)).without("Secret/h");
+    assert_eq!(off.flow(), None);
+}
+
+/// The flow calls an agent.
+fn caller(phase: &str, available: bool) -> Objects {
+    let conditions = json!([
+        { "type": "Available", "status": if available { "True" } else { "False" }, "reason": "x", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z" },
+        { "type": "Ready", "status": "False", "reason": "x", "message": "the cause",
+            "lastTransitionTime": "2026-01-01T00:00:00Z" },
+    ]);
+    whole()
+        .set("Tool/t", "/spec", json!({ "name": "t", "type": "agent", "agentRef": { "name": "a" } }))
+        .with("Agent/a", phase, json!({ "name": "A", "framework": "corail" }))
+        .set("Agent/a", "/status/conditions", conditions)
+        .set("Agent/a", "/status/endpoint", json!("http://a.ns.svc:8000"))
+}
+
+#[test]
+fn an_agent_that_is_called_is_asked_whether_it_is_available_and_not_for_its_phase() {
+    for phase in ["Running", "Deploying", "Failed", "Hibernating"] {
+        assert_eq!(caller(phase, true).flow(), None, "{phase}");
+    }
+    let said = r#"agent "a" is Deploying, not available (referenced by tool "t")"#;
+    assert_eq!(caller("Deploying", false).flow(), Some((said.into(), false)));
+    let said = r#"agent "a" is in phase Failed: the cause (referenced by tool "t")"#;
+    assert_eq!(caller("Failed", false).flow(), Some((said.into(), true)));
+    let said = r#"agent "a" not found (referenced by tool "t")"#;
+    assert_eq!(caller("Running", true).without("Agent/a").flow(), Some((said.into(), true)));
+}
+
+#[test]
+fn of_an_agent_that_is_called_only_the_address_counts() {
+    let before = caller("Running", true).digests();
+    let edited = caller("Running", true).set("Agent/a", "/spec/systemPrompt", json!("x"));
+    assert_eq!(edited.set("Agent/a", "/metadata/generation", json!(2)).digests(), before);
+    let moved = caller("Running", true).set("Agent/a", "/status/endpoint", json!("http://other"));
+    assert_ne!(moved.digests(), before);
+}
+
+#[test]
+fn a_circle_is_named_on_every_member_and_on_whoever_leads_into_it() {
+    let circle = caller("Resolving", false).set("Agent/a", "/spec/tools", json!(["u"])).with(
+        "Tool/u",
+        "Resolving",
+        json!({ "name": "u", "type": "flow", "flowRef": { "name": "f" } }),
+    );
+    let said = |inputs: Inputs| inputs.waiting_for().map(|wait| (wait.reason, wait.sentence)).unwrap();
+    let cycle = |text: &str| ("ReferenceCycle", format!("cycle: {text}"));
+    assert_eq!(said(circle.inputs::<Flow>(RefKind::Flow, "f")), cycle("Flow/f → Tool/t → Agent/a → Tool/u → Flow/f"));
+    assert_eq!(said(circle.inputs::<Tool>(RefKind::Tool, "u")), cycle("Tool/u → Flow/f → Tool/t → Agent/a → Tool/u"));
+    assert_eq!(
+        said(circle.inputs::<Agent>(RefKind::Agent, "a")),
+        cycle("Agent/a → Tool/u → Flow/f → Tool/t → Agent/a")
+    );
+    let outside = circle.with("Agent/z", "Resolving", json!({ "name": "Z", "framework": "corail", "tools": ["t"] }));
+    let waits = r#"tool "t" waits for itself, cycle: Tool/t → Agent/a → Tool/u → Flow/f → Tool/t"#;
+    assert_eq!(said(outside.inputs::<Agent>(RefKind::Agent, "z")), ("MissingDependency", waits.to_owned()));
+    let open = outside.set("Tool/u", "/spec/enabled", json!(false));
+    let found = open.inputs::<Flow>(RefKind::Flow, "f");
+    assert!(!found.0.iter().any(|(_, found)| matches!(found, Found::Cycle(_))), "a tool that is off closes no circle");
+}
+
+#[test]
+fn an_optional_secret_may_be_absent_and_may_lack_a_key() {
+    let env = |optional: bool| json!([{ "name": "A", "valueFrom": { "secretKeyRef": { "name": "o", "key": "k", "optional": optional } } }]);
+    let with = |optional| whole().set("Flow/f", "/spec/env", env(optional));
+    assert_eq!(with(true).flow(), None);
+    assert_eq!(with(true).secret("o", json!({})).flow(), None);
+    assert_eq!(with(false).flow(), Some((r#"secret "o" not found"#.into(), true)));
+    assert_eq!(with(false).secret("o", json!({})).flow(), Some((r#"secret "o" has no key "k""#.into(), true)));
+}

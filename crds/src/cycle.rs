@@ -1,0 +1,98 @@
+//! Circles of references: an agent that has a tool that asks the agent would wait for itself for ever.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::RefKind;
+
+/// An object that may be part of a circle: an Agent, a Flow or a Tool. Displays as `Tool/weather-api`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Node {
+    /// Its kind.
+    pub kind: RefKind,
+    /// Its name.
+    pub name: String,
+}
+
+impl Node {
+    /// The object of this kind and name.
+    pub fn new(kind: RefKind, name: impl Into<String>) -> Self {
+        Self { kind, name: name.into() }
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind, self.name)
+    }
+}
+
+/// A circle through `start`, as `cycle: Agent/a → Tool/t → Agent/a`; `None` when nothing leads back to it. `uses` says
+/// what an object calls; of several circles the first one in that order is named.
+pub fn cycle_through(start: &Node, uses: impl Fn(&Node) -> Vec<Node>) -> Option<String> {
+    // The way to the object that is looked at, each with what is still to be looked at behind it.
+    let mut way = vec![(start.clone(), uses(start).into_iter())];
+    let mut seen = BTreeSet::new();
+    while let Some((_, rest)) = way.last_mut() {
+        match rest.next() {
+            Some(next) if next == *start => {
+                let names: Vec<_> = way.iter().map(|(node, _)| node).chain([start]).map(Node::to_string).collect();
+                return Some(format!("cycle: {}", names.join(" → ")));
+            }
+            Some(next) => {
+                if seen.insert(next.clone()) {
+                    let more = uses(&next).into_iter();
+                    way.push((next, more));
+                }
+            }
+            None => drop(way.pop()),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `a>t t>b` as a graph; a name is an Agent if it is upper case, else a Tool.
+    fn circle(start: &str, edges: &str) -> Option<String> {
+        let node = |name: &str| {
+            let kind = if name.starts_with(char::is_uppercase) { RefKind::Agent } else { RefKind::Tool };
+            Node::new(kind, name)
+        };
+        let edges: Vec<_> = edges.split_whitespace().filter_map(|edge| edge.split_once('>')).collect();
+        cycle_through(&node(start), |from| {
+            edges.iter().filter(|(one, _)| *one == from.name).map(|(_, other)| node(other)).collect()
+        })
+    }
+
+    #[test]
+    fn a_circle_is_named_from_each_of_its_members() {
+        let edges = "A>t t>B B>u u>A";
+        assert_eq!(circle("A", edges).unwrap(), "cycle: Agent/A → Tool/t → Agent/B → Tool/u → Agent/A");
+        assert_eq!(circle("u", edges).unwrap(), "cycle: Tool/u → Agent/A → Tool/t → Agent/B → Tool/u");
+        assert_eq!(circle("A", "A>t t>A").unwrap(), "cycle: Agent/A → Tool/t → Agent/A");
+        assert_eq!(circle("A", "A>A").unwrap(), "cycle: Agent/A → Agent/A");
+    }
+
+    #[test]
+    fn whoever_only_leads_into_a_circle_is_no_member() {
+        assert_eq!(circle("X", "X>t t>A A>t"), None);
+        assert_eq!(circle("X", "X>t X>u t>B u>B B>v"), None);
+        assert_eq!(circle("X", ""), None);
+    }
+
+    #[test]
+    fn a_way_back_is_found_beside_other_circles_and_dead_ends() {
+        let edges = "A>t A>u t>C C>w w>C u>D D>x x>A";
+        assert_eq!(circle("A", edges).unwrap(), "cycle: Agent/A → Tool/u → Agent/D → Tool/x → Agent/A");
+    }
+
+    #[test]
+    fn each_object_is_looked_at_once() {
+        // Thirty levels with two ways each are a billion ways.
+        let edges: String = (0..30).map(|n| format!("a{n}>l{n} a{n}>r{n} l{n}>a{} r{n}>a{} ", n + 1, n + 1)).collect();
+        assert_eq!(circle("a0", &edges), None);
+    }
+}
