@@ -1,7 +1,7 @@
 //! A task as server-sent events: the task as it is, then its text as it comes, last how it ended.
 //!
-//! Each event is a whole JSON-RPC answer to the request that asked for them. A client that goes away only stops
-//! watching.
+//! Each event is a whole JSON-RPC answer to the request that asked for them. How it ended is an event of its own, also of a
+//! task that had ended before the first event was written. A client that goes away only stops watching.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -49,11 +49,9 @@ impl Watcher {
             }
             {
                 let progress = self.progress.borrow_and_update();
-                let ended = progress.phase != Phase::Working;
                 let Some(sent) = self.sent else {
                     // A task that works may have said nothing yet: what it says from here on is told by events.
                     self.sent = Some(progress.text.len());
-                    self.ended = ended;
                     let task = wire::task(self.version, &self.task, &progress, history);
                     return Some(wire::wrapped(self.version, task));
                 };
@@ -61,7 +59,7 @@ impl Watcher {
                     self.sent = Some(progress.text.len());
                     return Some(wire::artifact_update(self.version, &self.task, more, sent > 0));
                 }
-                if ended {
+                if progress.phase != Phase::Working {
                     self.ended = true;
                     return Some(wire::status_update(self.version, &self.task, &progress));
                 }

@@ -63,6 +63,15 @@ pub(super) enum Piece {
     Data(Value),
 }
 
+impl Piece {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Data(data) => data.to_string().len(),
+        }
+    }
+}
+
 /// What the client said.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Said {
@@ -81,6 +90,8 @@ pub(super) struct Task {
     pub(super) context: String,
     /// The message that it answers.
     pub(super) said: Said,
+    /// Bytes of the message.
+    size: usize,
     progress: watch::Sender<Progress>,
     canceled: CancellationToken,
 }
@@ -96,7 +107,8 @@ impl Task {
     /// A task that works.
     pub(super) fn new(id: String, context: String, said: Said) -> Self {
         let progress = Progress { phase: Phase::Working, since: Timestamp::now(), text: String::new(), error: None };
-        Self { id, context, said, progress: watch::Sender::new(progress), canceled: CancellationToken::new() }
+        let size = said.pieces.iter().map(Piece::bytes).sum();
+        Self { id, context, said, size, progress: watch::Sender::new(progress), canceled: CancellationToken::new() }
     }
 
     /// Sees how far it is and is woken when that changes.
@@ -148,11 +160,7 @@ impl Task {
     }
 
     fn bytes(&self) -> usize {
-        let piece = |piece: &Piece| match piece {
-            Piece::Text(text) => text.len(),
-            Piece::Data(data) => data.to_string().len(),
-        };
-        self.said.pieces.iter().map(piece).sum::<usize>() + self.progress.borrow().text.len()
+        self.size + self.progress.borrow().text.len()
     }
 }
 

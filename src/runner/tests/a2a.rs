@@ -130,6 +130,7 @@ async fn a_context_is_a_conversation() {
 async fn a_stream_begins_with_the_task_and_ends_with_its_end() {
     let runner = Runner::with(&[]).await;
     let events = runner.stream("SendStreamingMessage", message("hello there")).await;
+    assert!(events.len() > 1);
     assert!(events[0]["task"]["id"].is_string(), "{}", events[0]);
     let mut text = events[0]["task"]["artifacts"][0]["parts"][0]["text"].as_str().unwrap_or_default().to_owned();
     for event in events.iter().filter_map(|event| event.get("artifactUpdate")) {
