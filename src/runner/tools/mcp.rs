@@ -33,7 +33,9 @@ impl McpTool {
         deadline: Duration,
     ) -> Result<String, ToolError> {
         let client = client.for_url(&self.url)?;
-        let answer = sessions.call_tool(client, &self.url, &self.tool, arguments.into_iter().collect(), deadline).await;
+        // Before the caller gives up, so that a session in which a call hangs is not used for the next.
+        let own = deadline - deadline / 20;
+        let answer = sessions.call_tool(client, &self.url, &self.tool, arguments.into_iter().collect(), own).await;
         match answer {
             Ok(text) => Ok(capped(&text)),
             Err(McpError::Timeout { .. }) => Err(ToolError::Timeout(deadline)),
