@@ -155,8 +155,7 @@ struct Line {
 
 #[derive(Deserialize)]
 struct Piece {
-    #[serde(default)]
-    content: String,
+    content: Option<String>,
     tool_calls: Option<Vec<Tool>>,
 }
 
@@ -181,9 +180,7 @@ impl Reader for Answer {
             return Err(ModelError::reported());
         }
         if let Some(message) = line.message {
-            if !message.content.is_empty() {
-                chunks.push_back(Chunk::Token(message.content));
-            }
+            chunks.extend(message.content.filter(|text| !text.is_empty()).map(Chunk::Token));
             for Tool { id, function } in message.tool_calls.into_iter().flatten() {
                 self.calls += 1;
                 if self.calls > 128 {

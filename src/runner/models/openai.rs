@@ -161,8 +161,7 @@ struct Event {
 
 #[derive(Deserialize)]
 struct Choice {
-    #[serde(default)]
-    delta: Delta,
+    delta: Option<Delta>,
     finish_reason: Option<String>,
 }
 
@@ -209,6 +208,7 @@ impl Reader for Answer {
             self.usage = Some(Usage { input: tokens.prompt_tokens, output: tokens.completion_tokens });
         }
         let Some(Choice { delta, finish_reason }) = event.choices.into_iter().next() else { return Ok(()) };
+        let delta = delta.unwrap_or_default();
         if delta.refusal.is_some_and(|text| !text.is_empty()) {
             return Err(ModelError::unsafe_content());
         }

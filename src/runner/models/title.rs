@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use serde_json::json;
 
 use super::{Chunk, Message, ModelError, Request};
 
@@ -25,12 +24,8 @@ pub(super) async fn ask(
     first: &str,
 ) -> String {
     let shown = &first[..first.floor_char_boundary(SHOWN)];
-    let request = Request {
-        system: Some(INSTRUCTION.into()),
-        messages: vec![Message::user(shown).into()],
-        config: serde_json::Map::from_iter([("temperature".to_owned(), json!(0))]).into(),
-        ..Request::default()
-    };
+    let request =
+        Request { system: Some(INSTRUCTION.into()), messages: vec![Message::user(shown).into()], ..Request::default() };
     let mut stream = answer(request);
     let read = async {
         let mut text = String::new();

@@ -37,7 +37,7 @@ pub(super) const FAILED: &str =
     "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"SECRET\"}}\n\n";
 
 /// A thought, text, a search that the provider runs itself, and two calls.
-const CALLS: &str = r#"event: message_start
+pub(super) const CALLS: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"msg_1","usage":{"input_tokens":2,"output_tokens":1}}}
 
 event: content_block_start

@@ -13,7 +13,7 @@ pub(super) const FAILED: &str =
     "data: {\"error\": {\"code\": 503,\"message\": \"SECRET\",\"status\": \"UNAVAILABLE\"}}\r\n\r\n";
 
 /// Two calls, the first with a signature.
-const CALLS: &str = "data: {\"candidates\": [{\"content\": {\"parts\": [{\"functionCall\": {\"name\": \"weather\",\"args\": {\"city\": \"Bern\"}},\"thoughtSignature\": \"c2ln\"},{\"functionCall\": {\"id\": \"given\",\"name\": \"time\"}}],\"role\": \"model\"},\"finishReason\": \"STOP\"}]}\r\n\r\n";
+pub(super) const CALLS: &str = "data: {\"candidates\": [{\"content\": {\"parts\": [{\"functionCall\": {\"name\": \"weather\",\"args\": {\"city\": \"Bern\"}},\"thoughtSignature\": \"c2ln\"},{\"functionCall\": {\"id\": \"given\",\"name\": \"time\"}}],\"role\": \"model\"},\"finishReason\": \"STOP\"}]}\r\n\r\n";
 
 #[tokio::test]
 async fn text_and_tokens_are_read() {

@@ -5,6 +5,7 @@ mod failures;
 mod gemini;
 mod ollama;
 mod openai;
+mod turns;
 
 use std::io;
 use std::net::SocketAddr;
@@ -68,12 +69,19 @@ impl Reply {
         Self { end, ..self }
     }
 
-    fn respond(self) -> Response {
+    fn respond(self, open: &Arc<watch::Sender<usize>>) -> Response {
         let pieces: Vec<io::Result<Bytes>> =
             self.body.as_bytes().chunks(self.piece).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
         let rest = match self.end {
             End::Whole => stream::empty().boxed(),
-            End::Silent => stream::pending().boxed(),
+            End::Silent => {
+                let open = Open::new(open.clone());
+                stream::once(async move {
+                    let _open = open;
+                    std::future::pending().await
+                })
+                .boxed()
+            }
             End::Cut => stream::once(async {
                 // While nothing is ready, the server sends what it has.
                 tokio::task::yield_now().await;
@@ -89,6 +97,22 @@ impl Reply {
     }
 }
 
+/// Counts an answer that has not ended.
+struct Open(Arc<watch::Sender<usize>>);
+
+impl Open {
+    fn new(count: Arc<watch::Sender<usize>>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
 /// A request as the server saw it.
 #[derive(Debug, Clone)]
 struct Asked {
@@ -101,12 +125,15 @@ struct Asked {
 struct Script {
     replies: Arc<Vec<Reply>>,
     asked: Arc<watch::Sender<Vec<Asked>>>,
+    silent: Arc<watch::Sender<usize>>,
 }
 
 /// A provider that gives its replies one after the other, and the last one for ever.
 struct Provider {
     address: SocketAddr,
     asked: watch::Receiver<Vec<Asked>>,
+    /// How many answers are open that never end.
+    silent: watch::Receiver<usize>,
     http: Http,
     pauses: Arc<Mutex<Vec<Duration>>>,
 }
@@ -117,13 +144,14 @@ impl Provider {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, asked) = watch::channel(Vec::new());
-        let script = Script { replies: Arc::new(replies.into()), asked: Arc::new(sender) };
+        let (count, silent) = watch::channel(0);
+        let script = Script { replies: Arc::new(replies.into()), asked: Arc::new(sender), silent: Arc::new(count) };
         let routes = Router::new().fallback(answer).with_state(script);
         tokio::spawn(async move { axum::serve(listener, routes).await });
         let pauses = Arc::new(Mutex::new(Vec::new()));
         let noted = pauses.clone();
         let http = Http::plain(move |time| noted.lock().unwrap().push(time));
-        Self { address, asked, http, pauses }
+        Self { address, asked, silent, http, pauses }
     }
 
     fn reference(&self, provider: &str) -> ModelRef {
@@ -164,7 +192,7 @@ async fn answer(State(script): State<Script>, uri: Uri, headers: HeaderMap, body
         asked.push(Asked { path: uri.to_string(), headers, body });
     });
     let reply = script.replies.get(place).or(script.replies.last()).unwrap();
-    reply.clone().respond()
+    reply.clone().respond(&script.silent)
 }
 
 /// Everything a model answered, neighbouring tokens joined.

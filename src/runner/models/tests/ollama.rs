@@ -17,7 +17,7 @@ pub(super) const GOOD: &str = r#"{"model":"m","created_at":"2025-01-01T00:00:00Z
 pub(super) const FAILED: &str = "{\"error\":\"SECRET\"}\n";
 
 /// Two calls.
-const CALLS: &str = r#"{"model":"m","message":{"role":"assistant","content":"","tool_calls":[{"function":{"name":"weather","arguments":{"city":"Bern"}}},{"id":"given","function":{"index":1,"name":"time","arguments":{}}}]},"done":false}
+pub(super) const CALLS: &str = r#"{"model":"m","message":{"role":"assistant","content":"","tool_calls":[{"function":{"name":"weather","arguments":{"city":"Bern"}}},{"id":"given","function":{"index":1,"name":"time","arguments":{}}}]},"done":false}
 {"model":"m","message":{"role":"assistant","content":""},"done_reason":"stop","done":true,"prompt_eval_count":1,"eval_count":2}"#;
 
 #[tokio::test]
