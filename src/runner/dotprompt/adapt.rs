@@ -29,6 +29,8 @@ pub(super) struct Syntax {
 pub(super) struct Definition {
     /// How a partial is called.
     pub(super) name: String,
+    /// The text that it is in: the same, or that in which it is defined.
+    pub(super) within: String,
     /// How many elements it has.
     pub(super) size: usize,
     /// The partials it uses.
@@ -47,26 +49,31 @@ pub(super) struct PartialUse {
     pub(super) has_fallback: bool,
 }
 
-/// Changes `template` in place, and tells what is defined in it: itself first.
+/// Changes `template`, which `source` was parsed into, and tells what is defined in it: itself first.
 ///
 /// # Errors
 /// The first thing that is wrong.
-pub(super) fn adapt(name: &str, template: &mut Template) -> Result<Vec<Definition>, Syntax> {
-    let mut adapter = Adapter { inner: Vec::new() };
-    let mut definition = Definition { name: name.to_owned(), size: 0, uses: Vec::new() };
-    adapter.template(template, &mut definition, Place { line: 1, depth: 0 })?;
+pub(super) fn adapt(name: &str, source: &str, template: &mut Template) -> Result<Vec<Definition>, Syntax> {
+    let mut adapter = Adapter { within: name, lines: source.split('\n').collect(), inner: Vec::new() };
+    let mut definition = adapter.definition(name);
+    adapter.template(template, &mut definition, Place { line: 1, depth: 0, scopes: 0 })?;
     adapter.inner.insert(0, definition);
     Ok(adapter.inner)
 }
 
-struct Adapter {
+struct Adapter<'s> {
+    within: &'s str,
+    lines: Vec<&'s str>,
     inner: Vec<Definition>,
 }
 
 #[derive(Clone, Copy)]
 struct Place {
     line: usize,
+    /// How many blocks or parentheses are around it.
     depth: usize,
+    /// How many of the blocks have a context of their own.
+    scopes: usize,
 }
 
 impl Place {
@@ -82,25 +89,24 @@ impl Place {
     }
 }
 
-impl Adapter {
+impl Adapter<'_> {
+    fn definition(&self, name: &str) -> Definition {
+        Definition { name: name.to_owned(), within: self.within.to_owned(), size: 0, uses: Vec::new() }
+    }
+
     fn template(&mut self, template: &mut Template, definition: &mut Definition, place: Place) -> Result<(), Syntax> {
-        let mut before = String::new();
         for (at, element) in template.elements.iter_mut().enumerate() {
-            let line = template.mapping.get(at).map_or(place.line, |mapping| mapping.0.max(place.line));
+            let (line, column) = template.mapping.get(at).map_or((place.line, 1), |mapping| (mapping.0, mapping.1));
             let place = Place { line, ..place };
             definition.size += 1;
             match element {
-                TemplateElement::RawString(text) => {
-                    before.clone_from(text);
-                    *text = with_marks(text);
-                    continue;
-                }
+                TemplateElement::RawString(text) => *text = with_marks(text),
                 TemplateElement::Comment(_) => {}
                 TemplateElement::Expression(call) | TemplateElement::HtmlExpression(call) => print(call, place)?,
                 TemplateElement::HelperBlock(block) => self.block(block, definition, place)?,
                 TemplateElement::PartialExpression(partial) | TemplateElement::PartialBlock(partial) => {
-                    // The crate indents every partial that white space precedes; only one alone in its line is.
-                    if partial.indent.as_ref().is_some_and(|indent| before.ends_with(indent.as_str())) {
+                    // The crate indents every partial that white space precedes; it must be alone in its line.
+                    if !self.is_alone(line, column) {
                         partial.indent = None;
                     }
                     self.partial(partial, definition, place)?;
@@ -110,30 +116,39 @@ impl Adapter {
                     return place.error("decorators are not supported, but for `{{#*inline \"name\"}}`");
                 }
             }
-            before.clear();
         }
         Ok(())
+    }
+
+    /// Whether the tag that begins there is the only thing in its line. Both count from 1, columns in characters.
+    fn is_alone(&self, line: usize, column: usize) -> bool {
+        let mut characters = self.lines.get(line - 1).copied().unwrap_or_default().chars();
+        let before = characters.by_ref().take(column - 1).all(char::is_whitespace);
+        let after = characters.as_str().split_once("}}").map_or("", |(_, after)| after);
+        before && after.trim().is_empty()
     }
 
     fn block(&mut self, block: &mut HelperTemplate, definition: &mut Definition, place: Place) -> Result<(), Syntax> {
         let inner = place.deeper()?;
         let name = block.name.as_name().unwrap_or_default().to_owned();
         if !helpers::is_known(&name) && block.params.is_empty() && block.hash.is_empty() {
-            block.params = vec![value(&name, inner)?];
+            block.params = vec![value(&name, place)?];
             block.name = Parameter::Name(SECTION.to_owned());
         } else {
             check(block, Use::Block, place)?;
         }
-        arguments(block.params.iter_mut().chain(block.hash.values_mut()), inner)?;
+        arguments(block.params.iter_mut().chain(block.hash.values_mut()), place)?;
+        let name = block.name.as_name().unwrap_or_default();
+        let scopes = place.scopes + usize::from(matches!(name, "each" | "with" | SECTION));
+        let inner = Place { scopes, ..inner };
         if let Some(BlockParam::Pair((_, Parameter::Name(second)))) = &block.block_param
             && name == "with"
         {
             return place.error(format!("`with` gives one name, not a second (`{second}`)"));
         }
-        for template in [&mut block.template, &mut block.inverse].into_iter().flatten() {
-            self.template(template, definition, inner)?;
-        }
-        Ok(())
+        let template = block.template.as_mut().map_or(Ok(()), |it| self.template(it, definition, inner));
+        let otherwise = Place { scopes: place.scopes, ..inner };
+        template.and(block.inverse.as_mut().map_or(Ok(()), |it| self.template(it, definition, otherwise)))
     }
 
     fn partial(
@@ -146,10 +161,16 @@ impl Adapter {
         if partial.params.len() > 1 {
             return place.error("a partial takes at most one context");
         }
-        let name = partial.name.as_name().map(str::to_owned);
+        // The crate takes the quotes of `{{> 'name'}}` for a part of the name.
+        let name = partial.name.as_name().map(|name| name.trim_matches('\'').to_owned());
+        if let Some(name) = &name {
+            partial.name = Parameter::Name(name.clone());
+        }
         let has_fallback = partial.template.is_some();
         definition.uses.push(PartialUse { name, line: place.line, depth: place.depth, has_fallback });
-        arguments([&mut partial.name], inner)?;
+        if partial.name.as_name().is_none() {
+            arguments([&mut partial.name], inner)?;
+        }
         arguments(partial.params.iter_mut().chain(partial.hash.values_mut()), inner)?;
         partial.template.as_mut().map_or(Ok(()), |template| self.template(template, definition, inner))
     }
@@ -161,7 +182,7 @@ impl Adapter {
         else {
             return place.error("expected `{{#*inline \"name\"}}`");
         };
-        let mut definition = Definition { name: name.clone(), size: 0, uses: Vec::new() };
+        let mut definition = self.definition(name);
         self.template(template, &mut definition, inner)?;
         self.inner.push(definition);
         Ok(())
@@ -215,6 +236,12 @@ fn arguments<'p>(parameters: impl IntoIterator<Item = &'p mut Parameter>, place:
 /// What stands for the value at `path`: its first key is found in the scopes, the others in the value that this gives.
 fn value(path: &str, place: Place) -> Result<Parameter, Syntax> {
     let (first, keys) = parted(path);
+    if first.matches("../").count() + usize::from(first.ends_with("..")) > place.scopes && !path.starts_with('@') {
+        // Above the outermost context there is nothing; the crate would stay there.
+        let nowhere = vec![Parameter::Literal(Value::Null), Parameter::Literal(Value::from(""))];
+        let resolve = Parameter::Name(RESOLVE.to_owned());
+        return Ok(Parameter::Subexpression(Subexpression::new(resolve, nowhere, Default::default())));
+    }
     let first = match Path::parse(first) {
         Ok(first) => Parameter::Path(first),
         Err(_) => return place.error(format!("`{path}` is not a path")),

@@ -89,6 +89,12 @@ pub(super) fn read(yaml: &str) -> Result<Metadata, PromptError> {
     })
 }
 
+/// An error at the line of the top key `key` of `yaml`, which begins on line 2 of its text.
+pub(super) fn error_at(yaml: &str, key: &str, message: impl Into<String>) -> PromptError {
+    let named = |line: &str| line.trim_start_matches(['"', '\'']).strip_prefix(key).is_some_and(ends_key);
+    PromptError::at(yaml.lines().position(named).unwrap_or(0) + 2, message)
+}
+
 /// The keys at the top of a frontmatter. A key without a value is as one that is not there.
 struct Keys<'y> {
     yaml: &'y str,
@@ -100,11 +106,8 @@ impl Keys<'_> {
         self.fields.get(key).filter(|value| !value.is_null())
     }
 
-    /// An error at the line of `key`.
     fn error(&self, key: &str, message: impl Into<String>) -> PromptError {
-        let named = |line: &str| line.trim_start_matches(['"', '\'']).strip_prefix(key).is_some_and(ends_key);
-        let line = self.yaml.lines().position(named).unwrap_or(0);
-        PromptError::at(line + 2, message)
+        error_at(self.yaml, key, message)
     }
 
     fn text(&self, key: &str) -> Result<Option<String>, PromptError> {

@@ -12,8 +12,11 @@ const NAMED: usize = 5;
 /// # Errors
 /// Why it is no JSON Schema.
 pub(super) fn validator(schema: &Value) -> Result<Validator, String> {
-    jsonschema::validator_for(schema)
-        .map_err(|error| format!("the input's schema is not JSON Schema: {}", error.masked()))
+    jsonschema::validator_for(schema).map_err(|error| {
+        let at = path(error.instance_path().as_str());
+        let at = if at.is_empty() { "input.schema".to_owned() } else { format!("input.schema.{at}") };
+        format!("`{at}` is not JSON Schema: {}", error.masked())
+    })
 }
 
 /// The variables of a template: `input` over `default`.

@@ -99,7 +99,8 @@ fn reference_marker(name: &str) -> Option<Mark> {
 /// A role that no message can have.
 pub(super) fn to_messages(printed: &str, history: &[RenderedMessage]) -> Result<Vec<RenderedMessage>, String> {
     let mut messages = vec![Draft::new(Role::User)];
-    let mut placed = None;
+    // The history goes before these.
+    let mut placed = Vec::new();
     for chunk in chunks(printed) {
         match chunk {
             Chunk::Role(name) => {
@@ -110,8 +111,7 @@ pub(super) fn to_messages(printed: &str, history: &[RenderedMessage]) -> Result<
                 }
             }
             Chunk::History => {
-                let here = messages.len();
-                placed.get_or_insert_with(Vec::new).push(here);
+                placed.push(messages.len());
                 messages.push(Draft::new(Role::Model));
             }
             Chunk::Parts(parts) => {
@@ -124,18 +124,20 @@ pub(super) fn to_messages(printed: &str, history: &[RenderedMessage]) -> Result<
     }
     let mut out = Vec::new();
     for (at, draft) in messages.into_iter().enumerate() {
-        if placed.as_ref().is_some_and(|places| places.contains(&at)) {
+        if placed.contains(&at) {
             out.extend_from_slice(history);
         }
-        if !draft.message.parts.is_empty() {
+        if !draft.empty {
             out.push(draft.message);
         }
     }
-    if placed.is_none() {
+    if placed.is_empty() {
         let last_is_user = out.last().is_some_and(|last| last.role == Role::User);
         let at = out.len() - usize::from(last_is_user);
         out.splice(at..at, history.iter().cloned());
     }
+    // Now that sections have had their say in where the history goes.
+    out.retain(|message| !message.parts.is_empty());
     Ok(out)
 }
 

@@ -2,33 +2,36 @@
 //!
 //! A text is a frontmatter (YAML: model, configuration, the schemas of input and output, tools) and a Handlebars
 //! template. What it must mean is what [google/dotprompt](https://google.github.io/dotprompt/reference/) makes of it;
-//! Nothing here does I/O: a prompt is parsed once, so that every
-//! mistake in it is found before anything is served, and rendered for each request.
+//! `differential_tests` puts the same prompts to both. Nothing here does I/O: a prompt is parsed once, so that its
+//! mistakes are found before anything is served, and rendered for each request.
 //!
-//! What differs from the reference, on purpose:
+//! What differs from the reference (npm `dotprompt` 1.1.2), on purpose:
 //!
 //! | reference | here |
 //! |---|---|
-//! | a broken or unclosed frontmatter is logged and the whole text becomes the template | an error with the line |
+//! | a frontmatter that is broken, or does not end, becomes part of the template | an error with the line |
 //! | a frontmatter without lines, or at the end of the text, is none | it is one |
-//! | defaults of the frontmatter are left to the caller, nothing is validated | merged, then validated |
-//! | a type error in a key is passed on | an error with the line |
-//! | markers such as `<<<dotprompt:role:system>>>` in an input make messages | only those of helpers and templates do |
-//! | any role | system, user and model; others are errors |
-//! | a section is a part that is pending | no part: nothing here fills sections |
-//! | `media` without a url is a part with the url `undefined` | an error |
-//! | a helper with a wrong number of arguments prints nonsense or fails when rendering | an error when parsing |
-//! | two lists or objects are never `ifEquals` | they are if their content is equal |
-//! | `output.format` may be anything, is unset by default | text or json; json by default if there is a schema |
-//! | the top-level type `any` stays, which is not JSON Schema | it is left out |
+//! | a key of the wrong type is passed on, `output.format` may be anything | an error with the line |
+//! | defaults of the frontmatter are left to the caller, inputs are not validated | merged, then validated |
+//! | the type `any` at the top of a schema stays, which is not JSON Schema | it is left out |
 //! | a description in a key ends at a parenthesis in it | it does not |
-//! | objects keep the order of their keys | keys are sorted |
+//! | a marker such as `<<<dotprompt:role:system>>>` in an input makes a message | only those of helpers and templates do |
+//! | any role; a wrong marker swallows what follows | system, user and model; others are errors |
+//! | `media` without a url is a part with the url `undefined` | an error |
+//! | a section is a part that is pending | no part: nothing here fills sections |
+//! | a helper with a wrong number of arguments prints nonsense | an error when parsing |
+//! | a partial that is missing is an error where it is printed | an error when parsing |
+//! | two lists or objects are never `ifEquals` | they are if their content is equal |
+//! | two numbers side by side are added: `{{a}}{{b}}` | they are printed |
+//! | objects have the order of their keys, numbers first | keys are sorted |
 //! | integers beyond 2^53 lose digits | they do not |
-//! | context variables (`@state`, `@metadata`) | none |
+//! | context variables (`@metadata`, those of the caller) | none |
 //!
-//! And what the parser (the `handlebars` crate) does not read, each an error when parsing: `{{^name}}` blocks (write
-//! `{{#unless name}}`), `{{.}}` (write `{{this}}`), `{{#a.b}}` without a helper, `{{~! comment ~}}`, and partials
-//! that include themselves.
+//! And what comes with the parser, the `handlebars` crate. Errors when parsing: `{{^name}}` blocks (write
+//! `{{#unless name}}`), `{{.}}` (write `{{this}}`), `{{> "name"}}` (write `{{> name}}`), `{{#a.b}}` without a helper (write `{{#if a.b}}`), `{{~! comment ~}}`,
+//! raw blocks of values, and partials that use themselves. `list.0` is allowed beside `list.[0]`. A `~` beside a comment
+//! or at a tag that is alone in its line may take more white space, and white space at the very
+//! end is kept.
 
 mod adapt;
 mod frontmatter;
@@ -40,6 +43,8 @@ mod picoschema;
 mod template;
 
 #[cfg(test)]
+mod differential_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
@@ -48,6 +53,7 @@ use std::sync::Arc;
 use jsonschema::Validator;
 use serde_json::{Map, Value};
 
+pub(in crate::runner) use super::models::Part;
 use template::Template;
 
 /// Who says a message.
@@ -61,26 +67,12 @@ pub(in crate::runner) enum Role {
     Model,
 }
 
-/// A part of a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::runner) enum Part {
-    /// Text, verbatim; never only white space.
-    Text(String),
-    /// An image, a sound or another file.
-    Media {
-        /// Where it is: a `data:` or an `https:` URL, as the prompt or the input has it; not checked.
-        url: String,
-        /// Its media type, such as `image/png`, if the prompt says it.
-        content_type: Option<String>,
-    },
-}
-
 /// A message for a model.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(in crate::runner) struct RenderedMessage {
     /// Who says it.
     pub(in crate::runner) role: Role,
-    /// What it holds, in order; never empty in what was rendered.
+    /// What it holds, in order; in what was rendered never empty, and no text only white space.
     pub(in crate::runner) parts: Vec<Part>,
 }
 
@@ -184,9 +176,10 @@ impl Prompt {
         partials: &BTreeMap<String, String>,
     ) -> Result<Self, PromptError> {
         let document = frontmatter::split(text)?;
-        let metadata = frontmatter::read(document.frontmatter.unwrap_or_default())?;
+        let yaml = document.frontmatter.unwrap_or_default();
+        let metadata = frontmatter::read(yaml)?;
         let validator = metadata.input_schema.as_ref().map(input::validator).transpose();
-        let validator = validator.map_err(|message| PromptError { line: None, message })?;
+        let validator = validator.map_err(|problem| frontmatter::error_at(yaml, "input", problem))?;
         let template = Template::parse(document.template, document.lines_before, partials)?;
         Ok(Self { name: name.to_owned(), metadata: Arc::new(metadata), validator, template })
     }

@@ -126,9 +126,9 @@ fn of_kind(kind: &str, value: &Value, place: &str) -> Result<Value, String> {
     Ok(schema)
 }
 
-/// The same, or null: what the reference makes of an optional property.
+/// The same, or null, as the reference has it for an optional property.
 fn nullable(mut schema: Value) -> Value {
-    if let Some(name) = schema.get("type").filter(|name| name.is_string()).cloned() {
+    if let Some(name) = schema.get("type").filter(|name| name.is_string() && *name != "null").cloned() {
         schema["type"] = json!([name, "null"]);
     }
     if let Some(values) = schema.get_mut("enum").and_then(Value::as_array_mut)

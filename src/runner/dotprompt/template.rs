@@ -47,19 +47,12 @@ impl Template {
             |wrong: Syntax| PromptError { line: wrong.line.map(|line| line + lines_before), message: wrong.message };
         let mut definitions = compile(&mut registry, MAIN, source).map_err(in_main)?;
         for (name, source) in partials {
-            let in_partial = |wrong: Syntax| {
-                let line = wrong.line.map(|line| format!(", line {line}")).unwrap_or_default();
-                PromptError { line: None, message: format!("partial `{name}`{line}: {}", wrong.message) }
-            };
-            definitions.extend(compile(&mut registry, name, source).map_err(in_partial)?);
+            definitions.extend(compile(&mut registry, name, source).map_err(|wrong| in_partial(name, wrong))?);
         }
         let mut graph = Graph { definitions: &definitions, known: BTreeMap::new(), path: Vec::new() };
-        graph.measure(0).map_err(|wrong| match graph.path.last() {
-            Some(0) | None => in_main(wrong),
-            Some(at) => {
-                let name = &definitions[*at].name;
-                PromptError { line: None, message: format!("partial `{name}`: {}", wrong.message) }
-            }
+        graph.measure(0).map_err(|wrong| match graph.path.last().map(|at| definitions[*at].within.as_str()) {
+            Some(MAIN) | None => in_main(wrong),
+            Some(name) => in_partial(name, wrong),
         })?;
         Ok(Self { registry, lines_before })
     }
@@ -80,6 +73,11 @@ impl Template {
     }
 }
 
+fn in_partial(name: &str, wrong: Syntax) -> PromptError {
+    let line = wrong.line.map(|line| format!(", line {line}")).unwrap_or_default();
+    PromptError { line: None, message: format!("partial `{name}`{line}: {}", wrong.message) }
+}
+
 fn compile(registry: &mut Handlebars<'static>, name: &str, source: &str) -> Result<Vec<Definition>, Syntax> {
     if !is_clean(source) {
         let line = source.split('\0').next().map(|before| before.matches('\n').count() + 1);
@@ -97,7 +95,7 @@ fn compile(registry: &mut Handlebars<'static>, name: &str, source: &str) -> Resu
         };
         Syntax { line: error.pos().map(|(line, _)| line), message: reason }
     })?;
-    let definitions = adapt(name, &mut template)?;
+    let definitions = adapt(name, source, &mut template)?;
     template.name = Some(name.to_owned());
     registry.register_template(name, template);
     Ok(definitions)
