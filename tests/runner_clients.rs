@@ -5,42 +5,65 @@
 #[path = "../src/runner/tests/peers.rs"]
 mod peers;
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::iter;
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// A runner on a port of its own; ends with this value.
+/// A runner called `peer`, of the stub model, on a port of its own; ends with this value.
 struct Runner {
     process: Child,
     port: u16,
-    /// Where its tool `hang` is: takes connections and never answers.
-    _hang: TcpListener,
+}
+
+/// Takes connections and never answers.
+struct Hang(TcpListener);
+
+impl Hang {
+    fn new() -> Self {
+        Self(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap())
+    }
+
+    /// It as a tool of that name.
+    fn tool(&self) -> String {
+        let endpoint = format!("http://{}/", self.0.local_addr().unwrap());
+        format!(r#"[{{"name":"hang","type":"http","method":"GET","endpoint":"{endpoint}","description":"x"}}]"#)
+    }
 }
 
 impl Runner {
-    /// An agent called `peer`, of the stub model.
-    fn start() -> Self {
-        let hang = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let endpoint = format!("http://{}/", hang.local_addr().unwrap());
-        let tools =
-            format!(r#"[{{"name":"hang","type":"http","method":"GET","endpoint":"{endpoint}","description":"x"}}]"#);
+    /// An agent with these tools.
+    fn agent(tools: &str) -> Self {
+        let prompt = ("CORAIL_SYSTEM_PROMPT", "be brief");
+        Self::start("CORAIL_PORT", &[("CORAIL_AGENT_NAME", "peer"), prompt, ("CORAIL_TOOLS", tools)])
+    }
+
+    /// A flow whose files are in the folder of that name, made anew.
+    fn flow(folder: &str) -> Self {
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
+        fs::create_dir_all(root.join("prompts")).unwrap();
+        let config = r#"{"defaultModel": {"provider": "stub", "model": "stub-echo"}, "plugin": {"type": "stub"}}"#;
+        fs::write(root.join("config.json"), config).unwrap();
+        fs::write(root.join("prompts/peer.prompt"), r#"{{role "system"}}be brief"#).unwrap();
+        Self::start("PORT", &[("RECIF_FLOW_NAME", "peer"), ("RECIF_CONTRACT_ROOT", root.to_str().unwrap())])
+    }
+
+    fn start(port: &str, environment: &[(&str, &str)]) -> Self {
         // One at a time, so that a port which is free stays free; other programs are why there is a second try.
         static STARTING: Mutex<()> = Mutex::new(());
         let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-        let started = iter::repeat_with(|| Self::listening(&tools)).take(5).flatten().next();
-        let (process, port) = started.unwrap();
-        Self { process, port, _hang: hang }
+        iter::repeat_with(|| Self::listening(port, environment)).take(5).flatten().next().unwrap()
     }
 
     /// A process that listens on the port; none when it ended, because somebody else has the port.
-    fn listening(tools: &str) -> Option<(Child, u16)> {
+    fn listening(variable: &str, environment: &[(&str, &str)]) -> Option<Self> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let mut command = Command::new(env!("CARGO_BIN_EXE_recif-runner"));
-        command.env_clear().env("CORAIL_PORT", port.to_string()).env("CORAIL_AGENT_NAME", "peer");
-        command.env("CORAIL_SYSTEM_PROMPT", "be brief").env("CORAIL_TOOLS", tools);
+        command.env_clear().env(variable, port.to_string()).envs(environment.iter().copied());
         let mut process = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
         let listens = log.any(|line| line.contains("listening"));
@@ -48,7 +71,7 @@ impl Runner {
         if !listens {
             process.wait().unwrap();
         }
-        listens.then_some((process, port))
+        listens.then_some(Self { process, port })
     }
 
     /// Runs a script of `tests/peers` against it. The script checks what it sees, and says `done` at its end.
@@ -78,20 +101,24 @@ impl Drop for Runner {
 
 #[test]
 fn a2a_in_python() {
-    Runner::start().check(peers::python("a2a_client.py"));
+    let hang = Hang::new();
+    Runner::agent(&hang.tool()).check(peers::python("a2a_client.py"));
 }
 
 #[test]
 fn a2a_in_javascript() {
-    Runner::start().check(peers::node("a2a_client.cjs"));
+    let hang = Hang::new();
+    Runner::agent(&hang.tool()).check(peers::node("a2a_client.cjs"));
 }
 
 #[test]
 fn openai_in_python() {
-    Runner::start().check(peers::python("openai_client.py"));
+    Runner::agent("").check(peers::python("openai_client.py"));
+    Runner::flow("openai-in-python").check(peers::python("openai_client.py"));
 }
 
 #[test]
 fn openai_in_javascript() {
-    Runner::start().check(peers::node("openai_client.cjs"));
+    Runner::agent("").check(peers::node("openai_client.cjs"));
+    Runner::flow("openai-in-javascript").check(peers::node("openai_client.cjs"));
 }

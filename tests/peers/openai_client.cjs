@@ -1,4 +1,4 @@
-// Talks to an agent with OpenAI's official client. Usage: openai_client.cjs URL, of the agent `peer`.
+// Talks to an agent or a flow with OpenAI's official client. Usage: openai_client.cjs URL, of the model `peer`.
 const assert = require("node:assert/strict");
 const { OpenAI, BadRequestError, NotFoundError, APIError } = require("openai");
 

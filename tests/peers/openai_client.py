@@ -1,4 +1,4 @@
-"""Talks to an agent with OpenAI's official client. Usage: openai_client.py URL, of the agent `peer`."""
+"""Talks to an agent or a flow with OpenAI's official client. Usage: openai_client.py URL, of the model `peer`."""
 
 import asyncio
 import sys
