@@ -19,8 +19,14 @@ use crate::runner::models::{self, Http, Model, ModelRef};
 use crate::runner::tools::Toolbox;
 use crate::runner::turn::TOOL_TURNS;
 
-/// The protocols a plugin may speak.
-const PROTOCOLS: [&str; 5] = ["anthropic", "gemini", "ollama", "openai", "stub"];
+/// The protocol that is called `name`, of those a plugin may speak.
+fn protocol(name: &str) -> Option<&str> {
+    match name {
+        "anthropic" | "ollama" | "openai" | "stub" => Some(name),
+        "gemini" | "google" | "googleai" => Some("gemini"),
+        _ => None,
+    }
+}
 
 /// What the prompts of a flow share.
 pub(super) struct Shared<'a> {
@@ -83,7 +89,11 @@ impl Shared<'_> {
     /// The model that the frontmatter names, else the flow's own.
     fn model(&self, named: Option<&str>) -> Result<Arc<dyn Model>, String> {
         let config = &self.files.config;
-        let own = [config.default_model.provider.as_str(), config.plugin.type_.as_str()];
+        let plugin = config.plugin.type_.as_str();
+        let is_own = |provider| {
+            provider == config.default_model.provider
+                || protocol(provider).is_some_and(|one| protocol(plugin) == Some(one))
+        };
         let base_url = ["baseUrl", "baseURL"].iter().find_map(|key| config.plugin.extra_config.get(*key));
         let base_url = match base_url {
             None => None,
@@ -91,15 +101,15 @@ impl Shared<'_> {
             Some(_) => return Err("`baseUrl` in `extraConfig` must be a string".into()),
         };
         let id = match named.and_then(|named| named.split_once('/')) {
-            Some((provider, id)) if own.contains(&provider) => id,
+            Some((provider, id)) if is_own(provider) => id,
             // A gateway of many providers has names with slashes; a provider itself does not know those of another.
-            Some((provider, _)) if base_url.is_none() && PROTOCOLS.contains(&provider) => {
-                return Err(format!("the flow has a plugin for {}, not for {provider}", own[1]));
+            Some((provider, _)) if base_url.is_none() && protocol(provider).is_some() => {
+                return Err(format!("the flow has a plugin for {plugin}, not for {provider}"));
             }
             _ => named.unwrap_or(&config.default_model.model),
         };
         let reference = ModelRef {
-            provider: own[1].into(),
+            provider: plugin.into(),
             id: id.into(),
             base_url,
             credential_keys: config.credential_keys.clone(),

@@ -3,6 +3,7 @@
 mod chat;
 mod draining;
 mod judging;
+mod models;
 mod serving;
 mod sets;
 mod tools;
