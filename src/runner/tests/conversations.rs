@@ -139,3 +139,12 @@ async fn an_error_of_the_database_names_no_password() {
     assert!(error.to_string().contains("password authentication failed"), "{error}");
     assert!(!format!("{error} {error:?} {storage:?}").contains("SECRET"), "{error:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_database_that_takes_connections_and_says_nothing_is_given_up() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let dsn = Dsn::parse(&format!("postgresql://u:{PASSWORD}@{}/d", listener.local_addr().unwrap())).unwrap();
+    let conversations = Conversations::open(&Storage::Postgres { dsn, namespace: "n".into() }, "a").unwrap();
+    let error = conversations.check().await.unwrap_err().to_string();
+    assert_eq!(error, "the database does not answer: no connection within 3 s");
+}

@@ -36,6 +36,16 @@ impl Builtin {
         })
     }
 
+    /// What a model is told about it where the definition says nothing.
+    pub(super) fn description(self) -> &'static str {
+        match self {
+            Self::Datetime => "The current date and time in UTC (RFC 3339).",
+            Self::Calculator => "The value of an arithmetic expression, for example 2 * (3 + 4).",
+            Self::FetchUrl => "The text of a web page or another http or https URL.",
+            Self::WebSearch => "Searches the web.",
+        }
+    }
+
     /// What it takes, whatever the definition says.
     pub(super) fn parameters(self) -> Vec<Parameter> {
         let name = match self {

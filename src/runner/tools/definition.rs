@@ -132,7 +132,7 @@ impl Definition {
     ///
     /// # Errors
     /// What is wrong, without a value.
-    pub(super) fn build(parts: Parts) -> Result<Self, String> {
+    pub(super) fn build(mut parts: Parts) -> Result<Self, String> {
         let seconds = parts.timeout.unwrap_or(TIMEOUT);
         if seconds == 0 {
             return Err("its timeout must be at least 1 second".into());
@@ -167,6 +167,9 @@ impl Definition {
             }
             Target::Builtin(name) => match Builtin::named(&name) {
                 Some(builtin) => {
+                    if parts.description.is_empty() {
+                        parts.description = builtin.description().into();
+                    }
                     input = Input::Parameters(builtin.parameters());
                     Kind::Builtin(builtin)
                 }

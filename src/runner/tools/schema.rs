@@ -53,14 +53,22 @@ impl Schema {
     }
 }
 
-/// For an object: its properties with their `default` where they are left out. References are not looked into.
+/// For an object: its properties with their `default` where they are left out. A `null` that its property does not
+/// allow counts as left out, for so do many models leave out what they need not give; and a default that is written as
+/// text is read as the type it is for. References are not looked into.
 pub(crate) fn with_defaults(schema: &Value, given: &Map<String, Value>) -> Map<String, Value> {
     let mut merged = given.clone();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        let type_ = property["type"].as_str();
+        if merged.get(name).is_some_and(Value::is_null) && type_.is_some_and(|type_| type_ != "null") {
+            merged.remove(name);
+        }
         if let Some(default) = property.get("default")
             && !merged.contains_key(name)
         {
-            merged.insert(name.clone(), default.clone());
+            let scalar = matches!(type_, Some("integer" | "number" | "boolean"));
+            let read = default.as_str().filter(|_| scalar).and_then(|text| serde_json::from_str(text).ok());
+            merged.insert(name.clone(), read.unwrap_or_else(|| default.clone()));
         }
     }
     merged
@@ -160,6 +168,23 @@ mod tests {
         let given = json!({"order": {}});
         let merged = with_defaults(schema().json(), given.as_object().unwrap());
         assert_eq!(Value::Object(merged), json!({"order": {}, "unit": "kg"}));
+    }
+
+    #[test]
+    fn null_counts_as_left_out_and_a_default_is_read_as_its_type() {
+        let schema = json!({"properties": {
+            "n": {"type": "integer", "default": "3"}, "s": {"type": "string", "default": "3"},
+            "o": {"type": "string"}, "any": {}, "maybe": {"type": ["string", "null"], "default": "x"},
+        }});
+        for (given, merged) in [
+            (json!({}), json!({"n": 3, "s": "3", "maybe": "x"})),
+            (
+                json!({"n": null, "s": null, "o": null, "any": null, "maybe": null}),
+                json!({"n": 3, "s": "3", "any": null, "maybe": null}),
+            ),
+        ] {
+            assert_eq!(Value::Object(with_defaults(&schema, given.as_object().unwrap())), merged, "{given}");
+        }
     }
 
     #[test]
