@@ -6,6 +6,8 @@
 pub mod agent;
 #[cfg(test)]
 mod fake;
+pub mod flow;
+pub mod flow_set;
 mod kind;
 pub mod machine;
 pub mod model;

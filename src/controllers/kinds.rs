@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use actions::{
-    agent,
+    agent, flow, flow_set,
     machine::{BadTable, Machine, Registry},
     model, plugin_config,
     ports::{ChildKind, World},
@@ -55,6 +55,8 @@ macro_rules! controlled {
 
 controlled! {
     Agent: agent, agents, CHILDREN = ChildKind::ALL, PODS = true;
+    Flow: flow, flows, CHILDREN = ChildKind::ALL, PODS = true;
+    FlowSet: flow_set, flow_sets, CHILDREN = ChildKind::ALL, PODS = true;
     Tool: tool, tools;
     Model: model, models;
     PluginConfig: plugin_config, plugin_configs;
@@ -68,6 +70,8 @@ controlled! {
 pub fn controllers(shared: &Shared) -> Result<Arc<[Arc<dyn Controller>]>, BadTable> {
     let controllers = vec![
         controller::<Agent>(shared)?,
+        controller::<Flow>(shared)?,
+        controller::<FlowSet>(shared)?,
         controller::<Tool>(shared)?,
         controller::<Model>(shared)?,
         controller::<PluginConfig>(shared)?,

@@ -7,8 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crds::{Agent, Model, PluginConfig, Prompt, Tool};
-
+use crds::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, Tool};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -18,7 +17,7 @@ use super::{
     store::Event,
 };
 use crate::{
-    agent,
+    agent, flow, flow_set,
     machine::{BadTable, Clock, Driver, Machine, Next, Registry, Sink, StepRecord},
     model, plugin_config,
     ports::World,
@@ -43,6 +42,8 @@ pub(crate) struct Operator {
     sim: Sim,
     ports: Arc<Ports>,
     agents: Driver<Agent>,
+    flows: Driver<Flow>,
+    flow_sets: Driver<FlowSet>,
     tools: Driver<Tool>,
     models: Driver<Model>,
     plugin_configs: Driver<PluginConfig>,
@@ -92,6 +93,8 @@ impl Operator {
         let now = sim.clock.elapsed();
         Self {
             agents: driver(Ok(actions), &world, &ports, &clock, &sinks),
+            flows: driver(flow::registry(), &world, &ports, &clock, &sinks),
+            flow_sets: driver(flow_set::registry(), &world, &ports, &clock, &sinks),
             tools: driver(tool::registry(), &world, &ports, &clock, &sinks),
             models: driver(model::registry(), &world, &ports, &clock, &sinks),
             plugin_configs: driver(plugin_config::registry(), &world, &ports, &clock, &sinks),
@@ -140,6 +143,8 @@ impl Operator {
         let step = async {
             match id.kind {
                 "Agent" => self.agents.step(&key(id)).await,
+                "Flow" => self.flows.step(&key(id)).await,
+                "FlowSet" => self.flow_sets.step(&key(id)).await,
                 "Tool" => self.tools.step(&key(id)).await,
                 "Model" => self.models.step(&key(id)).await,
                 "PluginConfig" => self.plugin_configs.step(&key(id)).await,
@@ -177,12 +182,15 @@ impl Operator {
         if DRIVEN.contains(&event.id.kind) && !is_status_only(event) {
             self.wake(event.id.clone(), Duration::ZERO);
         }
-        // Everything but Agents wakes whoever might look at it; an Agent only those that may call it.
-        let owner = obj.labels().get("recif.dev/agent").cloned();
-        let is_woken = |id: &Id| match id.kind {
-            "Agent" => event.id.kind != "Agent" && owner.as_ref().is_none_or(|owner| *owner == id.name),
-            "Prompt" => false,
-            _ => owner.is_none() && *id != event.id,
+        // What belongs to a workload wakes that one. Everything else wakes whoever might look at it; an Agent only those
+        // that may call it.
+        let labels = obj.labels();
+        let owner = labels.iter().find_map(|(label, name)| Some((label.strip_prefix("recif.dev/")?, name)));
+        let is_woken = |id: &Id| match (id.kind, owner) {
+            ("Prompt", _) => false,
+            (kind, Some((owner, name))) => owner == kind.to_lowercase() && *name == id.name,
+            ("Agent", None) => event.id.kind != "Agent",
+            _ => *id != event.id,
         };
         let store = self.sim.store();
         let driven = store.objs.keys().filter(|id| DRIVEN.contains(&id.kind) && id.namespace == event.id.namespace);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use crds::{Agent, Flow, Model, PluginConfig, Prompt, Tool};
+use crds::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, Tool};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -300,8 +300,10 @@ pub(super) fn key(id: &Id) -> Key {
 }
 
 /// The kinds that have a driver.
-pub(super) const DRIVEN: [&str; 5] = [
+pub(super) const DRIVEN: [&str; 7] = [
     <Agent as Machine>::KIND,
+    <Flow as Machine>::KIND,
+    <FlowSet as Machine>::KIND,
     <Tool as Machine>::KIND,
     <Model as Machine>::KIND,
     <PluginConfig as Machine>::KIND,

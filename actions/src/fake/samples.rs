@@ -45,8 +45,19 @@ pub(crate) fn tool(endpoint: &str) -> Value {
     json!({"apiVersion": "agents.recif.dev/v1", "kind": "Tool", "metadata": {}, "spec": spec})
 }
 
-fn id(kind: &'static str, name: &str) -> Id {
+/// Any object in the namespace of all tests.
+pub(crate) fn id(kind: &'static str, name: &str) -> Id {
     Id { kind, namespace: NS.to_owned(), name: name.to_owned() }
+}
+
+/// An object of a kind of ours.
+pub(crate) fn object(kind: &str, spec: Value) -> Value {
+    json!({"apiVersion": "agents.recif.dev/v1", "kind": kind, "metadata": {}, "spec": spec})
+}
+
+/// A Secret with these values.
+pub(crate) fn secret(data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": data})
 }
 
 fn merge(into: &mut Value, from: Value) {

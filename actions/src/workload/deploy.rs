@@ -8,7 +8,7 @@ use crds::WorkloadPhase;
 use super::{
     Workload,
     children::{Drift, drift, ensure, remove_unwanted},
-    health::{self, Rollout, explain, news, observe, owned_replicas, rollout, wanted},
+    health::{self, Rollout, explain, news, note_degraded, observe, owned_replicas, rollout, wanted},
     render::{changed_inputs, is_unsettled},
 };
 use crate::{
@@ -91,7 +91,10 @@ impl<K: Workload> Action<K> for Deploy {
         let wanted: Vec<_> = rendered.config.iter().chain(&rendered.running).collect();
         remove_unwanted(cx, &mut next, &wanted).await?;
         observe(&mut next, Some(&state), stopped);
-        Ok(Some(next.moved_to(if stopped { WorkloadPhase::Terminated } else { WorkloadPhase::Running })))
+        next.set_phase(if stopped { WorkloadPhase::Terminated } else { WorkloadPhase::Running });
+        next.tell(cx);
+        note_degraded(cx, &next);
+        Ok(Some(next))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crds::Standing;
+use crds::{Standing, WorkloadPhase};
 
 use super::Workload;
 use crate::{
@@ -83,16 +83,18 @@ pub(super) fn observe<K: Workload>(next: &mut K, deployment: Option<&DeploymentS
     set_condition(&mut status.machine.conditions, said);
 }
 
-/// The object with what its Deployment says, if it became available or ceased to be since the status was written. Old Pods
-/// count: they serve while a new configuration is on its way.
+/// The object with what its Deployment says, if it became available or ceased to be since the status was written, or if its
+/// kind has something to tell. Old Pods count: they serve while a new configuration is on its way.
 pub(super) fn news<K: Workload>(cx: &Context<K>, cr: &K) -> Option<K> {
     let live = cx.views.child(&cr.deployment());
     let mut next = cr.clone();
     observe(&mut next, live.as_ref().and_then(|live| live.deployment.as_ref()), cr.replicas() == 0);
-    (is_available(&next) != is_available(cr)).then_some(next)
+    let told = next.tell(cx);
+    (told || is_available(&next) != is_available(cr)).then_some(next)
 }
 
-fn is_available<K: Workload>(cr: &K) -> bool {
+/// Whether a Pod serves, as the status says.
+pub(crate) fn is_available<K: Workload>(cr: &K) -> bool {
     let conditions = cr.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
     conditions.iter().any(|found| found.type_ == "Available" && found.status == "True")
 }
@@ -107,6 +109,13 @@ pub(super) fn explain<K: Workload>(cx: &Context<K>, cr: &K) {
             cx.notes.waiting("PodsNotReady", "fewer Pods are available than wanted");
         }
         None => cx.notes.waiting_up_to(QUIET, "NotReady", "the Pods are not ready yet"),
+    }
+}
+
+/// Notes what of a running workload is left out.
+pub(super) fn note_degraded<K: Workload>(cx: &Context<K>, cr: &K) {
+    if let Some(sentence) = cr.degraded().filter(|_| cr.phase() == Some(WorkloadPhase::Running)) {
+        cx.notes.missing("Degraded", sentence);
     }
 }
 

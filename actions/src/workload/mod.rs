@@ -30,6 +30,7 @@ pub use baselines::Baselines;
 pub use deploy::Deploy;
 pub use drain::Drain;
 pub use edges::{CONDITIONS, EDGES, NOT_BY_TIME};
+pub(crate) use health::is_available;
 pub use monitor::Monitor;
 pub use recover::Recover;
 pub use render::Render;

@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use super::{
     Workload,
     children::{Drift, drift, ensure, kind_of, recall},
-    health::{explain, observe, owned_replicas, wanted},
+    health::{explain, note_degraded, observe, owned_replicas, wanted},
     render::{changed_inputs, is_unsettled},
 };
 use crate::{
@@ -97,7 +97,9 @@ impl<K: Workload> Action<K> for Monitor {
         if running && state.available < wanted(cr.as_ref(), &state) {
             self.ailing(cx, cr.as_ref(), &state)?;
         }
-        Ok((next.status() != cr.status()).then_some(next))
+        let told = next.tell(cx);
+        note_degraded(cx, &next);
+        Ok((told || next.status() != cr.status()).then_some(next))
     }
 }
 

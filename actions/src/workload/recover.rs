@@ -10,6 +10,7 @@ use super::{
     Workload,
     children::is_ours,
     health::{Rollout, news, rollout, wanted},
+    render::inputs,
 };
 use crate::{
     machine::{Action, ActionError, Context},
@@ -60,7 +61,7 @@ async fn cause_gone<K: Workload>(cx: &Context<K>, cr: &K) -> Result<Option<Strin
         return Ok(Some("spec.replicas was edited".to_owned()));
     }
     if let Some(pinned) = cr.pinned()
-        && let Some(why) = cr.inputs(cx).changed_since(pinned)
+        && let Some(why) = inputs(cx, cr).changed_since(pinned)
     {
         return Ok(Some(why));
     }

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     machine::{Action, ActionError, ApiError, Context, set_condition},
     ports::ChildKind,
+    references::{Found, Inputs},
 };
 
 /// See the module.
@@ -67,8 +68,19 @@ impl<K: Workload> Action<K> for Render {
         for condition in rendered.conditions {
             set_condition(&mut status.machine.conditions, condition);
         }
+        next.tell(cx);
         Ok(Some(next))
     }
+}
+
+/// Everything the workload refers to, and the rollout that somebody asked for.
+pub(super) fn inputs<K: Workload>(cx: &Context<K>, cr: &K) -> Inputs {
+    let mut inputs = cr.inputs(cx);
+    let annotations = cr.meta().annotations.as_ref();
+    if let Some(at) = annotations.and_then(|annotations| annotations.get(crds::ROLLOUT_AT)) {
+        inputs.add("Rollout", Found::Here(at.clone()));
+    }
+    inputs
 }
 
 /// Why what was resolved no longer holds; a workload without Pods does not care.
@@ -77,7 +89,7 @@ pub(super) fn changed_inputs<K: Workload>(cx: &Context<K>, cr: &K) -> Option<Str
         return None;
     }
     match cr.pinned() {
-        Some(pinned) => cr.inputs(cx).changed_since(pinned),
+        Some(pinned) => inputs(cx, cr).changed_since(pinned),
         None => Some("nothing was resolved yet".to_owned()),
     }
 }

@@ -5,12 +5,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::WorkloadPhase;
+use jiff::SignedDuration;
 
-use super::{Workload, health::news};
+use super::{Workload, health::news, render::inputs};
 use crate::{
     machine::{Action, ActionError, Context, condition, with_condition},
-    references::Unresolved,
+    references::{Inputs, Unresolved},
 };
+
+/// What a workload could do without is waited for this long: whatever was applied together settles within it.
+const LATE: SignedDuration = SignedDuration::from_secs(30);
 
 /// See the module.
 #[derive(Debug)]
@@ -37,11 +41,16 @@ impl<K: Workload> Action<K> for Resolve {
             next.machine_mut().inputs = Some(BTreeMap::new());
             return Ok(Some(with_condition(next, condition("ReferencesResolved", true, "Stopped", ""))));
         }
-        let inputs = cr.inputs(cx);
+        let inputs = without_late(cx, cr.as_ref(), inputs(cx, cr.as_ref()));
         match inputs.waiting_for() {
             None => {
                 next.machine_mut().inputs = Some(inputs.pin());
-                Ok(Some(with_condition(next, condition("ReferencesResolved", true, "Resolved", ""))))
+                next.tell(cx);
+                let resolved = match next.degraded() {
+                    None => condition("ReferencesResolved", true, "Resolved", ""),
+                    Some(sentence) => condition("ReferencesResolved", false, "Degraded", sentence),
+                };
+                Ok(Some(with_condition(next, resolved)))
             }
             Some(Unresolved { reason, sentence, missing: true }) => {
                 cx.notes.missing(reason, sentence.clone());
@@ -53,6 +62,25 @@ impl<K: Workload> Action<K> for Resolve {
                 cx.notes.waiting(reason, sentence);
                 Ok(news(cx, cr.as_ref()))
             }
+        }
+    }
+}
+
+/// What there is to wait for: without what the workload can do without, once that has been waited for long enough.
+fn without_late<K: Workload>(cx: &Context<K>, cr: &K, inputs: Inputs) -> Inputs {
+    let without = cr.without_late(inputs.clone());
+    if without == inputs {
+        return inputs;
+    }
+    let history = cr.machine().map(|machine| machine.history.as_slice()).unwrap_or_default();
+    let resolving = WorkloadPhase::Resolving.to_string();
+    let entered = history.iter().rev().find(|entry| entry.to == resolving && entry.from != resolving);
+    let waited = entered.or(history.first()).map(|entry| cx.clock.now().duration_since(entry.at.0));
+    match waited.and_then(|waited| Duration::try_from(LATE - waited).ok()).filter(|left| !left.is_zero()) {
+        None => without,
+        Some(left) => {
+            cx.notes.look_again(left);
+            inputs
         }
     }
 }

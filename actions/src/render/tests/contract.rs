@@ -16,6 +16,8 @@ use crate::{
 };
 
 type Texts = BTreeMap<String, String>;
+/// What is changed, and how.
+type Change<'a> = (&'static str, &'a dyn Fn(&mut FlowParts));
 
 fn model(provider: &str, credentials: Option<Credentials>) -> FlowModel {
     let keys = credentials.iter().flat_map(|found| found.values.keys().cloned()).collect::<Vec<_>>();
@@ -142,7 +144,7 @@ fn whatever_the_containers_read_moves_the_content_hash() {
     let credentials = |parts: &mut FlowParts, change: &dyn Fn(&mut Credentials)| {
         change(parts.model.as_mut().unwrap().credentials.as_mut().unwrap());
     };
-    let changes: [(&str, &dyn Fn(&mut FlowParts)); 10] = [
+    let changes: [Change<'_>; 10] = [
         ("a prompt's text", &|parts| parts.prompts[1].1.push('!')),
         ("a prompt more", &|parts| parts.prompts.push(("more".into(), "More".into()))),
         ("a prompt less", &|parts| drop(parts.prompts.pop())),

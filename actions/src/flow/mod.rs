@@ -1,0 +1,121 @@
+//! `Flow`: what is its own. Its life is that of every workload (`crate::workload`).
+
+mod parts;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use crds::{Flow, RefKind, Refers, WorkloadStatus, cycle::Node, digest};
+
+pub(crate) use parts::flow_parts;
+
+use crate::{
+    kind,
+    machine::{ActionError, BadTable, Machine, Registry},
+    ports::World,
+    references::{Found, Inputs, Lookup},
+    render::{self, Contract, FLOW, FlowKind, FlowParts, RenderError, Settings},
+    workload::{self, Rendered, Workload},
+};
+
+kind::workload!(Flow, render version 1);
+
+impl Workload for Flow {
+    const LABEL: &'static str = FLOW.label;
+
+    fn replicas(&self) -> i32 {
+        self.spec.runtime.replicas
+    }
+
+    fn status(&self) -> Option<&WorkloadStatus> {
+        self.status.as_ref()
+    }
+
+    fn status_mut(&mut self) -> &mut WorkloadStatus {
+        self.status.get_or_insert_default()
+    }
+
+    fn validate(&self, settings: &Settings) -> Result<(), ActionError> {
+        let (name, definition) = (self.key().name, &self.spec.definition);
+        render::check_names(&name, definition).map_err(terminal)?;
+        let inline = definition.prompts.iter().filter_map(|source| source.prompt.as_ref());
+        let prompts = inline.map(|prompt| (prompt.name.clone(), prompt.content.clone())).collect();
+        let parts = FlowParts { name, prompts, tools: Vec::new(), model: None };
+        rendered(self, &parts, &BTreeMap::new(), settings, None).map(drop)
+    }
+
+    fn inputs(&self, world: &World) -> Inputs {
+        let key = self.key();
+        let node = Node::new(RefKind::Flow, key.name);
+        let mut inputs = Lookup::new(world, &key.namespace).inputs(Some(&node), &self.references());
+        inputs.add("Settings", Found::Here(settings_digest(&world.settings)));
+        inputs
+    }
+
+    fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {
+        let key = self.key();
+        let parts = flow_parts(world, &key.namespace, &key.name, &self.spec.definition);
+        let data = Lookup::new(world, &key.namespace).data(&self.spec.runtime.references());
+        rendered(self, &parts, &data, &world.settings, replicas)
+    }
+
+    fn images(&self, settings: &Settings) -> BTreeMap<String, String> {
+        runner_image(FLOW, self.spec.runtime.image.as_deref(), settings)
+    }
+
+    fn endpoint(&self, settings: &Settings) -> String {
+        render::endpoint(self, self.spec.runtime.port, settings)
+    }
+}
+
+fn rendered(
+    flow: &Flow,
+    parts: &FlowParts,
+    data: &BTreeMap<String, String>,
+    settings: &Settings,
+    replicas: Option<i32>,
+) -> Result<Rendered, ActionError> {
+    let runtime = &flow.spec.runtime;
+    let contract = Contract::of_flow(parts, data).map_err(terminal)?;
+    let image = image_of(flow, FLOW, runtime.image.as_deref(), settings);
+    let running = render::flow_workload_children(flow, FLOW, runtime, &contract, &image, replicas);
+    Ok(Rendered {
+        config: render::flow_config_children(flow, FLOW, runtime, &contract),
+        running: Vec::from(running.map_err(terminal)?),
+        content_hash: contract.content_hash,
+        overlay: runtime.pod_template.is_some(),
+        conditions: Vec::new(),
+    })
+}
+
+/// The actions of a Flow.
+///
+/// # Errors
+/// A fault in the table of edges or the list of actions.
+pub fn registry() -> Result<Registry<Flow>, BadTable> {
+    Registry::new(workload::actions())
+}
+
+/// The container that runs the operator's image, unless the spec names one.
+pub(crate) fn runner_image(kind: FlowKind, named: Option<&str>, settings: &Settings) -> BTreeMap<String, String> {
+    match named.unwrap_or_default() {
+        "" => BTreeMap::from([(kind.name.to_owned(), settings.runner_image.clone())]),
+        _ => BTreeMap::new(),
+    }
+}
+
+/// The image of the container: the spec's, else the one that is pinned, else the operator's.
+pub(crate) fn image_of<K: Workload>(cr: &K, kind: FlowKind, named: Option<&str>, settings: &Settings) -> String {
+    let pinned = cr.status().and_then(|status| status.images.get(kind.name)).map(String::as_str);
+    named.filter(|name| !name.is_empty()).or(pinned).unwrap_or(&settings.runner_image).to_owned()
+}
+
+/// The digest of what flows use of the operator's settings; not the image, which is pinned.
+pub(crate) fn settings_digest(settings: &Settings) -> String {
+    digest::digest(&serde_json::json!({ "domain": settings.cluster_domain }))
+}
+
+pub(crate) fn terminal(error: RenderError) -> ActionError {
+    ActionError::terminal(error.reason(), error.to_string())
+}

@@ -1,0 +1,79 @@
+//! A flow with everything it refers to, as the caches have it now. What is not there is left out.
+
+use std::collections::BTreeMap;
+
+use crds::{ModelSpec, Tool, flow::FlowDefinition, tool::ToolType};
+
+use crate::{
+    ports::{ChildKind, ChildRef, World},
+    render::{AGENT_PORT, Credentials, FlowModel, FlowParts, FlowTool, endpoint_of, header_variables, is_builtin_tool},
+};
+
+/// The parts of the flow called `name`.
+pub(crate) fn flow_parts(world: &World, namespace: &str, name: &str, definition: &FlowDefinition) -> FlowParts {
+    let text = |source: &crds::flow::PromptSource| match (&source.prompt_ref, &source.prompt) {
+        (Some(named), _) => world.views.prompt(namespace, &named.name).map(|prompt| prompt.spec.content.clone()),
+        (None, inline) => inline.as_ref().map(|prompt| prompt.content.clone()),
+    };
+    let prompts = definition.prompts.iter().filter_map(|source| Some((source.name().to_owned(), text(source)?)));
+    let tools = definition.tools.iter().filter_map(|named| {
+        let tool = match world.views.tool(namespace, &named.name) {
+            None => is_builtin_tool(&named.name).then_some(FlowTool::Builtin),
+            Some(tool) => tool.spec.enabled.then(|| FlowTool::Object {
+                url: url(world, namespace, &tool),
+                header_values: header_values(world, namespace, &tool),
+                tool,
+            }),
+        };
+        Some((named.name.clone(), tool?))
+    });
+    FlowParts {
+        name: name.to_owned(),
+        prompts: prompts.collect(),
+        tools: tools.collect(),
+        model: model(world, namespace, definition),
+    }
+}
+
+/// Where the flow or agent is that a tool calls.
+fn url(world: &World, namespace: &str, tool: &Tool) -> Option<String> {
+    let spec = &tool.spec;
+    match spec.tool_type()? {
+        ToolType::Flow => {
+            let flow = world.views.flow(namespace, &spec.flow_ref.as_ref()?.name)?;
+            let name = flow.metadata.name.as_deref().unwrap_or_default();
+            Some(endpoint_of(namespace, name, flow.spec.runtime.port, &world.settings))
+        }
+        ToolType::Agent => Some(endpoint_of(namespace, &spec.agent_ref.as_ref()?.name, AGENT_PORT, &world.settings)),
+        _ => None,
+    }
+}
+
+/// Variable to digest of each header's value that is in a Secret.
+fn header_values(world: &World, namespace: &str, tool: &Tool) -> BTreeMap<String, String> {
+    let variables = header_variables(&tool.spec).into_iter();
+    let value = |name: &str, key: &str| secret(world, namespace, name)?.remove(key);
+    variables.filter_map(|found| Some((found.name.clone(), value(&found.secret, &found.key)?))).collect()
+}
+
+fn model(world: &World, namespace: &str, definition: &FlowDefinition) -> Option<FlowModel> {
+    let model: ModelSpec = match (&definition.model_ref, &definition.model_spec) {
+        (Some(named), _) => world.views.model(namespace, &named.name)?.spec.clone(),
+        (None, inline) => inline.clone()?,
+    };
+    let plugin = world.views.plugin_config(namespace, &model.plugin_config_ref.name)?.spec.clone();
+    let credentials = plugin.credentials_ref.as_ref().map(|named| {
+        let mut values = secret(world, namespace, &named.name).unwrap_or_default();
+        if !plugin.credential_keys.is_empty() {
+            values.retain(|key, _| plugin.credential_keys.contains(key));
+        }
+        Credentials { secret: named.name.clone(), values }
+    });
+    Some(FlowModel { model, plugin, credentials })
+}
+
+/// Key to digest of the value, of a Secret.
+fn secret(world: &World, namespace: &str, name: &str) -> Option<BTreeMap<String, String>> {
+    let child = ChildRef { kind: ChildKind::Secret, namespace: namespace.to_owned(), name: name.to_owned() };
+    Some(world.views.child(&child)?.data.clone())
+}

@@ -1,0 +1,60 @@
+//! The flows of a set: which of them can be rendered.
+
+use crds::{FlowSet, Refers};
+
+use crate::{
+    flow::flow_parts,
+    machine::Machine,
+    ports::World,
+    references::{Inputs, Lookup},
+    render::check_member,
+    workload::Workload,
+};
+
+/// Pinned for a flow that is rendered.
+pub(super) const SERVED: &str = "served";
+/// Pinned for a flow that the set runs without.
+pub(super) const LEFT_OUT: &str = "left out";
+
+/// How a flow is.
+#[derive(Debug)]
+pub(super) enum Member {
+    /// It can be rendered, from these.
+    Fine(Inputs),
+    /// Something that it refers to is on its way; what.
+    Late(String),
+    /// Somebody has to act; why.
+    Broken(String),
+}
+
+/// Each flow by name, in the order of the spec.
+pub(super) fn members<'a>(set: &'a FlowSet, world: &World) -> Vec<(&'a str, Member)> {
+    let key = set.key();
+    let lookup = Lookup::new(world, &key.namespace);
+    let flows = set.spec.flows.iter().map(|flow| {
+        let inputs = lookup.inputs(None, &flow.definition.references());
+        let member = match inputs.waiting_for() {
+            Some(wait) if wait.missing => Member::Broken(wait.sentence),
+            Some(wait) => Member::Late(wait.sentence),
+            None => {
+                let parts = flow_parts(world, &key.namespace, &flow.name, &flow.definition);
+                match check_member(&key.name, &parts) {
+                    Ok(()) => Member::Fine(inputs),
+                    Err(error) => Member::Broken(error.to_string()),
+                }
+            }
+        };
+        (flow.name.as_str(), member)
+    });
+    flows.collect()
+}
+
+/// The name of a flow among the inputs.
+pub(super) fn input(flow: &str) -> String {
+    format!("flow/{flow}")
+}
+
+/// Whether this was pinned for a flow.
+pub(super) fn is_pinned(set: &FlowSet, flow: &str, what: &str) -> bool {
+    set.pinned().and_then(|pinned| pinned.get(&input(flow))).is_some_and(|pinned| pinned == what)
+}

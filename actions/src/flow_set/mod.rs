@@ -1,0 +1,159 @@
+//! `FlowSet`: what is its own. Its life is that of every workload (`crate::workload`), but that it runs without those of
+//! its flows that cannot be rendered, and says which.
+
+mod members;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use crds::{FlowSet, Refers, WorkloadPhase, WorkloadStatus, flow_set::FlowState};
+
+use crate::{
+    flow::{flow_parts, image_of, runner_image, settings_digest, terminal},
+    kind,
+    machine::{ActionError, BadTable, Machine, Registry},
+    ports::World,
+    references::{Found, Inputs, Lookup},
+    render::{self, Contract, FLOW_SET, FlowParts, RenderError, Settings},
+    workload::{self, Rendered, Workload, is_available},
+};
+use members::{LEFT_OUT, Member, SERVED, input, is_pinned, members};
+
+kind::workload!(FlowSet, render version 1, in workload);
+
+impl Workload for FlowSet {
+    const LABEL: &'static str = FLOW_SET.label;
+
+    fn replicas(&self) -> i32 {
+        self.spec.runtime.replicas
+    }
+
+    fn status(&self) -> Option<&WorkloadStatus> {
+        self.status.as_ref().map(|status| &status.workload)
+    }
+
+    fn status_mut(&mut self) -> &mut WorkloadStatus {
+        &mut self.status.get_or_insert_default().workload
+    }
+
+    fn validate(&self, settings: &Settings) -> Result<(), ActionError> {
+        for flow in &self.spec.flows {
+            render::check_names(&flow.name, &flow.definition)
+                .map_err(|error| terminal(RenderError::InFlow { flow: flow.name.clone(), error: Box::new(error) }))?;
+        }
+        rendered(self, &[], &BTreeMap::new(), settings, None).map(drop)
+    }
+
+    /// What the flows that can be rendered refer to, each object once, and for each flow whether it is served.
+    fn inputs(&self, world: &World) -> Inputs {
+        let key = self.key();
+        let lookup = Lookup::new(world, &key.namespace);
+        let mut inputs = lookup.inputs(None, &self.spec.runtime.references());
+        inputs.add("Settings", Found::Here(settings_digest(&world.settings)));
+        let members = members(self, world);
+        let any = members.iter().any(|(_, member)| matches!(member, Member::Fine(_)));
+        for (name, member) in members {
+            let said = |sentence| format!("flow {name:?}: {sentence}");
+            let found = match member {
+                Member::Fine(used) => {
+                    for (reference, found) in used.0 {
+                        if !inputs.0.iter().any(|(known, _)| *known == reference) {
+                            inputs.add(reference, found);
+                        }
+                    }
+                    Found::Here(SERVED.to_owned())
+                }
+                Member::Late(sentence) if !any || !is_pinned(self, name, LEFT_OUT) => Found::NotYet(said(sentence)),
+                Member::Broken(sentence) if !any => Found::Missing(said(sentence)),
+                Member::Late(_) | Member::Broken(_) => Found::Here(LEFT_OUT.to_owned()),
+            };
+            inputs.add(input(name), found);
+        }
+        inputs
+    }
+
+    fn without_late(&self, inputs: Inputs) -> Inputs {
+        if !inputs.0.iter().any(|(_, found)| *found == Found::Here(SERVED.to_owned())) {
+            return inputs;
+        }
+        let without = |found| if let Found::NotYet(_) = found { Found::Here(LEFT_OUT.to_owned()) } else { found };
+        Inputs(inputs.0.into_iter().map(|(name, found)| (name, without(found))).collect())
+    }
+
+    fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {
+        let key = self.key();
+        let served = self.spec.flows.iter().filter(|flow| is_pinned(self, &flow.name, SERVED));
+        let parts = served.map(|flow| flow_parts(world, &key.namespace, &flow.name, &flow.definition));
+        let data = Lookup::new(world, &key.namespace).data(&self.spec.runtime.references());
+        rendered(self, &parts.collect::<Vec<_>>(), &data, &world.settings, replicas)
+    }
+
+    fn images(&self, settings: &Settings) -> BTreeMap<String, String> {
+        runner_image(FLOW_SET, self.spec.runtime.image.as_deref(), settings)
+    }
+
+    fn tell(&mut self, world: &World) -> bool {
+        let phase = self.phase().map(|phase| phase.to_string()).unwrap_or_default();
+        let (running, available) = (self.phase() == Some(WorkloadPhase::Running), is_available(self));
+        let before = self.status.clone().unwrap_or_default();
+        let state = |(name, member): (&str, Member)| {
+            let was_ready = before.flows.iter().any(|state| state.name == name && state.ready);
+            let served = is_pinned(self, name, SERVED);
+            let (ready, message) = match member {
+                Member::Broken(sentence) => (false, sentence),
+                Member::Late(sentence) if is_pinned(self, name, LEFT_OUT) => (false, sentence),
+                // Pods of the last good configuration serve until the new ones do.
+                Member::Fine(_) | Member::Late(_) => (served && available && (running || was_ready), String::new()),
+            };
+            let phase = if message.is_empty() { phase.clone() } else { WorkloadPhase::Resolving.to_string() };
+            FlowState { name: name.to_owned(), ready, phase, message }
+        };
+        let flows: Vec<_> = members(self, world).into_iter().map(state).collect();
+        let count = |count: usize| i32::try_from(count).ok();
+        let status = self.status.get_or_insert_default();
+        status.ready_flows = count(flows.iter().filter(|flow| flow.ready).count());
+        status.total_flows = count(flows.len());
+        status.flows = flows;
+        *status != before
+    }
+
+    fn degraded(&self) -> Option<String> {
+        let flows = self.status.as_ref().map(|status| status.flows.as_slice()).unwrap_or_default();
+        let broken = flows.iter().filter(|flow| !flow.message.is_empty());
+        let sentences: Vec<_> = broken.map(|flow| format!("flow {:?}: {}", flow.name, flow.message)).collect();
+        (!sentences.is_empty()).then(|| sentences.join("; "))
+    }
+
+    fn endpoint(&self, settings: &Settings) -> String {
+        render::endpoint(self, self.spec.runtime.port, settings)
+    }
+}
+
+fn rendered(
+    set: &FlowSet,
+    flows: &[FlowParts],
+    data: &BTreeMap<String, String>,
+    settings: &Settings,
+    replicas: Option<i32>,
+) -> Result<Rendered, ActionError> {
+    let runtime = &set.spec.runtime;
+    let contract = Contract::of_set(&set.key().name, flows, data).map_err(terminal)?;
+    let image = image_of(set, FLOW_SET, runtime.image.as_deref(), settings);
+    let running = render::flow_workload_children(set, FLOW_SET, runtime, &contract, &image, replicas);
+    Ok(Rendered {
+        config: render::flow_config_children(set, FLOW_SET, runtime, &contract),
+        running: Vec::from(running.map_err(terminal)?),
+        content_hash: contract.content_hash,
+        overlay: runtime.pod_template.is_some(),
+        conditions: Vec::new(),
+    })
+}
+
+/// The actions of a FlowSet.
+///
+/// # Errors
+/// A fault in the table of edges or the list of actions.
+pub fn registry() -> Result<Registry<FlowSet>, BadTable> {
+    Registry::new(workload::actions())
+}
