@@ -122,22 +122,25 @@ pub(super) fn to_messages(printed: &str, history: &[RenderedMessage]) -> Result<
             }
         }
     }
+    // The history stays as it is, whatever is in it.
+    let has_parts = |message: &RenderedMessage| !message.parts.is_empty();
+    if placed.is_empty() {
+        // A section has its say in where the history goes, although it is no part.
+        let mut before: Vec<_> = messages.into_iter().filter(|draft| !draft.empty).map(|draft| draft.message).collect();
+        let last_is_user = before.last().is_some_and(|last| last.role == Role::User);
+        let last = before.split_off(before.len() - usize::from(last_is_user));
+        let before = before.into_iter().filter(has_parts).chain(history.iter().cloned());
+        return Ok(before.chain(last.into_iter().filter(has_parts)).collect());
+    }
     let mut out = Vec::new();
-    for (at, draft) in messages.into_iter().enumerate() {
+    for (at, Draft { message, .. }) in messages.into_iter().enumerate() {
         if placed.contains(&at) {
             out.extend_from_slice(history);
         }
-        if !draft.empty {
-            out.push(draft.message);
+        if has_parts(&message) {
+            out.push(message);
         }
     }
-    if placed.is_empty() {
-        let last_is_user = out.last().is_some_and(|last| last.role == Role::User);
-        let at = out.len() - usize::from(last_is_user);
-        out.splice(at..at, history.iter().cloned());
-    }
-    // Now that sections have had their say in where the history goes.
-    out.retain(|message| !message.parts.is_empty());
     Ok(out)
 }
 
