@@ -129,7 +129,7 @@ impl HelperDef for Printing {
         _: &'rc Context,
         _: &mut RenderContext<'reg, 'rc>,
     ) -> Result<ScopedJson<'rc>, RenderError> {
-        let first = argument(helper, 0)?;
+        let first = helper.param(0);
         let text = match self {
             Self::Value => clean(&print(first.map_or(&Value::Null, PathAndJson::value))),
             Self::Resolve => {
@@ -141,7 +141,7 @@ impl HelperDef for Printing {
             }
             Self::Lookup => {
                 let value = first.map_or(&Value::Null, PathAndJson::value);
-                let key = argument(helper, 1)?.map_or(&Value::Null, PathAndJson::value);
+                let key = helper.param(1).map_or(&Value::Null, PathAndJson::value);
                 return Ok(property(value, &print(key)).map_or(ScopedJson::Missing, ScopedJson::Derived));
             }
             Self::Json => match first.filter(|it| !it.is_value_missing()) {
@@ -156,10 +156,6 @@ impl HelperDef for Printing {
         };
         Ok(ScopedJson::Derived(text.into()))
     }
-}
-
-fn argument<'h, 'rc>(helper: &'h Helper<'rc>, at: usize) -> Result<Option<&'h PathAndJson<'rc>>, RenderError> {
-    Ok(helper.param(at))
 }
 
 /// What each level of `JSON.stringify` is indented by: so many spaces or that text, 10 at most.

@@ -43,6 +43,8 @@ mod picoschema;
 mod template;
 
 #[cfg(test)]
+mod differential_cases;
+#[cfg(test)]
 mod differential_tests;
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,8 @@ use super::messages::is_clean;
 
 /// What the template itself is called among the partials; no partial can be.
 const MAIN: &str = "=main";
+/// Most tags in one text: the crate's time to parse grows with their number times the text's length.
+const TAGS: usize = 2_000;
 /// Most `else if`s and the like in one text: each is a level of nesting to the crate.
 const ELSES: usize = 200;
 /// Deepest nesting of blocks, through partials.
@@ -83,10 +85,13 @@ fn compile(registry: &mut Handlebars<'static>, name: &str, source: &str) -> Resu
         let line = source.split('\0').next().map(|before| before.matches('\n').count() + 1);
         return Err(Syntax { line, message: "the template has a NUL character".into() });
     }
-    if source.matches("else").count() + source.matches("{{^").count() > 0
-        && source.match_indices("{{").filter(|(at, _)| is_else(&source[at + 2..])).count() > ELSES
-    {
-        return Err(Syntax { line: None, message: format!("the template has more than {ELSES} `else`s") });
+    let too_many =
+        |most: usize, what: &str| Syntax { line: None, message: format!("the template has more than {most} {what}") };
+    if source.matches("{{").count() > TAGS {
+        return Err(too_many(TAGS, "tags"));
+    }
+    if source.match_indices("{{").filter(|(at, _)| is_else(&source[at + 2..])).count() > ELSES {
+        return Err(too_many(ELSES, "`else`s"));
     }
     let mut template = Parsed::compile(source).map_err(|error| {
         let reason = match error.reason() {

@@ -202,8 +202,12 @@ fn a_template_is_bounded() {
     assert!(Prompt::parse("it", &parentheses(50)).is_ok());
     assert!(error(&parentheses(70), &json!({})).contains("nested deeper than 64"));
     assert!(Prompt::parse("it", &parentheses(100_000)).is_err());
-    let chain = format!("{{{{#if a}}}}{}{{{{/if}}}}", "{{else if b}}".repeat(100_000));
+    let chain = format!("{{{{#if a}}}}{}{{{{/if}}}}", "{{else if b}}".repeat(1_000));
     assert!(error(&chain, &json!({})).contains("more than 200 `else`s"));
+
+    assert!(error(&"{{a}}".repeat(100_000), &json!({})).contains("more than 2000 tags"));
+    let long = "a { line } of [text]\n".repeat(50);
+    assert!(Prompt::parse("it", &format!("{long}{{{{a}}}}").repeat(100)).is_ok());
 
     let doubled = |levels: usize| -> BTreeMap<String, String> {
         let text =
