@@ -24,6 +24,13 @@ const VARIABLES: &[(&str, &str, &str)] = &[
          answers without any network",
     ),
     ("CORAIL_MODEL_ID", "stub-echo", "model of that provider"),
+    ("CORAIL_MODEL_BASE_URL", "", "where the provider is; goes before that provider's own variable"),
+    ("CORAIL_MODEL_CONFIG", "", "JSON object of generation settings such as temperature"),
+    (
+        "CORAIL_MODEL_CREDENTIAL_KEYS",
+        "",
+        "JSON array of the variables with credentials; a single one is the provider's key under any name",
+    ),
     ("OPENAI_API_KEY", "", "key of provider openai, not needed with OPENAI_BASE_URL; never printed"),
     ("OPENAI_BASE_URL", "https://api.openai.com/v1", "where provider openai is; likewise ANTHROPIC_, GEMINI_BASE_URL"),
     ("ANTHROPIC_API_KEY", "", "key of provider anthropic; never printed"),
@@ -143,6 +150,17 @@ impl Config {
             }
             _ => return Err(refused("CORAIL_STORAGE", or("CORAIL_STORAGE"), "`memory` or `postgresql`")),
         };
+        let json = |name, problem| move |_| hidden(name, problem);
+        let model = ModelRef {
+            base_url: set("CORAIL_MODEL_BASE_URL"),
+            config: set("CORAIL_MODEL_CONFIG")
+                .map_or(Ok(Default::default()), |text| serde_json::from_str(&text))
+                .map_err(json("CORAIL_MODEL_CONFIG", "not a JSON object"))?,
+            credential_keys: set("CORAIL_MODEL_CREDENTIAL_KEYS")
+                .map_or(Ok(Vec::new()), |text| serde_json::from_str(&text))
+                .map_err(json("CORAIL_MODEL_CREDENTIAL_KEYS", "not a JSON array of names"))?,
+            ..ModelRef::new(or("CORAIL_MODEL_TYPE"), or("CORAIL_MODEL_ID"))
+        };
         let background = set("CORAIL_BACKGROUND_MODEL")
             .map(|value| match value.split_once(':') {
                 Some((provider, id)) if !provider.is_empty() && !id.is_empty() => Ok(ModelRef::new(provider, id)),
@@ -163,7 +181,7 @@ impl Config {
         Ok(Self {
             agent: or("CORAIL_AGENT_NAME"),
             port: port(lookup, "CORAIL_PORT")?,
-            model: ModelRef::new(or("CORAIL_MODEL_TYPE"), or("CORAIL_MODEL_ID")),
+            model,
             background,
             system_prompt: set("CORAIL_SYSTEM_PROMPT"),
             tools,

@@ -1,19 +1,20 @@
 //! `Agent`: what is its own. Its life is that of every workload (`crate::workload`).
 
-use std::collections::BTreeMap;
+mod parts;
 
-use crds::{Agent, RefKind, Reference, Refers, WorkloadStatus, cycle::Node, digest};
+use crds::{Agent, RefKind, Refers, WorkloadStatus, cycle::Node, digest};
 
 use crate::{
     kind,
     machine::{ActionError, BadTable, Registry, condition},
     ports::World,
-    references::{Found, Inputs, Lookup},
-    render::{self, RenderError, Settings, ToolSlot},
+    references::{self, Inputs, Lookup},
+    render::{self, AgentParts, RenderError, Settings},
     workload::{self, Rendered, Workload},
 };
+use parts::Found;
 
-kind::workload!(Agent, render version 1);
+kind::workload!(Agent, render version 2);
 
 impl Workload for Agent {
     const LABEL: &'static str = render::AGENT_LABEL;
@@ -31,7 +32,7 @@ impl Workload for Agent {
     }
 
     fn validate(&self, settings: &Settings) -> Result<(), ActionError> {
-        let config = render::agent_config(self, &[], &BTreeMap::new(), settings).map_err(terminal)?;
+        let config = render::agent_config(self, &AgentParts::default(), settings).map_err(terminal)?;
         render::agent_workload_children(self, &config, Some(self.spec.replicas)).map_err(terminal)?;
         Ok(())
     }
@@ -40,22 +41,13 @@ impl Workload for Agent {
         let (namespace, name) = (namespace(self), self.metadata.name.as_deref().unwrap_or_default());
         let lookup = Lookup::new(world, namespace);
         let mut inputs = lookup.inputs(Some(&Node::new(RefKind::Agent, name)), &self.references());
-        inputs.add("Settings", Found::Here(settings_digest(&world.settings)));
+        inputs.add("Settings", references::Found::Here(settings_digest(&world.settings)));
         inputs
     }
 
     fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {
-        let namespace = namespace(self);
-        let lookup = Lookup::new(world, namespace);
-        let tools: Vec<_> = self.spec.tools.iter().map(|name| (name, world.views.tool(namespace, name))).collect();
-        let usable = |name: &str| matches!(lookup.find(&Reference::new(RefKind::Tool, name)), Found::Here(_));
-        let slots: Vec<_> = tools
-            .iter()
-            .filter(|(name, _)| usable(name))
-            .map(|(name, tool)| tool.as_ref().map_or(ToolSlot::Builtin(name), |tool| ToolSlot::Object(tool)))
-            .collect();
-        let data = lookup.data(&self.references());
-        let config = render::agent_config(self, &slots, &data, &world.settings).map_err(terminal)?;
+        let found = Found::look_up(self, world);
+        let config = render::agent_config(self, &found.parts()?, &world.settings).map_err(terminal)?;
         let running = render::agent_workload_children(self, &config, replicas).map_err(terminal)?;
         let knowledge = (!self.spec.knowledge_bases.is_empty()).then(|| match config.knowledge_bases_missing_dsn {
             false => condition("KnowledgeBasesConfigured", true, "Configured", ""),

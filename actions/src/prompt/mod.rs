@@ -38,6 +38,16 @@ impl Reference for Prompt {
     }
 }
 
+/// What an agent is told by a prompt: its template, without the frontmatter, verbatim. It is not filled in: helpers and
+/// variables are for flows.
+///
+/// # Errors
+/// As [`Reference::validate`] would find.
+pub(crate) fn template(prompt: &Prompt) -> Result<&str, ActionError> {
+    let parts = frontmatter::split(&prompt.spec.content);
+    parts.map(|(_, template)| template).map_err(|error| ActionError::terminal("InvalidSpec", error.to_string()))
+}
+
 /// The actions of a Prompt.
 ///
 /// # Errors

@@ -2,6 +2,8 @@
 //! looks whether that still holds. No finalizer, no children.
 
 mod accept;
+#[cfg(test)]
+mod chain_tests;
 mod check;
 mod monitor;
 #[cfg(test)]

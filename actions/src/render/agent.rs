@@ -17,6 +17,9 @@ use crate::ports::{ChildKind, Manifest};
 /// The annotation of an agent's Pod template that holds the content hash.
 pub const CONFIG_HASH: &str = "recif.dev/config-hash";
 
+/// The variable that names the namespace of the Pod.
+const NAMESPACE: &str = "RECIF_NAMESPACE";
+
 /// What the Pods need to start: ServiceAccount (when the spec names none), ConfigMap, Secret (when it has a key).
 pub fn agent_config_children(agent: &Agent, config: &Config) -> Vec<Manifest> {
     let manifest = |kind, name, fields| child(agent, AGENT_LABEL, kind, name, fields);
@@ -47,7 +50,12 @@ pub fn agent_workload_children(
             pull_policy: None,
             port: spec.port,
             readiness: "/healthz",
-            env: port.into_iter().chain(spec.env.iter().map(|variable| json!(variable))).collect(),
+            env: namespace(agent)
+                .into_iter()
+                .chain(port)
+                .chain(config.referred.values().cloned())
+                .chain(spec.env.iter().map(|variable| json!(variable)))
+                .collect(),
             env_from: env_from(agent, config),
             resources: spec.resources.as_ref().map_or(Value::Null, |resources| json!(resources)),
             volumes: Vec::new(),
@@ -75,10 +83,19 @@ impl TakenNames for Variables<'_> {
     }
 }
 
+/// The namespace, by which agents of one name keep their conversations apart in a shared database. It is no variable of the
+/// documented API, so the user's own wins.
+fn namespace(agent: &Agent) -> Option<Value> {
+    let from = json!({ "fieldRef": { "fieldPath": "metadata.namespace" } });
+    let taken = agent.spec.env.iter().any(|variable| variable.name == NAMESPACE);
+    (!taken).then(|| json!({ "name": NAMESPACE, "valueFrom": from }))
+}
+
 /// The user's sources before ours: of two sources of one variable the later one wins.
 fn env_from(agent: &Agent, config: &Config) -> Vec<Value> {
     let name = config_name(agent);
     let mut sources: Vec<_> = agent.spec.env_from.iter().map(|source| json!(source)).collect();
+    sources.extend(config.credentials.iter().map(|secret| json!({ "secretRef": { "name": secret } })));
     sources.push(json!({ "configMapRef": { "name": name } }));
     if !config.secret.is_empty() {
         sources.push(json!({ "secretRef": { "name": name } }));

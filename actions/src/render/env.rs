@@ -6,14 +6,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::{Agent, agent::Storage};
+use crds::{Agent, ModelSpec, PluginConfigSpec, agent::Storage};
 use kube::ResourceExt;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{
     RenderError, Settings, ToolSlot,
     dsn::{self, BadDsn},
     hash::content_hash,
+    header_variables,
+    model::{ModelEnv, SecretVariable},
     tools,
 };
 
@@ -31,6 +34,10 @@ pub struct Config {
     pub secret: BTreeMap<String, String>,
     /// SHA-256 (hex) of all of it, and of what else the containers read.
     pub content_hash: String,
+    /// Variables that the kubelet makes from Secrets, by name, each as in a Pod.
+    pub referred: BTreeMap<String, Value>,
+    /// The Secret of which every key is a variable, if there is one.
+    pub credentials: Option<String>,
     /// Whether knowledge bases were asked for and left out, because the operator has no database.
     pub knowledge_bases_missing_dsn: bool,
 }
@@ -40,22 +47,30 @@ impl Config {
     pub(super) fn sets(&self, agent: &Agent, name: &str) -> bool {
         self.plain.contains_key(name)
             || self.secret.contains_key(name)
+            || self.referred.contains_key(name)
             || name == "CORAIL_PORT" && told_port(agent).is_some()
     }
 }
 
-/// Makes the environment of `agent`. `tools` are its resolved tools in the order of the spec; `data` holds, for each
-/// Secret and ConfigMap the spec refers to and that exists (`Secret/keys`), the digest of its data.
+/// What an agent refers to, as found. What is not there is left out.
+#[derive(Debug, Clone, Default)]
+pub struct AgentParts<'a> {
+    /// Its tools, in the order of the spec.
+    pub tools: Vec<ToolSlot<'a>>,
+    /// What it is told by the Prompt of `promptRef`.
+    pub prompt: Option<&'a str>,
+    /// The Model of `modelRef`, and its provider.
+    pub model: Option<(&'a ModelSpec, &'a PluginConfigSpec)>,
+    /// For each Secret and ConfigMap that is read (`Secret/keys`), the digest of its data.
+    pub data: BTreeMap<String, String>,
+}
+
+/// Makes the environment of `agent`.
 ///
 /// # Errors
-/// [`RenderError`]: a variable or object that is too large, an `env` name that is ours, a database that is missing or
-/// cannot be read.
-pub fn agent_config(
-    agent: &Agent,
-    tools: &[ToolSlot<'_>],
-    data: &BTreeMap<String, String>,
-    settings: &Settings,
-) -> Result<Config, RenderError> {
+/// [`RenderError`]: a variable or object that is too large, an `env` name that is ours, two headers that become one
+/// variable, a database that is missing or cannot be read.
+pub fn agent_config(agent: &Agent, parts: &AgentParts<'_>, settings: &Settings) -> Result<Config, RenderError> {
     let spec = &agent.spec;
     let mut plain = Variables::default();
     let mut secret = Variables::default();
@@ -63,16 +78,21 @@ pub fn agent_config(
     plain.set("CORAIL_AGENT_NAME", agent.name_any());
     plain.set("CORAIL_CHANNEL", &spec.channel);
     plain.set("CORAIL_STRATEGY", &spec.strategy);
-    plain.set("CORAIL_MODEL_TYPE", &spec.model_type);
-    plain.set("CORAIL_MODEL_ID", &spec.model_id);
-    plain.set_some("CORAIL_SYSTEM_PROMPT", given(&spec.system_prompt));
+    let model = ModelEnv::of(parts.model);
+    plain.set("CORAIL_MODEL_TYPE", parts.model.map_or(&spec.model_type, |(_, plugin)| &plugin.type_));
+    plain.set("CORAIL_MODEL_ID", parts.model.map_or(&spec.model_id, |(model, _)| &model.model));
+    plain.set_some("CORAIL_MODEL_CONFIG", model.config);
+    plain.set_some("CORAIL_MODEL_CREDENTIAL_KEYS", model.keys);
+    by_user(&mut plain, &mut secret, "CORAIL_MODEL_BASE_URL", model.base_url);
+    let prompt = parts.prompt.filter(|text| !text.is_empty());
+    plain.set_some("CORAIL_SYSTEM_PROMPT", prompt.or(given(&spec.system_prompt)));
     plain.set_some("CORAIL_BACKGROUND_MODEL", given(&spec.background_model));
 
     let (storage, database) = storage(agent, settings)?;
     plain.set("CORAIL_STORAGE", storage);
     secret.set_some("CORAIL_DATABASE_URL", database);
 
-    let tools = tools::render(tools);
+    let tools = tools::render(&parts.tools);
     if tools.has_headers { &mut secret } else { &mut plain }.set_some("CORAIL_TOOLS", tools.json);
 
     let knowledge_bases = knowledge_bases(agent, settings)?;
@@ -81,15 +101,37 @@ pub fn agent_config(
 
     let ollama = given(&settings.ollama_base_url)
         .map(|url| dsn::expand_http(url, &settings.operator_namespace, &settings.cluster_domain));
-    let has_user = ollama.as_ref().is_some_and(|url| url.contains('@'));
-    if has_user { &mut secret } else { &mut plain }.set_some("OLLAMA_BASE_URL", ollama);
+    by_user(&mut plain, &mut secret, "OLLAMA_BASE_URL", ollama);
 
     let (plain, secret) = (plain.0, secret.0);
     check_sizes(agent, &plain, &secret)?;
-    let content_hash = content_hash(&plain, &secret, data);
-    let config = Config { plain, secret, content_hash, knowledge_bases_missing_dsn };
+    let content_hash = content_hash(&plain, &secret, &parts.data);
+    let referred = referred(parts, model.variables)?;
+    let credentials = model.whole_secret;
+    let config = Config { plain, secret, referred, credentials, content_hash, knowledge_bases_missing_dsn };
     check_user_env(agent, &config)?;
     Ok(config)
+}
+
+/// A URL with a user name in it may hold a password.
+fn by_user(plain: &mut Variables, secret: &mut Variables, name: &str, url: Option<String>) {
+    let has_user = url.as_ref().is_some_and(|url| url.contains('@'));
+    if has_user { secret } else { plain }.set_some(name, url);
+}
+
+/// The variables that come from Secrets: credentials of the model, and headers of tools.
+fn referred(parts: &AgentParts<'_>, credentials: Vec<SecretVariable>) -> Result<BTreeMap<String, Value>, RenderError> {
+    let mut variables = BTreeMap::new();
+    let headers = parts.tools.iter().filter_map(ToolSlot::spec).flat_map(header_variables);
+    let headers = headers.map(|header| (header.name.clone(), header.env()));
+    for (name, variable) in credentials.into_iter().chain(headers) {
+        let same = variables.get(&name).is_none_or(|known| *known == variable);
+        if !same {
+            return Err(RenderError::VariableTwice(name));
+        }
+        variables.insert(name, variable);
+    }
+    Ok(variables)
 }
 
 /// Name of the ConfigMap and of the Secret of `agent`.

@@ -84,6 +84,9 @@ pub enum RenderError {
         /// What is wrong with it.
         error: Box<RenderError>,
     },
+    /// Two headers of tools, or a header and a credential, whose variables have one name.
+    #[error("two secret values become the environment variable {0}: rename one of the tools or headers")]
+    VariableTwice(String),
     /// An overlay that cannot be merged, or that would cut the Pods off from their agent.
     #[error("podTemplate: {0}")]
     PodTemplate(String),
@@ -108,6 +111,7 @@ impl RenderError {
             | Self::ObjectTooLarge { .. }
             | Self::EnvTaken { .. }
             | Self::EnvTwice(_)
+            | Self::VariableTwice(_)
             | Self::BadName { .. }
             | Self::Twice { .. }
             | Self::NoPrompt

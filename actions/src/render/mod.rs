@@ -13,6 +13,7 @@ mod flow;
 mod hash;
 mod headers;
 mod labels;
+mod model;
 mod overlay;
 mod pod;
 mod service;
@@ -24,7 +25,7 @@ mod tests;
 
 pub use agent::{CONFIG_HASH, agent_config_children, agent_workload_children};
 pub use contract::{Contract, Credentials, FlowModel, FlowParts, FlowTool, check_member, check_names};
-pub use env::{Config, agent_config};
+pub use env::{AgentParts, Config, agent_config};
 pub use error::RenderError;
 pub use flow::{CONTENT_HASH, FLOW, FLOW_SET, FlowKind, flow_config_children, flow_workload_children};
 pub use headers::{HeaderVariable, header_variables, headers};

@@ -9,13 +9,27 @@ use crds::{
 use serde::Serialize;
 use serde_json::Value;
 
+use super::headers;
+
 /// What a name in `spec.tools` turned out to be.
 #[derive(Debug, Clone, Copy)]
 pub enum ToolSlot<'a> {
     /// A Tool; one that is not enabled is left out.
     Object(&'a Tool),
+    /// A Tool that calls the flow or agent at this address.
+    Caller(&'a Tool, &'a str),
     /// No Tool, but the name of a builtin.
     Builtin(&'a str),
+}
+
+impl<'a> ToolSlot<'a> {
+    /// The spec of a Tool that is rendered.
+    pub(super) fn spec(&self) -> Option<&'a ToolSpec> {
+        match *self {
+            Self::Object(tool) | Self::Caller(tool, _) => tool.spec.enabled.then_some(&tool.spec),
+            Self::Builtin(_) => None,
+        }
+    }
 }
 
 /// Whether the runtime knows a tool of this name without a Tool object.
@@ -39,7 +53,12 @@ pub fn tool_error(spec: &ToolSpec) -> Option<String> {
         Some(ToolType::Flow) => spec.flow_ref.is_none().then_some("flow tool requires a flowRef"),
         Some(ToolType::Agent) => spec.agent_ref.is_none().then_some("agent tool requires an agentRef"),
     };
-    missing.map(str::to_owned)
+    if let Some(message) = missing {
+        return Some(message.to_owned());
+    }
+    let twice =
+        spec.headers_from.iter().find(|from| spec.headers.keys().any(|name| name.eq_ignore_ascii_case(&from.name)));
+    twice.map(|from| format!("header {} is in headers and in headersFrom: keep one", from.name))
 }
 
 /// The tools an agent gets, in the order of its spec.
@@ -61,7 +80,7 @@ pub(super) fn render(slots: &[ToolSlot<'_>]) -> Tools {
 }
 
 /// One element; the order of the fields is that of the documentation. An empty field is left out, never null.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Rendered<'a> {
     name: &'a str,
@@ -74,7 +93,7 @@ struct Rendered<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     method: &'a str,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    headers: BTreeMap<&'a str, &'a str>,
+    headers: BTreeMap<&'a str, String>,
     #[serde(skip_serializing_if = "str::is_empty")]
     binary: &'a str,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -83,6 +102,10 @@ struct Rendered<'a> {
     mcp_endpoint: &'a str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parameters: Vec<Parameter<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_schema: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_schema: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout: Option<i32>,
 }
@@ -100,34 +123,29 @@ struct Parameter<'a> {
 }
 
 fn rendered<'a>(slot: &ToolSlot<'a>) -> Option<Rendered<'a>> {
-    match *slot {
-        ToolSlot::Builtin(name) => Some(Rendered {
-            name,
-            type_: ToolType::Builtin.as_str(),
-            description: "",
-            endpoint: "",
-            method: "",
-            headers: BTreeMap::new(),
-            binary: "",
-            allowed_commands: &[],
-            mcp_endpoint: "",
-            parameters: Vec::new(),
-            timeout: None,
-        }),
-        ToolSlot::Object(Tool { spec, .. }) => spec.enabled.then(|| Rendered {
-            name: &spec.name,
-            type_: &spec.type_,
-            description: or_empty(&spec.description),
-            endpoint: or_empty(&spec.endpoint),
-            method: or_empty(&spec.method),
-            headers: spec.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
-            binary: or_empty(&spec.binary),
-            allowed_commands: &spec.allowed_commands,
-            mcp_endpoint: or_empty(&spec.mcp_endpoint),
-            parameters: spec.parameters.iter().map(parameter).collect(),
-            timeout: Some(spec.timeout),
-        }),
-    }
+    let address = match *slot {
+        ToolSlot::Builtin(name) => {
+            return Some(Rendered { name, type_: ToolType::Builtin.as_str(), ..Rendered::default() });
+        }
+        ToolSlot::Object(_) => None,
+        ToolSlot::Caller(_, address) => Some(address),
+    };
+    let spec = slot.spec()?;
+    Some(Rendered {
+        name: &spec.name,
+        type_: &spec.type_,
+        description: or_empty(&spec.description),
+        endpoint: address.unwrap_or(or_empty(&spec.endpoint)),
+        method: or_empty(&spec.method),
+        headers: headers(spec),
+        binary: or_empty(&spec.binary),
+        allowed_commands: &spec.allowed_commands,
+        mcp_endpoint: or_empty(&spec.mcp_endpoint),
+        parameters: spec.parameters.iter().map(parameter).collect(),
+        input_schema: spec.input_schema.as_ref(),
+        output_schema: spec.output_schema.as_ref(),
+        timeout: Some(spec.timeout),
+    })
 }
 
 fn parameter(parameter: &ToolParameter) -> Parameter<'_> {

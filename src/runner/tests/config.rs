@@ -34,6 +34,22 @@ fn a_bad_value_is_named() {
 }
 
 #[test]
+fn a_model_comes_with_its_address_its_settings_and_the_names_of_its_credentials() {
+    let config = read(&[
+        ("CORAIL_MODEL_TYPE", "openai"),
+        ("CORAIL_MODEL_ID", "gpt"),
+        ("CORAIL_MODEL_BASE_URL", "http://llm/v1"),
+        ("CORAIL_MODEL_CONFIG", r#"{"temperature":0.5}"#),
+        ("CORAIL_MODEL_CREDENTIAL_KEYS", r#"["KEY"]"#),
+    ]);
+    let model = config.unwrap().model;
+    assert_eq!((model.provider.as_str(), model.id.as_str()), ("openai", "gpt"));
+    assert_eq!(model.base_url.as_deref(), Some("http://llm/v1"));
+    assert_eq!(model.config["temperature"], 0.5);
+    assert_eq!(model.credential_keys, ["KEY"]);
+}
+
+#[test]
 fn a_value_that_may_hold_a_credential_is_never_shown() {
     for (name, value) in [
         ("CORAIL_DATABASE_URL", "mysql://u:SECRET@h/d"),
@@ -44,6 +60,8 @@ fn a_value_that_may_hold_a_credential_is_never_shown() {
         ("CORAIL_TOOLS", r#"[{"name":"t","type":"http","endpoint":"http://u:SECRET@{h}/"}]"#),
         ("CORAIL_TOOLS", r#"[{"name":"t","type":"http","timeout":"SECRET"}]"#),
         ("CORAIL_KNOWLEDGE_BASES", r#"["SECRET"]"#),
+        ("CORAIL_MODEL_CONFIG", r#"["SECRET"]"#),
+        ("CORAIL_MODEL_CREDENTIAL_KEYS", r#"{"a":"SECRET"}"#),
         ("CORAIL_KNOWLEDGE_BASES", r#"[{"name":"a","connection_url":"SECRET"}]"#),
     ] {
         let error = read(&[(name, value)]).unwrap_err();

@@ -9,6 +9,7 @@ use super::{Does, MINUTE, operator, ready, status};
 use crate::{
     agent,
     fake::{Cascade, Operator, Sim, agent as agent_body, agent_id, settings, tool, tool_id},
+    machine::Machine,
 };
 
 #[tokio::test(start_paused = true)]
@@ -49,7 +50,8 @@ async fn a_phase_that_says_deleted_on_an_object_that_is_not_is_admitted_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn an_older_rendering_starts_over_and_a_current_one_does_not() {
-    for (version, writes) in [(json!(1), 0), (json!(0), 5), (Value::Null, 5)] {
+    let current = <crds::Agent as Machine>::RENDER_VERSION;
+    for (version, writes) in [(json!(current), 0), (json!(current - 1), 5), (Value::Null, 5)] {
         let sim = Sim::new();
         sim.store().create(&agent_id("a"), agent_body(json!({})));
         Operator::start(&sim).run(MINUTE).await;

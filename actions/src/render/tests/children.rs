@@ -1,10 +1,8 @@
 //! The children as they are applied.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
-use super::{agent, bare, settings, template, tool};
+use super::{agent, bare, settings, template, tool, with_tools};
 use crate::{
     ports::{ChildKind, Manifest},
     render::{
@@ -15,7 +13,7 @@ use crate::{
 
 fn children(spec: Value, tools: &[ToolSlot<'_>], settings: &Settings, replicas: Option<i32>) -> Vec<Manifest> {
     let agent = agent(spec);
-    let config = agent_config(&agent, tools, &BTreeMap::new(), settings).unwrap();
+    let config = agent_config(&agent, &with_tools(tools), settings).unwrap();
     let mut children = agent_config_children(&agent, &config);
     children.extend(agent_workload_children(&agent, &config, replicas).unwrap());
     children

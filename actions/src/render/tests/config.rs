@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{OPERATORS, agent, bare, config, config_with, settings, tool};
+use super::{OPERATORS, agent, bare, config, config_with, settings, tool, with_tools};
 use crate::render::{
     RenderError, Settings, ToolSlot, agent_config, agent_config_children, agent_workload_children, env::check_sizes,
 };
@@ -197,7 +197,7 @@ proptest! {
         }));
         let tool = tool("t", json!({ "endpoint": "http://t", "headers": { "X-Key": password } }));
         let slots = [ToolSlot::Object(&tool)];
-        let config = agent_config(&agent, &slots, &BTreeMap::new(), &settings).unwrap();
+        let config = agent_config(&agent, &with_tools(&slots), &settings).unwrap();
         prop_assert!(config.secret.values().all(|value| value.contains(&password)));
 
         let mut children = agent_config_children(&agent, &config);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use proptest::{collection::btree_map, prelude::*};
 use serde_json::json;
 
-use super::{agent, bare, tool};
-use crate::render::{ToolSlot, agent_config, hash::content_hash};
+use super::{agent, bare, tool, with_tools};
+use crate::render::{AgentParts, ToolSlot, agent_config, hash::content_hash};
 
 type Data = BTreeMap<String, String>;
 
@@ -34,7 +34,7 @@ proptest! {
 #[test]
 fn it_is_the_same_in_every_build() {
     let data = Data::from([("Secret/keys".to_owned(), "00ff".to_owned())]);
-    let config = agent_config(&agent(json!({})), &[], &data, &bare()).unwrap();
+    let config = agent_config(&agent(json!({})), &AgentParts { data, ..AgentParts::default() }, &bare()).unwrap();
     assert_eq!(config.content_hash, "9b18eca4fe2a4cfb4f17728ca2b58e8d38375e58a8d30359f9e09ad3a7fcf255");
 }
 
@@ -44,7 +44,7 @@ fn what_moves_it() {
     let tool_b = tool("b", json!({ "endpoint": "http://b" }));
     let hash = |spec, tools: &[ToolSlot<'_>], digest: &str| {
         let data = Data::from([("Secret/keys".to_owned(), digest.to_owned())]);
-        agent_config(&agent(spec), tools, &data, &bare()).unwrap().content_hash
+        agent_config(&agent(spec), &AgentParts { data, ..with_tools(tools) }, &bare()).unwrap().content_hash
     };
     let (a, b) = (ToolSlot::Object(&tool_a), ToolSlot::Object(&tool_b));
     let first = hash(json!({}), &[a, b], "1");

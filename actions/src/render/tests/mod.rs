@@ -5,15 +5,14 @@ mod config;
 mod contract;
 mod dsn;
 mod hash;
+mod model;
 mod overlay;
 mod tools;
-
-use std::collections::BTreeMap;
 
 use crds::{Agent, Tool};
 use serde_json::{Value, json};
 
-use super::{Config, RenderError, Settings, ToolSlot, agent_config, agent_workload_children};
+use super::{AgentParts, Config, RenderError, Settings, ToolSlot, agent_config, agent_workload_children};
 
 const OPERATORS: &str = "postgres://recif:recif_dev@recif-postgresql:5432/recif?sslmode=disable";
 
@@ -67,18 +66,22 @@ fn merge(base: &mut Value, more: Value) {
 }
 
 fn config(spec: Value, settings: &Settings) -> Result<Config, RenderError> {
-    agent_config(&agent(spec), &[], &BTreeMap::new(), settings)
+    agent_config(&agent(spec), &AgentParts::default(), settings)
+}
+
+fn with_tools<'a>(tools: &[ToolSlot<'a>]) -> AgentParts<'a> {
+    AgentParts { tools: tools.to_vec(), ..AgentParts::default() }
 }
 
 fn config_with(tools: &[Tool]) -> Config {
     let slots: Vec<_> = tools.iter().map(ToolSlot::Object).collect();
-    agent_config(&agent(json!({})), &slots, &BTreeMap::new(), &bare()).unwrap()
+    agent_config(&agent(json!({})), &with_tools(&slots), &bare()).unwrap()
 }
 
 /// The Pod template of an agent with this spec.
 fn template(spec: Value) -> Result<Value, RenderError> {
     let agent = agent(spec);
-    let config = agent_config(&agent, &[], &BTreeMap::new(), &bare())?;
+    let config = agent_config(&agent, &AgentParts::default(), &bare())?;
     let [_, deployment] = agent_workload_children(&agent, &config, Some(1))?;
     Ok(deployment.body["spec"]["template"].clone())
 }

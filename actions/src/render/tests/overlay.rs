@@ -63,7 +63,7 @@ fn a_choice_of_one_is_replaced_as_a_whole() {
     let spec = &template["spec"];
     assert_eq!(spec["volumes"], json!([{ "name": "tmp", "persistentVolumeClaim": { "claimName": "big" } }]));
     let container = &spec["containers"][0];
-    assert_eq!(container["env"], json!([{ "name": "A", "valueFrom": from }]));
+    assert_eq!(container["env"][1], json!({ "name": "A", "valueFrom": from }));
     assert_eq!(container["volumeMounts"], json!([{ "name": "other", "mountPath": "/tmp" }]));
     let probe = json!({ "exec": { "command": ["true"] }, "initialDelaySeconds": 5, "periodSeconds": 10 });
     assert_eq!(container["livenessProbe"], probe);

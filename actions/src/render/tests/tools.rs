@@ -1,10 +1,8 @@
 //! `CORAIL_TOOLS`, and when a Tool cannot be used.
 
-use std::collections::BTreeMap;
-
 use serde_json::json;
 
-use super::{agent, bare, config_with, tool};
+use super::{agent, bare, config_with, tool, with_tools};
 use crate::render::{ToolSlot, agent_config, is_builtin_tool, tool_error};
 
 #[test]
@@ -40,7 +38,7 @@ fn a_tool_is_rendered_without_what_it_does_not_have() {
 fn a_builtin_without_a_tool_is_its_name_and_type() {
     let off = tool("off", json!({ "endpoint": "http://off", "enabled": false }));
     let slots = [ToolSlot::Builtin("web-search"), ToolSlot::Object(&off), ToolSlot::Builtin("datetime")];
-    let config = agent_config(&agent(json!({})), &slots, &BTreeMap::new(), &bare()).unwrap();
+    let config = agent_config(&agent(json!({})), &with_tools(&slots), &bare()).unwrap();
     let expected = r#"[{"name":"web-search","type":"builtin"},{"name":"datetime","type":"builtin"}]"#;
     assert_eq!(config.plain["CORAIL_TOOLS"], expected);
 }
@@ -66,6 +64,15 @@ fn a_tool_without_what_its_type_needs_is_an_error_in_the_documented_words() {
         (json!({ "type": "mcp" }), Some("MCP tool requires an mcpEndpoint or an mcpServerRef")),
         (json!({ "type": "mcp", "mcpEndpoint": "http://a" }), None),
         (json!({ "type": "builtin" }), None),
+        (json!({ "type": "flow" }), Some("flow tool requires a flowRef")),
+        (json!({ "type": "flow", "flowRef": { "name": "f" } }), None),
+        (json!({ "type": "agent" }), Some("agent tool requires an agentRef")),
+        (json!({ "type": "telepathy" }), Some("unknown tool type: telepathy")),
+        (
+            json!({ "endpoint": "http://a", "headers": { "x-key": "1" },
+                "headersFrom": [{ "name": "X-Key", "secretKeyRef": { "name": "s", "key": "k" } }] }),
+            Some("header X-Key is in headers and in headersFrom: keep one"),
+        ),
         (json!({ "type": "builtin", "name": "a b" }), Some("tool name \"a b\" must match ^[a-zA-Z0-9_-]{1,64}$")),
         (json!({ "type": "builtin", "name": "" }), Some("tool name \"\" must match ^[a-zA-Z0-9_-]{1,64}$")),
         (json!({ "type": "builtin", "name": "x".repeat(64) }), None),

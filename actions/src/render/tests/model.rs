@@ -1,0 +1,129 @@
+//! What an agent gets of its Model, its Prompt and the Secrets of its tools.
+
+use std::collections::BTreeMap;
+
+use crds::{ModelSpec, PluginConfigSpec};
+use serde_json::{Value, json};
+
+use super::{agent, bare, tool};
+use crate::render::{AgentParts, Config, RenderError, ToolSlot, agent_config, agent_workload_children};
+
+fn model() -> ModelSpec {
+    let config = json!({ "temperature": 0.5 });
+    let spec = json!({ "provider": "p", "model": "gpt", "pluginConfigRef": { "name": "pc" }, "defaultConfig": config });
+    serde_json::from_value(spec).unwrap()
+}
+
+fn plugin(more: Value) -> PluginConfigSpec {
+    let mut spec = json!({ "type": "openai", "credentialsRef": { "name": "keys" } });
+    super::merge(&mut spec, more);
+    serde_json::from_value(spec).unwrap()
+}
+
+fn with(plugin: &PluginConfigSpec) -> Config {
+    let model = model();
+    let parts = AgentParts { model: Some((&model, plugin)), ..AgentParts::default() };
+    agent_config(&agent(json!({ "modelRef": { "name": "m" } })), &parts, &bare()).unwrap()
+}
+
+/// The container with this configuration.
+fn container(spec: Value, config: &Config) -> Value {
+    let [_, deployment] = agent_workload_children(&agent(spec), config, Some(1)).unwrap();
+    deployment.body["spec"]["template"]["spec"]["containers"][0].clone()
+}
+
+#[test]
+fn a_model_brings_its_provider_its_settings_and_its_credentials() {
+    let plugin = plugin(json!({ "credentialKeys": ["OPENAI_API_KEY"], "extraConfig": { "baseUrl": "http://llm/v1" } }));
+    let config = with(&plugin);
+    for (name, value) in [
+        ("CORAIL_MODEL_TYPE", "openai"),
+        ("CORAIL_MODEL_ID", "gpt"),
+        ("CORAIL_MODEL_CONFIG", r#"{"temperature":0.5}"#),
+        ("CORAIL_MODEL_BASE_URL", "http://llm/v1"),
+        ("CORAIL_MODEL_CREDENTIAL_KEYS", r#"["OPENAI_API_KEY"]"#),
+    ] {
+        assert_eq!(config.plain[name], value);
+    }
+    assert_eq!(config.secret, BTreeMap::new(), "credentials are in no object of ours");
+    let container = container(json!({}), &config);
+    let from = json!({ "secretKeyRef": { "name": "keys", "key": "OPENAI_API_KEY" } });
+    assert_eq!(container["env"][1], json!({ "name": "OPENAI_API_KEY", "valueFrom": from }));
+    assert_eq!(container["envFrom"], json!([{ "configMapRef": { "name": "my-agent-config" } }]));
+}
+
+#[test]
+fn without_keys_the_whole_secret_is_the_environment() {
+    let config = with(&plugin(json!({})));
+    let sources = json!([{ "secretRef": { "name": "keys" } }, { "configMapRef": { "name": "my-agent-config" } }]);
+    assert_eq!(container(json!({}), &config)["envFrom"], sources);
+    assert!(!config.plain.contains_key("CORAIL_MODEL_CREDENTIAL_KEYS"));
+}
+
+#[test]
+fn an_address_with_a_user_in_it_goes_to_the_secret() {
+    let config = with(&plugin(json!({ "extraConfig": { "baseUrl": "http://u:p@llm" } })));
+    assert_eq!(config.secret["CORAIL_MODEL_BASE_URL"], "http://u:p@llm");
+    assert!(!config.plain.contains_key("CORAIL_MODEL_BASE_URL"));
+}
+
+#[test]
+fn a_prompt_is_the_system_prompt() {
+    let parts = |prompt| AgentParts { prompt: Some(prompt), ..AgentParts::default() };
+    let config = |prompt| agent_config(&agent(json!({})), &parts(prompt), &bare()).unwrap().plain;
+    assert_eq!(config("Be brief.")["CORAIL_SYSTEM_PROMPT"], "Be brief.");
+    assert!(!config("").contains_key("CORAIL_SYSTEM_PROMPT"), "an empty one would override the runtime's own");
+}
+
+fn secret_header(secret: &str) -> Value {
+    json!({ "headersFrom": [{ "name": "X-Api-Key", "secretKeyRef": { "name": secret, "key": "k" } }] })
+}
+
+#[test]
+fn the_value_of_a_secret_header_is_a_variable_and_not_in_the_tools() {
+    let weather = tool("weather-api", secret_header("s"));
+    let parts = AgentParts { tools: vec![ToolSlot::Object(&weather)], ..AgentParts::default() };
+    let config = agent_config(&agent(json!({})), &parts, &bare()).unwrap();
+    let tools: Value = serde_json::from_str(&config.secret["CORAIL_TOOLS"]).unwrap();
+    assert_eq!(tools[0]["headers"], json!({ "X-Api-Key": "$TOOL_WEATHER_API_X_API_KEY" }));
+    let from = json!({ "secretKeyRef": { "name": "s", "key": "k" } });
+    let variable = json!({ "name": "TOOL_WEATHER_API_X_API_KEY", "valueFrom": from });
+    assert_eq!(container(json!({}), &config)["env"][1], variable);
+
+    let mine = json!({ "env": [{ "name": "TOOL_WEATHER_API_X_API_KEY", "value": "x" }] });
+    assert_eq!(agent_config(&agent(mine), &parts, &bare()).unwrap_err().reason(), "InvalidSpec");
+}
+
+#[test]
+fn two_secrets_in_one_variable_are_refused() {
+    let (one, other) = (tool("a-b", secret_header("s")), tool("a_b", secret_header("t")));
+    let both =
+        |other| AgentParts { tools: vec![ToolSlot::Object(&one), ToolSlot::Object(other)], ..AgentParts::default() };
+    let error = agent_config(&agent(json!({})), &both(&other), &bare()).unwrap_err();
+    assert_eq!(error, RenderError::VariableTwice("TOOL_A_B_X_API_KEY".to_owned()));
+    assert!(agent_config(&agent(json!({})), &both(&one), &bare()).is_ok(), "the same value twice is one");
+}
+
+#[test]
+fn a_tool_that_calls_has_the_address_and_schemas_are_verbatim() {
+    let schema = json!({ "type": "object", "properties": { "q": { "type": "string" } } });
+    let ask =
+        tool("ask", json!({ "type": "agent", "agentRef": { "name": "b" }, "inputSchema": schema, "outputSchema": {} }));
+    let parts =
+        AgentParts { tools: vec![ToolSlot::Caller(&ask, "http://b.default.svc:8000")], ..AgentParts::default() };
+    let config = agent_config(&agent(json!({})), &parts, &bare()).unwrap();
+    let expected = concat!(
+        r#"[{"name":"ask","type":"agent","endpoint":"http://b.default.svc:8000","#,
+        r#""inputSchema":{"properties":{"q":{"type":"string"}},"type":"object"},"outputSchema":{},"timeout":30}]"#,
+    );
+    assert_eq!(config.plain["CORAIL_TOOLS"], expected);
+}
+
+#[test]
+fn the_namespace_is_told_unless_the_user_tells_it() {
+    let config = agent_config(&agent(json!({})), &AgentParts::default(), &bare()).unwrap();
+    let from = json!({ "fieldRef": { "fieldPath": "metadata.namespace" } });
+    assert_eq!(container(json!({}), &config)["env"], json!([{ "name": "RECIF_NAMESPACE", "valueFrom": from }]));
+    let mine = json!([{ "name": "RECIF_NAMESPACE", "value": "x" }]);
+    assert_eq!(container(json!({ "env": mine }), &config)["env"], mine);
+}
