@@ -72,7 +72,7 @@ fn ours(case: &Case) -> Value {
         "outputSchema": sorted(metadata.output_schema.clone().unwrap_or_default()),
         "model": metadata.model,
         "config": metadata.config,
-        "tools": metadata.tools,
+        "tools": metadata.tools.clone().unwrap_or_default(),
     })
 }
 

@@ -126,12 +126,13 @@ impl Keys<'_> {
         }
     }
 
-    fn texts(&self, key: &str) -> Result<Vec<String>, PromptError> {
+    fn texts(&self, key: &str) -> Result<Option<Vec<String>>, PromptError> {
         let error = || self.error(key, format!("`{key}` must be a list of names"));
         match self.get(key) {
-            None => Ok(Vec::new()),
+            None => Ok(None),
             Some(Value::Array(list)) => {
-                list.iter().map(|it| it.as_str().map(str::to_owned).ok_or_else(error)).collect()
+                let names = list.iter().map(|it| it.as_str().map(str::to_owned).ok_or_else(error));
+                names.collect::<Result<_, _>>().map(Some)
             }
             Some(_) => Err(error()),
         }

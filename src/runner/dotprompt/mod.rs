@@ -94,8 +94,8 @@ pub(in crate::runner) struct Metadata {
     pub(in crate::runner) model: Option<String>,
     /// The model's configuration (`temperature`, …), not checked.
     pub(in crate::runner) config: Map<String, Value>,
-    /// Names of the tools that the model may call.
-    pub(in crate::runner) tools: Vec<String>,
+    /// Names of the tools that the model may call, if the prompt chooses.
+    pub(in crate::runner) tools: Option<Vec<String>>,
     /// Most turns of tool calls, at least 1.
     pub(in crate::runner) max_turns: Option<u32>,
     /// Variables that an input need not have.

@@ -54,7 +54,7 @@ fn a_prompt_becomes_messages() {
     assert_eq!(metadata, prompt.metadata());
     assert_eq!(metadata.model.as_deref(), Some("stub/echo"));
     assert_eq!(metadata.config["temperature"], json!(0.5));
-    assert_eq!((metadata.tools.as_slice(), metadata.max_turns), (&["weather".to_owned()][..], Some(3)));
+    assert_eq!((metadata.tools.as_deref(), metadata.max_turns), (Some(&["weather".to_owned()][..]), Some(3)));
     assert_eq!(metadata.output_format, OutputFormat::Json);
     assert_eq!(metadata.output_schema.as_ref().unwrap()["required"], json!(["answer"]));
 }

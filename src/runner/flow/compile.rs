@@ -65,7 +65,7 @@ impl Shared<'_> {
                 None => self.files.in_config("plugin", problem),
             });
         });
-        let tools = self.tools(&meta.tools, |name, problem| problems.push(in_line(name, problem)));
+        let tools = self.tools(meta.tools.as_deref(), |name, problem| problems.push(in_line(name, problem)));
         let output = match meta.output_format {
             OutputFormat::Text => Ok(None),
             OutputFormat::Json => Output::new(meta.output_schema.clone()).map(Some),
@@ -118,11 +118,9 @@ impl Shared<'_> {
         models::open(&reference, &*self.credentials, self.http)
     }
 
-    /// The tools called `names`, or as their files are; all when nothing is named.
-    fn tools(&self, names: &[String], mut wrong: impl FnMut(&str, String)) -> Toolbox {
-        if names.is_empty() {
-            return self.tools.clone();
-        }
+    /// The tools called `names`, or as their files are; all when the prompt does not choose.
+    fn tools(&self, names: Option<&[String]>, mut wrong: impl FnMut(&str, String)) -> Toolbox {
+        let Some(names) = names else { return self.tools.clone() };
         let mut chosen = Vec::with_capacity(names.len());
         for name in names {
             let found = self.named.iter().find(|(file, inside)| name == *file || name == *inside);

@@ -51,14 +51,14 @@ impl Endpoint {
     /// # Errors
     /// Variables that do not fit the input schema, or a template that fails with them.
     pub(super) fn render(&self, variables: &Value, history: &[Arc<Message>]) -> Result<Request, RenderError> {
-        // A message without parts, which no template makes, shows where the history goes: it has more than Dotprompt knows.
-        let place = [RenderedMessage { role: Role::Model, parts: Vec::new() }];
+        // An empty text, which no template makes, shows where the history goes: it has more than Dotprompt knows.
+        let place = [RenderedMessage { role: Role::Model, parts: vec![dotprompt::Part::Text(String::new())] }];
         let place = if history.is_empty() { &[][..] } else { &place };
         let mut rendered = self.prompt.render(variables, place)?.messages.into_iter().peekable();
         let system = rendered.next_if(|message| message.role == Role::System).map(|message| text(message).into());
         let mut messages = Vec::with_capacity(history.len() + 2);
         for message in rendered {
-            if message.parts.is_empty() {
+            if matches!(&message.parts[..], [dotprompt::Part::Text(text)] if text.is_empty()) {
                 messages.extend_from_slice(history);
             } else {
                 messages.push(Arc::new(said(message)));

@@ -29,6 +29,7 @@ async fn contract() -> Contract {
             ("main", "/tool {{tool}}"),
             ("list", "---\ntools: [text]\n---\n/tools"),
             ("all", "/tools"),
+            ("none", "---\ntools: []\n---\n/tool text"),
             ("one", "---\ntools: [text]\n---\n/tool huge"),
         ]),
         |contract, name| contract.with_tool("", name, &format!("{at}/{name}")),
@@ -65,5 +66,6 @@ async fn a_prompt_has_the_tools_it_names_or_all() {
     let runner = contract.serve(&[]).await;
     assert_eq!(runner.post("/list", "").await, (200, "text: d".into()));
     assert_eq!(runner.post("/all", "").await, (200, "hangs: d\nhuge: d\ntext: d".into()));
+    assert_eq!(runner.post("/none", "").await, (200, "tool text failed: there is no tool `text`".into()));
     assert_eq!(runner.post("/one", "").await, (200, "tool huge failed: there is no tool `huge`".into()));
 }
