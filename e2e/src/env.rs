@@ -37,6 +37,8 @@ pub(crate) struct Places {
 pub(crate) struct Env {
     /// A client with every right.
     pub(crate) client: Client,
+    /// The same, but an answer that says "try again" is given as it is.
+    pub(crate) impatient: Client,
     /// Its audit log.
     pub(crate) audit: Audit,
     places: Places,
@@ -45,11 +47,13 @@ pub(crate) struct Env {
 impl Env {
     /// Connects to the cluster of KUBECONFIG.
     pub(crate) async fn connect(places: Places) -> Result<Self> {
-        let config = Config::infer().await.context("read KUBECONFIG")?;
-        let client = Client::try_from(config).context("make a client")?;
+        let mut config = Config::infer().await.context("read KUBECONFIG")?;
+        let client = Client::try_from(config.clone()).context("make a client")?;
+        config.default_retry = false;
+        let impatient = Client::try_from(config).context("make a client")?;
         client.apiserver_version().await.context("ask the API server for its version")?;
         let audit = Audit::new(client.clone(), places.state.join("audit.log"));
-        Ok(Self { client, audit, places })
+        Ok(Self { client, impatient, audit, places })
     }
 
     /// Brings the operator into the cluster, if an image of it was given.

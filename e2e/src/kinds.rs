@@ -18,8 +18,14 @@ const fn kind(group: &'static str, version: &'static str, kind: &'static str, pl
 }
 
 pub(crate) const AGENT: Kind = kind(crds::GROUP, crds::VERSION, "Agent", "agents");
+pub(crate) const FLOW: Kind = kind(crds::GROUP, crds::VERSION, "Flow", "flows");
+pub(crate) const FLOW_SET: Kind = kind(crds::GROUP, crds::VERSION, "FlowSet", "flowsets");
 pub(crate) const TOOL: Kind = kind(crds::GROUP, crds::VERSION, "Tool", "tools");
+pub(crate) const MODEL: Kind = kind(crds::GROUP, crds::VERSION, "Model", "models");
+pub(crate) const PLUGIN_CONFIG: Kind = kind(crds::GROUP, crds::VERSION, "PluginConfig", "pluginconfigs");
+pub(crate) const PROMPT: Kind = kind(crds::GROUP, crds::VERSION, "Prompt", "prompts");
 pub(crate) const DEPLOYMENT: Kind = kind("apps", "v1", "Deployment", "deployments");
+pub(crate) const REPLICA_SET: Kind = kind("apps", "v1", "ReplicaSet", "replicasets");
 pub(crate) const SERVICE: Kind = kind("", "v1", "Service", "services");
 pub(crate) const CONFIG_MAP: Kind = kind("", "v1", "ConfigMap", "configmaps");
 pub(crate) const SECRET: Kind = kind("", "v1", "Secret", "secrets");
@@ -33,13 +39,23 @@ pub(crate) const CLUSTER_ROLE: Kind = kind("rbac.authorization.k8s.io", "v1", "C
 pub(crate) const CLUSTER_ROLE_BINDING: Kind =
     kind("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings");
 
-/// The kinds of an agent's children.
+/// Our kinds that end in Pods.
+pub(crate) const WORKLOADS: [Kind; 3] = [AGENT, FLOW, FLOW_SET];
+/// Our kinds.
+pub(crate) const OURS: [Kind; 7] = [AGENT, FLOW, FLOW_SET, TOOL, MODEL, PLUGIN_CONFIG, PROMPT];
+/// The kinds of a workload's children.
 pub(crate) const CHILDREN: [Kind; 5] = [SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE, DEPLOYMENT];
 
-const ALL: [Kind; 14] = [
+const ALL: [Kind; 20] = [
     AGENT,
+    FLOW,
+    FLOW_SET,
     TOOL,
+    MODEL,
+    PLUGIN_CONFIG,
+    PROMPT,
     DEPLOYMENT,
+    REPLICA_SET,
     SERVICE,
     CONFIG_MAP,
     SECRET,

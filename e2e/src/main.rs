@@ -13,6 +13,7 @@ mod operator;
 mod report;
 mod run;
 mod scenarios;
+mod traffic;
 mod watch;
 
 use std::{process::ExitCode, sync::Arc};

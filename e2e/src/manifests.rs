@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use crate::kinds::{AGENT, Kind, TOOL};
+use crate::kinds::{AGENT, FLOW, FLOW_SET, Kind, MODEL, PLUGIN_CONFIG, PROMPT, SECRET, TOOL};
 
 /// An image that ends at once with exit code 1.
 pub(crate) const CRASH: &str = "recif.local/crash:dev";
@@ -36,6 +36,53 @@ pub(crate) fn http_tool(name: &str) -> Value {
     tool(name, fields)
 }
 
+/// A flow with the prompts of these names and the model `echo`, with further fields of its spec.
+pub(crate) fn flow(name: &str, prompts: &[&str], fields: Value) -> Value {
+    let mut spec = definition(prompts);
+    merge(&mut spec, fields);
+    object(FLOW, name, spec)
+}
+
+/// A set of flows, each its name and its prompts, with the model `echo`.
+pub(crate) fn flow_set(name: &str, flows: &[(&str, &[&str])], fields: Value) -> Value {
+    let entry = |(name, prompts): &(&str, &[&str])| {
+        let mut entry = definition(prompts);
+        entry["name"] = json!(name);
+        entry
+    };
+    let mut spec = json!({"flows": flows.iter().map(entry).collect::<Vec<_>>()});
+    merge(&mut spec, fields);
+    object(FLOW_SET, name, spec)
+}
+
+fn definition(prompts: &[&str]) -> Value {
+    let prompts: Vec<Value> = prompts.iter().map(|name| json!({"promptRef": {"name": name}})).collect();
+    json!({"prompts": prompts, "modelRef": {"name": "echo"}})
+}
+
+/// A Dotprompt text.
+pub(crate) fn prompt(name: &str, content: &str) -> Value {
+    object(PROMPT, name, json!({"content": content}))
+}
+
+/// A model of the stub, which has this PluginConfig.
+pub(crate) fn model(name: &str, plugin_config: &str) -> Value {
+    let spec = json!({"provider": "stub", "model": name, "pluginConfigRef": {"name": plugin_config}});
+    object(MODEL, name, spec)
+}
+
+/// The stub as a provider, with further fields of its spec.
+pub(crate) fn plugin_config(name: &str, fields: Value) -> Value {
+    let mut spec = json!({"type": "stub"});
+    merge(&mut spec, fields);
+    object(PLUGIN_CONFIG, name, spec)
+}
+
+/// A Secret with these texts.
+pub(crate) fn secret(name: &str, texts: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": SECRET.kind, "metadata": {"name": name}, "stringData": texts})
+}
+
 /// A quota with one limit.
 pub(crate) fn quota(what: &str, limit: &str) -> Value {
     json!({
@@ -43,7 +90,8 @@ pub(crate) fn quota(what: &str, limit: &str) -> Value {
     })
 }
 
-fn object(kind: Kind, name: &str, spec: Value) -> Value {
+/// An object of a kind.
+pub(crate) fn object(kind: Kind, name: &str, spec: Value) -> Value {
     json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}, "spec": spec})
 }
 

@@ -1,4 +1,4 @@
-//! A namespace of a scenario's own, and what a user does in it: apply, edit, delete, wait, chat.
+//! A namespace of a scenario's own, and what a user does in it: apply, edit, delete, wait.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use crate::{
     audit::{Mark, Request},
     env::Env,
-    kinds::{AGENT, DEPLOYMENT, EVENT, Kind, NAMESPACE, POD, TOOL},
+    kinds::{AGENT, DEPLOYMENT, EVENT, Kind, NAMESPACE, OURS, POD, WORKLOADS},
     object::{Object, Objects, Read as _},
     watch::{Recorder, await_condition, poll, stays_the_same},
 };
 
-/// How long an agent may take to run, beside others on a small machine.
+/// How long a workload may take to run, beside others on a small machine.
 pub(crate) const START: Duration = Duration::from_secs(90);
 /// How long a condition may take to say what is wrong.
 pub(crate) const SAID: Duration = Duration::from_secs(10);
@@ -102,13 +102,7 @@ impl Namespace {
     pub(crate) async fn scale(&self, kind: Kind, name: &str, replicas: i32, manager: &str) -> Result<()> {
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
         let params = PatchParams { field_manager: Some(manager.into()), ..PatchParams::default() };
-        let api: Api<k8s_openapi::api::apps::v1::Deployment> = Api::namespaced(self.env.client.clone(), &self.name);
-        let result = if kind == DEPLOYMENT {
-            api.patch_scale(name, &params, &patch).await.map(drop)
-        } else {
-            let api: Api<crds::Agent> = Api::namespaced(self.env.client.clone(), &self.name);
-            api.patch_scale(name, &params, &patch).await.map(drop)
-        };
+        let result = self.api(kind).patch_scale(name, &params, &patch).await.map(drop);
         result.with_context(|| format!("scale {}/{name}", kind.kind))
     }
 
@@ -175,39 +169,63 @@ impl Namespace {
 
     /// Waits until the agent runs the newest spec.
     pub(crate) async fn running(&self, agent: &str) -> Result<Object> {
-        self.until(AGENT, agent, START, "is Running and Ready", crate::object::Read::is_running).await
+        self.runs(AGENT, agent).await
+    }
+
+    /// Waits until the workload runs the newest spec.
+    pub(crate) async fn runs(&self, kind: Kind, name: &str) -> Result<Object> {
+        self.until(kind, name, START, "is Running and Ready", crate::object::Read::is_running).await
+    }
+
+    /// Waits until the workload runs with another configuration than before.
+    pub(crate) async fn renewed(&self, kind: Kind, before: &Object) -> Result<Object> {
+        let (seq, hash) = (before.last_seq(), before.text("/status/contentHash"));
+        let renewed = |it: &Object| it.is_running() && it.last_seq() > seq && it.text("/status/contentHash") != hash;
+        self.until(kind, &before.name_any(), START, "runs with a new configuration", renewed).await
     }
 
     /// Waits until Ready or another condition of the agent says this while it is not ready.
     pub(crate) async fn says(&self, agent: &str, deadline: Duration, phase: &str, words: &[&str]) -> Result<Object> {
+        self.tells(AGENT, agent, deadline, phase, words).await
+    }
+
+    /// Waits until the condition Ready of the object says this while it is not ready.
+    pub(crate) async fn tells(
+        &self,
+        kind: Kind,
+        name: &str,
+        deadline: Duration,
+        phase: &str,
+        words: &[&str],
+    ) -> Result<Object> {
         let what = format!("is {phase}, its condition Ready says {words:?}");
         let said = |object: &Object| {
             let ready = object.condition("Ready");
             object.phase() == phase && ready.is_false() && words.iter().all(|word| ready.says(word))
         };
-        self.until(AGENT, agent, deadline, &what, said).await
+        self.until(kind, name, deadline, &what, said).await
     }
 
-    /// Creates an agent and waits until it runs.
-    pub(crate) async fn start(&self, agent: &Value) -> Result<Object> {
-        let (_, name) = target(agent)?;
-        self.apply(agent).await?;
-        self.running(&name).await
+    /// Creates a workload and waits until it runs.
+    pub(crate) async fn start(&self, workload: &Value) -> Result<Object> {
+        let (kind, name) = target(workload)?;
+        self.apply(workload).await?;
+        self.runs(kind, &name).await
     }
 
     /// Waits for the operator's Event with this reason. Events come after the status they tell of; whoever counts requests
     /// afterwards must not count this one.
-    pub(crate) async fn told(&self, agent: &str, reason: &str) -> Result<()> {
-        let tells = |event: &Object| event.text("/reason") == reason && event.text("/involvedObject/name") == agent;
-        let what = format!("the Event {reason} of {agent}");
+    pub(crate) async fn told(&self, name: &str, reason: &str) -> Result<()> {
+        let tells = |event: &Object| event.text("/reason") == reason && event.text("/involvedObject/name") == name;
+        let what = format!("the Event {reason} of {name}");
         self.until_all(EVENT, SAID, &what, |events| events.values().any(tells)).await.map(drop)
     }
 
-    /// Creates a tool and waits until it may be used.
-    pub(crate) async fn start_tool(&self, tool: &Value) -> Result<Object> {
-        let (_, name) = target(tool)?;
-        self.apply(tool).await?;
-        self.until(TOOL, &name, SAID, "is Available", |tool| tool.phase() == "Available" && tool.is_current()).await
+    /// Creates something that others refer to and waits until it may be used.
+    pub(crate) async fn provide(&self, reference: &Value) -> Result<Object> {
+        let (kind, name) = target(reference)?;
+        self.apply(reference).await?;
+        self.until(kind, &name, SAID, "is Available", |it| it.phase() == "Available" && it.is_current()).await
     }
 
     /// Watches one object from now on.
@@ -215,17 +233,17 @@ impl Namespace {
         Recorder::start(self.api(kind), name).await
     }
 
-    /// Looks for a while whether agents, tools and Deployments stay as they are.
+    /// Looks for a while whether our objects and the Deployments stay as they are.
     pub(crate) async fn stays_the_same(&self, window: Duration) -> Result<()> {
-        stays_the_same([AGENT, TOOL, DEPLOYMENT].map(|kind| self.api(kind)).into(), window).await
+        stays_the_same(OURS.into_iter().chain([DEPLOYMENT]).map(|kind| self.api(kind)).collect(), window).await
     }
 
-    /// The agent's Pods that are not being deleted, by uid, sorted.
-    pub(crate) async fn pod_uids(&self, agent: &str) -> Result<Vec<String>> {
+    /// The workload's Pods that are not being deleted, by uid, sorted.
+    pub(crate) async fn pod_uids(&self, workload: &str) -> Result<Vec<String>> {
         let pods = self.list(POD).await?;
         let mut uids: Vec<String> = pods
             .iter()
-            .filter(|pod| pod.labels().get("recif.dev/agent").is_some_and(|label| label == agent))
+            .filter(|pod| pod.labels().get("app.kubernetes.io/name").is_some_and(|label| label == workload))
             .filter(|pod| pod.metadata.deletion_timestamp.is_none())
             .map(crate::object::Read::id)
             .collect();
@@ -233,30 +251,19 @@ impl Namespace {
         Ok(uids)
     }
 
-    /// The agent's reply to a message, sent through its Service.
-    pub(crate) async fn chat(&self, agent: &str, message: &str) -> Result<String> {
-        let path = format!("/api/v1/namespaces/{}/services/{agent}:8000/proxy/chat", self.name);
-        let body = json!({"message": message}).to_string().into_bytes();
-        poll(Duration::from_secs(15), &format!("an answer of {agent} to {message:?}"), || {
-            let request = http::Request::post(&path).header("content-type", "application/json").body(body.clone());
-            async {
-                let answer: Value = self.env.client.request(request?).await?;
-                Ok(Some(answer["reply"].as_str().with_context(|| format!("no reply in {answer}"))?.to_owned()))
-            }
-        })
-        .await
-    }
-
-    /// A place in the audit log, behind the Events that tell of agents that run by now: those are sent off the reconcile
-    /// path.
+    /// A place in the audit log, behind the Events that tell of workloads that run by now: those are sent off the
+    /// reconcile path.
     pub(crate) async fn mark(&self) -> Result<Mark> {
-        let agents = self.list(AGENT).await?;
-        for agent in agents.iter().filter(|agent| agent.phase() == "Running") {
-            let name = agent.metadata.name.as_deref().unwrap_or_default();
+        let mut running = Vec::new();
+        for kind in WORKLOADS {
+            running.extend(self.list(kind).await?.into_iter().filter(|it| it.phase() == "Running"));
+        }
+        for workload in running {
+            let name = workload.name_any();
             let told = |event: &Object| {
                 event.text("/involvedObject/name") == name && matches!(event.text("/reason"), "Running" | "Recovered")
             };
-            poll(SAID, "the Event that the agent runs", || async {
+            poll(SAID, "the Event that the workload runs", || async {
                 Ok(self.list(EVENT).await?.iter().any(told).then_some(()))
             })
             .await?;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use kube::ResourceExt as _;
 
 use crate::{
-    kinds::{AGENT, DEPLOYMENT, EVENT, POD, TOOL},
+    kinds::{DEPLOYMENT, EVENT, OURS, POD},
     namespace::Namespace,
     object::{Object, Read as _},
     operator,
@@ -21,7 +21,7 @@ pub(crate) fn line(text: &str) {
     let _ = writeln!(out, "{text}");
 }
 
-/// What there is to see in a namespace: phases, conditions and history of its agents and tools, its Pods, its last events and
+/// What there is to see in a namespace: phases, conditions and history of our objects, its Pods, its last events and
 /// the operator's last trace lines about it.
 pub(crate) async fn state_of(namespace: &Namespace) -> String {
     let mut text = String::new();
@@ -32,7 +32,7 @@ pub(crate) async fn state_of(namespace: &Namespace) -> String {
 }
 
 async fn write_state(namespace: &Namespace, text: &mut String) -> Result<()> {
-    for kind in [AGENT, TOOL] {
+    for kind in OURS {
         for object in namespace.list(kind).await? {
             write_object(text, &object)?;
         }
@@ -66,6 +66,9 @@ fn write_object(text: &mut String, object: &Object) -> Result<()> {
         let (from, to) = (word("from"), word("to"));
         let moved = if from == to { format!("stays {to}") } else { format!("{from} → {to}") };
         writeln!(text, "    {} {} {moved} ({}) {}", entry["seq"], word("at"), word("action"), word("reason"))?;
+    }
+    for flow in object.at("/status/flows").as_array().into_iter().flatten().filter(|flow| flow["ready"] != true) {
+        writeln!(text, "    flow {flow}")?;
     }
     if !object.at("/status/failure").is_null() {
         writeln!(text, "    failure {}", object.at("/status/failure"))?;

@@ -31,7 +31,7 @@ const BACK: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(15);
 
 async fn start(ns: &Namespace) -> Result<Object> {
-    ns.start_tool(&http_tool("weather")).await?;
+    ns.provide(&http_tool("weather")).await?;
     let running = ns.start(&agent("owner", json!({"tools": ["weather"]}))).await?;
     ns.told("owner", "Running").await?;
     Ok(running)

@@ -21,7 +21,7 @@ async fn conditions_follow_the_phase_at_every_moment(ns: Namespace) -> Result<()
     let recorder = ns.record(AGENT, "model").await?;
     ns.apply(&agent("model", json!({"tools": ["late"]}))).await?;
     ns.says("model", SAID, "Resolving", &["late"]).await?;
-    ns.start_tool(&tool("late", json!({}))).await?;
+    ns.provide(&tool("late", json!({}))).await?;
     ns.running("model").await?;
     ns.edit(AGENT, "model", json!({"spec": {"storage": "postgresql"}})).await?;
     ns.says("model", SAID, "Failed", &["MissingDatabaseUrl"]).await?;
@@ -34,7 +34,7 @@ async fn conditions_follow_the_phase_at_every_moment(ns: Namespace) -> Result<()
 
 async fn a_tools_conditions_follow_its_phase_at_every_moment(ns: Namespace) -> Result<()> {
     let recorder = ns.record(TOOL, "model").await?;
-    ns.start_tool(&tool("model", json!({}))).await?;
+    ns.provide(&tool("model", json!({}))).await?;
     ns.edit(TOOL, "model", json!({"spec": {"type": "cli"}})).await?;
     ns.until(TOOL, "model", SAID, "is in Error", |it| it.phase() == "Error" && it.is_current()).await?;
     ns.edit(TOOL, "model", json!({"spec": {"binary": "kubectl"}})).await?;

@@ -36,7 +36,7 @@ async fn foreground_deletion_takes_the_children_and_makes_none_again(ns: Namespa
 }
 
 async fn start(ns: &Namespace) -> Result<()> {
-    ns.start_tool(&http_tool("weather")).await?;
+    ns.provide(&http_tool("weather")).await?;
     ns.start(&agent("goner", json!({"tools": ["weather"]}))).await.map(drop)
 }
 

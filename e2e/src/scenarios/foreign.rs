@@ -22,7 +22,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
 );
 
 async fn a_foreign_object_under_a_childs_name_is_left_untouched(ns: Namespace) -> Result<()> {
-    ns.start_tool(&http_tool("weather")).await?;
+    ns.provide(&http_tool("weather")).await?;
     let mut strangers = Vec::new();
     for kind in CHILDREN {
         let agent = format!("wants-{}", kind.kind.to_lowercase());

@@ -6,20 +6,25 @@ mod cli;
 mod conditions;
 mod deletion;
 mod faults;
+mod flow_changes;
+mod flow_sets;
+mod flows;
 mod foreign;
 mod manifests;
 mod pods;
 mod quota;
+mod references;
 mod requests;
 mod scale;
 mod start;
 mod steady;
 mod tools;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 use futures::future::BoxFuture;
+use serde_json::Value;
 
-use crate::namespace::Namespace;
+use crate::{kinds::Kind, namespace::Namespace};
 
 /// One scenario.
 pub(crate) struct Scenario {
@@ -65,6 +70,10 @@ const THEMES: &[&[Scenario]] = &[
     quota::SCENARIOS,
     pods::SCENARIOS,
     tools::SCENARIOS,
+    flow_sets::SCENARIOS,
+    flow_changes::SCENARIOS,
+    flows::SCENARIOS,
+    references::SCENARIOS,
     children::SCENARIOS,
     foreign::SCENARIOS,
     scale::SCENARIOS,
@@ -84,4 +93,20 @@ pub(crate) fn matching(filters: &[String]) -> Vec<&'static Scenario> {
     let wanted =
         |scenario: &&Scenario| filters.is_empty() || filters.iter().any(|it| scenario.title().contains(it.as_str()));
     THEMES.iter().copied().flatten().filter(wanted).collect()
+}
+
+/// Checks which columns `kubectl get` shows of a kind of ours.
+async fn columns(ns: &Namespace, kind: Kind, expected: &[&str]) -> Result<()> {
+    let path = format!("/apis/{}/namespaces/{}/{}", kind.api_version(), ns.name, kind.plural);
+    let request = http::Request::get(path).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    let table: Value = ns.env.client.request(request.body(Vec::new())?).await?;
+    let columns = table["columnDefinitions"].as_array().context("no columns")?.iter();
+    let narrow: Vec<&str> =
+        columns.filter(|column| column["priority"] == 0).filter_map(|column| column["name"].as_str()).collect();
+    ensure!(
+        narrow.iter().map(|name| name.to_lowercase()).eq(expected.iter().map(|it| it.to_lowercase())),
+        "columns of {}: {narrow:?}",
+        kind.plural
+    );
+    Ok(())
 }

@@ -20,7 +20,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
 );
 
 async fn an_annotation_on_a_shared_tool_writes_nothing(ns: Namespace) -> Result<()> {
-    ns.start_tool(&tool("shared", json!({}))).await?;
+    ns.provide(&tool("shared", json!({}))).await?;
     let names = ["one", "two", "three"];
     for name in names {
         ns.apply(&agent(name, json!({"tools": ["shared"]}))).await?;
@@ -63,7 +63,7 @@ async fn strangers_who_patch_all_the_time_hold_up_nobody(ns: Namespace) -> Resul
         Ok::<_, anyhow::Error>(())
     };
     let start = async {
-        ns.start_tool(&tool("late", json!({}))).await?;
+        ns.provide(&tool("late", json!({}))).await?;
         ns.running("busy").await
     };
     let running = tokio::select! {

@@ -1,11 +1,11 @@
 //! From `kubectl apply` to an answer.
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Scenario, scenarios};
+use super::{Scenario, columns, scenarios};
 use crate::{
-    kinds::{AGENT, CONFIG_MAP, Kind, POD, TOOL},
+    kinds::{AGENT, CONFIG_MAP, Kind, POD, TOOL, WORKLOADS},
     manifests::{NAMED_USER, agent, documents, files, http_tool, text},
     namespace::{Namespace, SAID, START},
     object::{Read as _, phases},
@@ -52,7 +52,7 @@ async fn a_running_agent_answers_and_says_where_it_is(ns: Namespace) -> Result<(
 }
 
 async fn the_samples_reach_running_and_answer(ns: Namespace) -> Result<()> {
-    let mut agents = Vec::new();
+    let mut workloads = Vec::new();
     let folder = ns.env.file("config/samples");
     for (path, text) in files(&folder)?.into_iter().filter(|(path, _)| !path.ends_with("kustomization.yaml")) {
         for mut document in documents(&text).with_context(|| format!("in {}", path.display()))? {
@@ -60,17 +60,29 @@ async fn the_samples_reach_running_and_answer(ns: Namespace) -> Result<()> {
                 metadata.remove("namespace");
             }
             let applied = ns.apply(&document).await.with_context(|| format!("in {}", path.display()))?;
-            if Kind::of(&document) == Some(AGENT) {
-                agents.extend(applied.metadata.name);
-            }
+            workloads.extend(Kind::of(&document).filter(|kind| WORKLOADS.contains(kind)).zip(applied.metadata.name));
         }
     }
-    ensure!(!agents.is_empty(), "{} has no agent", folder.display());
-    for agent in agents {
-        ns.running(&agent).await?;
-        let reply = ns.chat(&agent, "hi").await?;
-        ensure!(reply == "echo: hi", "{agent} replied {reply:?}");
+    for kind in WORKLOADS {
+        ensure!(workloads.iter().any(|(it, _)| *it == kind), "{} has no {}", folder.display(), kind.kind);
     }
+    for (kind, name) in workloads {
+        ns.runs(kind, &name).await?;
+        if kind == AGENT {
+            let reply = ns.chat(&name, "hi").await?;
+            ensure!(reply == "echo: hi", "{name} replied {reply:?}");
+        }
+    }
+    ns.answers("greeter", "/", json!({"name": "Ada"}), "echo: Greet Ada and sound friendly.").await?;
+    ns.answers("desk", "/greet", json!({"name": "Bo", "tone": "curt"}), "echo: Greet Bo and sound curt.").await?;
+    ns.answers("desk", "/summarize", json!({"text": "All."}), "echo: Be brief. Summarize: All.").await?;
+    let call = json!({"question": "/tool calculator {\"expression\": \"6*7\"}"});
+    let answer = ns.post("desk", "/answer", call).await?;
+    ensure!(answer.status == 200 && answer.text.contains("42"), "desk answered {answer:?}");
+    let reply = ns.chat("concierge", r#"/tool greet {"name": "Cy"}"#).await?;
+    ensure!(reply.contains("Greet Cy"), "concierge replied {reply:?}");
+    let reply = ns.chat("concierge", r#"/tool ask_my_agent {"message": "hi"}"#).await?;
+    ensure!(reply.contains("echo: hi"), "concierge replied {reply:?}");
     Ok(())
 }
 
@@ -118,7 +130,7 @@ async fn an_image_with_a_named_user_runs(ns: Namespace) -> Result<()> {
 }
 
 async fn a_header_is_kept_in_the_secret_alone(ns: Namespace) -> Result<()> {
-    ns.start_tool(&http_tool("weather")).await?;
+    ns.provide(&http_tool("weather")).await?;
     let running = ns.start(&agent("careful", json!({"tools": ["weather"]}))).await?;
     let secret = ns.get(crate::kinds::SECRET, "careful-config").await?;
     ensure!(!secret.text("/data/CORAIL_TOOLS").is_empty(), "CORAIL_TOOLS is not in the Secret");
@@ -129,7 +141,7 @@ async fn a_header_is_kept_in_the_secret_alone(ns: Namespace) -> Result<()> {
 }
 
 async fn the_columns_are_the_documented_ones(ns: Namespace) -> Result<()> {
-    ns.start_tool(&crate::manifests::tool("one", json!({}))).await?;
+    ns.provide(&crate::manifests::tool("one", json!({}))).await?;
     let seen = |object: &crate::object::Object| !object.phase().is_empty();
     ns.apply(&agent("one", json!({"replicas": 0}))).await?;
     ns.until(AGENT, "one", START.min(SAID), "has a phase", seen).await?;
@@ -137,17 +149,7 @@ async fn the_columns_are_the_documented_ones(ns: Namespace) -> Result<()> {
         (AGENT, &["Name", "Phase", "Replicas", "Endpoint", "Age"][..]),
         (TOOL, &["Name", "Type", "Category", "Phase", "Age"][..]),
     ] {
-        let path = format!("/apis/{}/namespaces/{}/{}", kind.api_version(), ns.name, kind.plural);
-        let request = http::Request::get(path).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
-        let table: Value = ns.env.client.request(request.body(Vec::new())?).await?;
-        let columns = table["columnDefinitions"].as_array().context("no columns")?.iter();
-        let narrow: Vec<&str> =
-            columns.filter(|column| column["priority"] == 0).filter_map(|column| column["name"].as_str()).collect();
-        ensure!(
-            narrow.iter().map(|name| name.to_lowercase()).eq(expected.iter().map(|it| it.to_lowercase())),
-            "columns of {}: {narrow:?}",
-            kind.plural
-        );
+        columns(&ns, kind, expected).await?;
     }
     Ok(())
 }

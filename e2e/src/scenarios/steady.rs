@@ -6,11 +6,11 @@ use anyhow::{Result, ensure};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
-use super::{Scenario, scenarios};
+use super::{Scenario, flows::provide_stub, scenarios};
 use crate::{
     audit::{Mark, Request, listed},
-    kinds::{AGENT, CHILDREN, TOOL},
-    manifests::{agent, http_tool, tool},
+    kinds::{AGENT, CHILDREN, FLOW, FLOW_SET, Kind, OURS},
+    manifests::{agent, flow, flow_set, http_tool, prompt, tool},
     namespace::{Namespace, SAID, START},
     object::{Object, Objects, Read as _},
     operator,
@@ -20,28 +20,49 @@ use crate::{
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Alone:
     a_start_costs_its_writes_once,
+    a_flows_start_costs_its_writes_once,
     a_restarted_operator_writes_nothing_and_then_asks_nothing,
 );
 
 async fn a_start_costs_its_writes_once(ns: Namespace) -> Result<()> {
-    ns.start_tool(&http_tool("weather")).await?;
+    ns.provide(&http_tool("weather")).await?;
     let mark = ns.mark().await?;
-    ns.start(&agent("counted", json!({"tools": ["weather"]}))).await?;
+    let running = ns.start(&agent("counted", json!({"tools": ["weather"]}))).await?;
+    costs_its_writes_once(&ns, mark, AGENT, &running).await
+}
+
+async fn a_flows_start_costs_its_writes_once(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    ns.provide(&http_tool("weather")).await?;
+    let tools = json!({"tools": [{"name": "weather"}]});
+    let mark = ns.mark().await?;
+    let running = ns.start(&flow("counted", &["say"], tools)).await?;
+    costs_its_writes_once(&ns, mark, FLOW, &running).await
+}
+
+/// Since the mark the operator has asked for what the start of this workload needs, and for nothing else: the finalizer, a
+/// status for each phase, a look and a write per child, and a few Events.
+async fn costs_its_writes_once(ns: &Namespace, mark: Mark, kind: Kind, running: &Object) -> Result<()> {
+    ns.told(&running.name_any(), "Running").await?;
     let requests = ns.operator_requests(mark).await?;
     let count = |resource: &str, write: bool| {
         requests.iter().filter(|it| it.is_write() == write && it.resource() == resource).count()
     };
-    ensure!(count("agents", true) == 1, "the finalizer costs one write: {}", listed(&requests));
-    ensure!(count("agents/status", true) == 5, "five phases cost five writes: {}", listed(&requests));
+    let status = format!("{}/status", kind.plural);
+    ensure!(count(kind.plural, true) == 1, "the finalizer costs one write: {}", listed(&requests));
+    ensure!(count(&status, true) == 5, "five phases cost five writes: {}", listed(&requests));
+    let children = running.at("/status/children").as_array().map(Vec::as_slice).unwrap_or_default();
     for kind in CHILDREN {
-        ensure!(count(kind.plural, true) == 1, "{} costs one write: {}", kind.kind, listed(&requests));
-        ensure!(count(kind.plural, false) == 1, "{} costs one look: {}", kind.kind, listed(&requests));
+        let made = children.iter().filter(|child| child["kind"] == kind.kind).count();
+        ensure!(made > 0, "there is no {}", kind.kind);
+        ensure!(count(kind.plural, true) == made, "{made} {} cost as many writes: {}", kind.kind, listed(&requests));
+        ensure!(count(kind.plural, false) == made, "{made} {} cost as many looks: {}", kind.kind, listed(&requests));
     }
     ensure!(count("events", true) <= 3, "Events: {}", listed(&requests));
     let known = |it: &&Request| {
         let resource = it.resource();
         let child = CHILDREN.iter().any(|kind| kind.plural == resource);
-        child || (it.is_write() && matches!(resource.as_str(), "agents" | "agents/status" | "events"))
+        child || (it.is_write() && (resource == kind.plural || resource == status || resource == "events"))
     };
     let other: Vec<&Request> = requests.iter().filter(|it| !known(it)).collect();
     ensure!(other.is_empty(), "also asked: {}", listed(other));
@@ -50,7 +71,7 @@ async fn a_start_costs_its_writes_once(ns: Namespace) -> Result<()> {
 
 async fn a_restarted_operator_writes_nothing_and_then_asks_nothing(ns: Namespace) -> Result<()> {
     await_ended_namespaces(&ns.env, &ns.name).await?;
-    ns.start_tool(&http_tool("weather")).await?;
+    ns.provide(&http_tool("weather")).await?;
     ns.apply(&tool("broken", json!({"type": "cli"}))).await?;
     for (name, fields) in [
         ("runs", json!({"tools": ["weather"]})),
@@ -60,6 +81,15 @@ async fn a_restarted_operator_writes_nothing_and_then_asks_nothing(ns: Namespace
     ] {
         ns.apply(&agent(name, fields)).await?;
     }
+    provide_stub(&ns).await?;
+    ns.apply(&prompt("torn", "---\n[\n---\n")).await?;
+    ns.apply(&flow("flow-runs", &["say"], json!({}))).await?;
+    ns.apply(&flow("flow-waits", &["torn", "nowhere"], json!({}))).await?;
+    ns.apply(&flow_set("set-degraded", &[("one", &["say"]), ("two", &["nowhere"])], json!({}))).await?;
+    ns.runs(FLOW, "flow-runs").await?;
+    let degraded = |it: &Object| it.phase() == "Running" && it.condition("Ready").reason == "Degraded";
+    ns.until(FLOW_SET, "set-degraded", START, "is Running and Degraded", degraded).await?;
+    ns.tells(FLOW, "flow-waits", SAID, "Resolving", &["nowhere", "torn"]).await?;
     ns.running("runs").await?;
     ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
     ns.says("fails", SAID, "Failed", &["MissingDatabaseUrl"]).await?;
@@ -71,6 +101,9 @@ async fn a_restarted_operator_writes_nothing_and_then_asks_nothing(ns: Namespace
         ("stopped", "Terminated"),
         ("waits", "MissingDependency"),
         ("fails", "MissingDatabaseUrl"),
+        ("flow-runs", "Running"),
+        ("flow-waits", "MissingDependency"),
+        ("set-degraded", "Running"),
     ] {
         ns.told(name, reason).await?;
     }
@@ -85,12 +118,12 @@ async fn a_restarted_operator_writes_nothing_and_then_asks_nothing(ns: Namespace
     let other = |holder: &str| !holder.is_empty() && holder != old;
     operator::await_leader(&ns.env, Duration::from_secs(30), "a new holder of the lease", other).await?;
     // A new tool is seen through: the new operator has taken up its work, and what it did is counted.
-    ns.start_tool(&tool("fresh", json!({}))).await?;
+    ns.provide(&tool("fresh", json!({}))).await?;
     let writes = others(&ns, mark, "fresh").await?;
     ensure!(writes.is_empty(), "after the restart: {}", listed(&writes));
 
     let mark = ns.mark().await?;
-    let apis: Vec<Api<Object>> = [AGENT, TOOL].map(|kind| ns.env.all(kind)).into();
+    let apis: Vec<Api<Object>> = OURS.map(|kind| ns.env.all(kind)).into();
     stays_the_same(apis, Duration::from_secs(60)).await?;
     let mut requests = ns.env.audit.by_operator(mark, None).await?;
     requests.retain(|request| !request.is_upkeep());

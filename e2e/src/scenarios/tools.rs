@@ -37,11 +37,11 @@ async fn a_tool_created_later_is_picked_up_at_once(ns: Namespace) -> Result<()> 
     };
     let both = waits(&["first", "second"], "");
     ns.until(AGENT, "patient", SAID, "names both missing tools", both).await?;
-    ns.start_tool(&tool("first", json!({}))).await?;
+    ns.provide(&tool("first", json!({}))).await?;
     let one = waits(&["second"], "first");
     ns.until(AGENT, "patient", SAID, "names only the tool still missing", one).await?;
 
-    ns.start_tool(&tool("second", json!({}))).await?;
+    ns.provide(&tool("second", json!({}))).await?;
     let available = Instant::now();
     ns.until(AGENT, "patient", SAID, "goes on", |it| !matches!(it.phase(), "Pending" | "Resolving")).await?;
     let took = available.elapsed();
@@ -62,8 +62,8 @@ async fn a_missing_builtin_needs_no_object(ns: Namespace) -> Result<()> {
 }
 
 async fn a_disabled_tool_is_left_out(ns: Namespace) -> Result<()> {
-    ns.start_tool(&tool("kept", json!({}))).await?;
-    ns.start_tool(&tool("dropped", json!({}))).await?;
+    ns.provide(&tool("kept", json!({}))).await?;
+    ns.provide(&tool("dropped", json!({}))).await?;
     let before = ns.start(&agent("picky", json!({"tools": ["kept", "dropped"]}))).await?;
     ns.edit(TOOL, "dropped", json!({"spec": {"enabled": false}})).await?;
     after(&ns, "picky", &before, "runs with the new configuration", |it| differs(it, &before)).await?;
@@ -74,8 +74,8 @@ async fn a_disabled_tool_is_left_out(ns: Namespace) -> Result<()> {
 }
 
 async fn an_edited_tool_rolls_exactly_its_users(ns: Namespace) -> Result<()> {
-    ns.start_tool(&tool("shared", json!({"description": "before"}))).await?;
-    ns.start_tool(&tool("other", json!({}))).await?;
+    ns.provide(&tool("shared", json!({"description": "before"}))).await?;
+    ns.provide(&tool("other", json!({}))).await?;
     for (name, tools) in [("user", json!(["shared"])), ("bystander", json!(["other"]))] {
         ns.apply(&agent(name, json!({"tools": tools}))).await?;
     }
@@ -94,7 +94,7 @@ async fn an_edited_tool_rolls_exactly_its_users(ns: Namespace) -> Result<()> {
 }
 
 async fn an_edit_that_renders_the_same_restarts_nothing(ns: Namespace) -> Result<()> {
-    ns.start_tool(&tool("shared", json!({"category": "before"}))).await?;
+    ns.provide(&tool("shared", json!({"category": "before"}))).await?;
     let before = ns.start(&agent("calm", json!({"tools": ["shared"]}))).await?;
     let deployment = ns.get(DEPLOYMENT, "calm").await?;
     let pods = ns.pod_uids("calm").await?;
@@ -113,7 +113,7 @@ async fn an_edit_that_renders_the_same_restarts_nothing(ns: Namespace) -> Result
 }
 
 async fn a_tool_that_breaks_is_named_and_the_old_pods_stay(ns: Namespace) -> Result<()> {
-    ns.start_tool(&http_tool("weather")).await?;
+    ns.provide(&http_tool("weather")).await?;
     let before = ns.start(&agent("steadfast", json!({"tools": ["weather"]}))).await?;
     let pods = ns.pod_uids("steadfast").await?;
     ns.edit(TOOL, "weather", json!({"spec": {"endpoint": null}})).await?;
@@ -129,14 +129,14 @@ async fn a_tool_that_breaks_is_named_and_the_old_pods_stay(ns: Namespace) -> Res
 }
 
 async fn a_deleted_tool_is_named_and_the_old_pods_stay(ns: Namespace) -> Result<()> {
-    ns.start_tool(&tool("lost", json!({}))).await?;
+    ns.provide(&tool("lost", json!({}))).await?;
     let before = ns.start(&agent("loyal", json!({"tools": ["lost"]}))).await?;
     let pods = ns.pod_uids("loyal").await?;
     ns.delete(TOOL, "lost").await?;
     ns.says("loyal", SAID, "Resolving", &["lost"]).await?;
     ensure!(ns.chat("loyal", "hi").await? == "echo: hi", "the old Pods do not answer");
 
-    ns.start_tool(&tool("lost", json!({}))).await?;
+    ns.provide(&tool("lost", json!({}))).await?;
     let now = ns.running("loyal").await?;
     ensure!(now.text("/status/contentHash") == before.text("/status/contentHash"), "the content hash changed");
     ensure!(ns.pod_uids("loyal").await? == pods, "the same tool again replaced the Pods");

@@ -1,0 +1,240 @@
+//! What rolls when something that flows use is edited: its users, once, and nobody else.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+use super::{Scenario, flows::provide_stub, scenarios};
+use crate::{
+    kinds::{CONFIG_MAP, DEPLOYMENT, FLOW, FLOW_SET, Kind, MODEL, PLUGIN_CONFIG, PROMPT, REPLICA_SET, SECRET},
+    manifests::{flow, flow_set, model, plugin_config, prompt, secret},
+    namespace::{Namespace, SAID, START},
+    object::{Object, Objects, Read as _},
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    an_edited_prompt_rolls_exactly_its_users_and_answers_change,
+    a_rotated_secret_rolls_exactly_its_users_once,
+    a_changed_model_and_its_provider_are_rendered_anew,
+    an_edit_that_no_flow_reads_restarts_nothing,
+    a_template_that_cannot_be_read_leaves_the_old_pods_serving,
+    a_rollout_that_is_asked_for_happens_once,
+    kubectl_scale_works_on_flows_and_sets,
+);
+
+/// How long nothing more may happen.
+const AFTERWARDS: Duration = Duration::from_secs(3);
+
+/// A workload as it was before a change.
+struct Before {
+    kind: Kind,
+    object: Object,
+    deployment: i64,
+    pods: Vec<String>,
+}
+
+impl Before {
+    /// Starts the workload.
+    async fn start(ns: &Namespace, manifest: &Value) -> Result<Self> {
+        let kind = Kind::of(manifest).context("a known kind")?;
+        let object = ns.start(manifest).await?;
+        let name = object.name_any();
+        let deployment = ns.get(DEPLOYMENT, &name).await?.generation();
+        Ok(Self { kind, deployment, pods: ns.pod_uids(&name).await?, object })
+    }
+
+    fn name(&self) -> String {
+        self.object.name_any()
+    }
+
+    /// Waits until it runs with another configuration, and sees that it was rolled once.
+    async fn rolled_once(&self, ns: &Namespace) -> Result<Object> {
+        let now = ns.renewed(self.kind, &self.object).await?;
+        self.was_rolled_once(ns).await?;
+        Ok(now)
+    }
+
+    async fn was_rolled_once(&self, ns: &Namespace) -> Result<()> {
+        let name = self.name();
+        let generation = ns.get(DEPLOYMENT, &name).await?.generation();
+        ensure!(
+            generation == self.deployment + 1,
+            "the Deployment of {name} was changed {}×",
+            generation - self.deployment
+        );
+        let sets = ns.list(REPLICA_SET).await?.iter().filter(|it| is_of(it, &name)).count();
+        ensure!(sets == 2, "{name} has {sets} ReplicaSets");
+        let pods = ns.pod_uids(&name).await?;
+        ensure!(pods.iter().all(|pod| !self.pods.contains(pod)), "{name} keeps an old Pod");
+        Ok(())
+    }
+
+    /// Neither its object nor its Pods were touched.
+    async fn is_untouched(&self, ns: &Namespace) -> Result<()> {
+        let name = self.name();
+        let now = ns.get(self.kind, &name).await?;
+        ensure!(now.revision() == self.object.revision(), "it was written: {}", now.describe());
+        ensure!(ns.pod_uids(&name).await? == self.pods, "the Pods of {name} were replaced");
+        Ok(())
+    }
+}
+
+fn is_of(child: &Object, name: &str) -> bool {
+    child.labels().get("app.kubernetes.io/name").is_some_and(|label| label == name)
+}
+
+async fn an_edited_prompt_rolls_exactly_its_users_and_answers_change(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    ns.provide(&prompt("shared", "Before: {{text}}")).await?;
+    let user = Before::start(&ns, &flow("user", &["shared"], json!({}))).await?;
+    let set = Before::start(&ns, &flow_set("set", &[("one", &["say"]), ("two", &["shared"])], json!({}))).await?;
+    let bystander = Before::start(&ns, &flow("bystander", &["say"], json!({}))).await?;
+    ns.answers("user", "/", json!({"text": "hi"}), "echo: Before: hi").await?;
+    ns.answers("set", "/two", json!({"text": "hi"}), "echo: Before: hi").await?;
+
+    ns.edit(PROMPT, "shared", json!({"spec": {"content": "After: {{text}}"}})).await?;
+    user.rolled_once(&ns).await?;
+    set.rolled_once(&ns).await?;
+    ns.answers("user", "/", json!({"text": "hi"}), "echo: After: hi").await?;
+    ns.answers("set", "/two", json!({"text": "hi"}), "echo: After: hi").await?;
+    ns.answers("set", "/one", json!({"text": "hi"}), "echo: hi").await?;
+    bystander.is_untouched(&ns).await
+}
+
+async fn a_rotated_secret_rolls_exactly_its_users_once(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    ns.apply(&secret("keys", json!({"KEY": "hunter2-old"}))).await?;
+    let fields = json!({"credentialsRef": {"name": "keys"}, "credentialKeys": ["KEY"]});
+    ns.provide(&plugin_config("keyed", fields)).await?;
+    ns.provide(&model("keyed", "keyed")).await?;
+    let keyed = json!({"modelRef": {"name": "keyed"}});
+    let mut set = flow_set("set", &[("plain", &["say"]), ("keyed", &["say"])], json!({}));
+    set["spec"]["flows"][1]["modelRef"]["name"] = json!("keyed");
+    let user = Before::start(&ns, &flow("user", &["say"], keyed)).await?;
+    let set = Before::start(&ns, &set).await?;
+    let bystander = Before::start(&ns, &flow("bystander", &["say"], json!({}))).await?;
+
+    ns.edit(SECRET, "keys", json!({"stringData": {"KEY": "hunter2-new"}})).await?;
+    for rolled in [&user, &set] {
+        let now = rolled.rolled_once(&ns).await?;
+        ensure!(!now.data.to_string().contains("hunter2"), "the key is in the status");
+    }
+    ns.stays_the_same(AFTERWARDS).await?;
+    user.was_rolled_once(&ns).await?;
+    set.was_rolled_once(&ns).await?;
+    ns.answers("user", "/", json!({"text": "hi"}), "echo: hi").await?;
+    ns.answers("set", "/keyed", json!({"text": "hi"}), "echo: hi").await?;
+    bystander.is_untouched(&ns).await
+}
+
+async fn a_changed_model_and_its_provider_are_rendered_anew(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    ns.provide(&model("other", "stub")).await?;
+    let user = Before::start(&ns, &flow("user", &["say"], json!({}))).await?;
+    let other = Before::start(&ns, &flow("other", &["say"], json!({"modelRef": {"name": "other"}}))).await?;
+
+    let changed = json!({"model": "echo-2", "defaultConfig": {"temperature": 0.5}});
+    ns.edit(MODEL, "echo", json!({ "spec": changed })).await?;
+    let renewed = user.rolled_once(&ns).await?;
+    let config = rendered(&ns, "user").await?;
+    let model = &config["defaultModel"];
+    ensure!(model["model"] == "echo-2" && model["config"] == json!({"temperature": 0.5}), "config.json: {config}");
+    other.is_untouched(&ns).await?;
+
+    ns.edit(PLUGIN_CONFIG, "stub", json!({"spec": {"region": "eu", "extraConfig": {"note": "seen"}}})).await?;
+    ns.renewed(FLOW, &renewed).await?;
+    ns.renewed(FLOW, &other.object).await?;
+    for name in ["user", "other"] {
+        let config = rendered(&ns, name).await?;
+        let expected = json!({"type": "stub", "region": "eu", "extraConfig": {"note": "seen"}});
+        ensure!(config["plugin"] == expected, "config.json of {name}: {config}");
+        ns.answers(name, "/", json!({"text": "hi"}), "echo: hi").await?;
+    }
+    Ok(())
+}
+
+async fn rendered(ns: &Namespace, flow: &str) -> Result<Value> {
+    let config = ns.get(CONFIG_MAP, &CONFIG_MAP.child_of(flow)).await?;
+    serde_json::from_str(config.text("/data/config.json")).context("read config.json")
+}
+
+async fn an_edit_that_no_flow_reads_restarts_nothing(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    let user = Before::start(&ns, &flow("calm", &["say"], json!({}))).await?;
+    let edited = ns.edit(PROMPT, "say", json!({"spec": {"description": "Says it"}})).await?;
+    let looked =
+        |it: &Object| it.phase() == "Available" && it.number("/status/observedGeneration") == edited.generation();
+    ns.until(PROMPT, "say", SAID, "is Available again", looked).await?;
+    crate::watch::stays_the_same(vec![ns.api(DEPLOYMENT)], AFTERWARDS).await?;
+    let now = ns.runs(FLOW, "calm").await?;
+    let hash = |it: &Object| it.text("/status/contentHash").to_owned();
+    ensure!(hash(&now) == hash(&user.object), "the content hash changed");
+    ensure!(ns.get(DEPLOYMENT, "calm").await?.generation() == user.deployment, "the Deployment was changed");
+    ensure!(ns.pod_uids("calm").await? == user.pods, "its Pods were replaced");
+    Ok(())
+}
+
+async fn a_template_that_cannot_be_read_leaves_the_old_pods_serving(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    let before = Before::start(&ns, &flow("steady", &["say"], json!({}))).await?;
+    ns.edit(PROMPT, "say", json!({"spec": {"content": "{{#if text}}never closed"}})).await?;
+    ns.tells(FLOW, "steady", START, "Deploying", &["NotReady"]).await?;
+    let now = ns.get(FLOW, "steady").await?;
+    ensure!(now.condition("Available").is_true(), "its old Pods do not count: {}", now.describe());
+    let pods = ns.pod_uids("steady").await?;
+    ensure!(before.pods.iter().all(|pod| pods.contains(pod)), "the old Pod is gone");
+    ns.answers("steady", "/", json!({"text": "hi"}), "echo: hi").await?;
+    ns.edit(PROMPT, "say", json!({"spec": {"content": "Mended: {{text}}"}})).await?;
+    ns.renewed(FLOW, &before.object).await?;
+    ns.answers("steady", "/", json!({"text": "hi"}), "echo: Mended: hi").await
+}
+
+async fn a_rollout_that_is_asked_for_happens_once(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    let asked = Before::start(&ns, &flow("asked", &["say"], json!({}))).await?;
+    let set = Before::start(&ns, &flow_set("set", &[("one", &["say"])], json!({}))).await?;
+    for target in ["flow/asked", "flowset/set"] {
+        let (code, said) = ns.env.recif(&["rollout", target, "-n", &ns.name]).await?;
+        ensure!(code == 0, "recif rollout {target}: exit code {code}: {said}");
+    }
+    for before in [&asked, &set] {
+        let name = before.name();
+        let two = |sets: &Objects| sets.values().filter(|it| is_of(it, &name)).count() == 2;
+        ns.until_all(REPLICA_SET, START, &format!("{name} has a second ReplicaSet"), two).await?;
+        let replaced = |pods: &Objects| {
+            let mut pods = pods.values().filter(|it| is_of(it, &name)).peekable();
+            pods.peek().is_some() && pods.all(|pod| !before.pods.contains(&pod.id()))
+        };
+        ns.until_all(crate::kinds::POD, START, &format!("{name} has only new Pods"), replaced).await?;
+        let now = ns.runs(before.kind, &name).await?;
+        let hash = |it: &Object| it.text("/status/contentHash").to_owned();
+        ensure!(hash(&now) == hash(&before.object), "the content hash of {name} changed");
+    }
+    ns.stays_the_same(AFTERWARDS).await?;
+    asked.was_rolled_once(&ns).await?;
+    set.was_rolled_once(&ns).await
+}
+
+async fn kubectl_scale_works_on_flows_and_sets(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    let one = Before::start(&ns, &flow("one", &["say"], json!({}))).await?;
+    let set = Before::start(&ns, &flow_set("set", &[("one", &["say"])], json!({}))).await?;
+    for before in [one, set] {
+        let name = before.name();
+        ns.scale(before.kind, &name, 2, "kubectl").await?;
+        let two = |it: &Object| it.is_running() && it.number("/status/replicas") == 2;
+        ns.until(before.kind, &name, START, "runs with two ready Pods", two).await?;
+        let pods = ns.pod_uids(&name).await?;
+        ensure!(
+            pods.len() == 2 && before.pods.iter().all(|pod| pods.contains(pod)),
+            "the first Pod of {name} was replaced"
+        );
+        ns.scale(before.kind, &name, 0, "kubectl").await?;
+        let stopped = |it: &Object| it.phase() == "Terminated" && it.condition("Ready").is_true();
+        ns.until(before.kind, &name, START, "is Terminated", stopped).await?;
+    }
+    ensure!(ns.get(FLOW_SET, "set").await?.number("/status/totalFlows") == 1, "the set no longer says how many it has");
+    Ok(())
+}

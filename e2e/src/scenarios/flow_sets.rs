@@ -1,0 +1,182 @@
+//! Sets of flows: one that is broken harms only itself, and what a removed one leaves is taken away.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::{Scenario, flows::provide_stub, scenarios};
+use crate::{
+    kinds::{CONFIG_MAP, FLOW, FLOW_SET, PROMPT},
+    manifests::{agent, flow, flow_set, prompt},
+    namespace::{Namespace, SAID, START},
+    object::{Object, Objects, Read as _},
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    thirty_flows_of_a_set_all_answer,
+    a_broken_flow_degrades_only_itself_until_it_is_mended,
+    a_flow_that_breaks_later_leaves_the_others_serving,
+    a_template_that_cannot_be_read_costs_only_its_flow,
+    a_set_without_a_healthy_flow_waits_and_says_why,
+    what_a_removed_flow_leaves_is_taken_away,
+    names_that_would_collide_are_refused,
+);
+
+/// What the status says of one flow: whether it is ready, and why not.
+fn flow_state<'a>(set: &'a Object, name: &str) -> (bool, &'a str) {
+    let flows = set.at("/status/flows").as_array().map(Vec::as_slice).unwrap_or_default();
+    let found = flows.iter().find(|flow| flow["name"] == name);
+    found.map_or((false, "not in the status"), |flow| {
+        (flow["ready"] == true, flow["message"].as_str().unwrap_or_default())
+    })
+}
+
+/// Waits until the set runs, all but one of its flows served, and that one says why.
+async fn degraded(ns: &Namespace, set: &str, flow: &str, why: &str) -> Result<Object> {
+    let what = format!("is Running and Degraded, {flow} says {why:?}");
+    let said = |it: &Object| {
+        let ready = it.condition("Ready");
+        let (served, message) = flow_state(it, flow);
+        it.phase() == "Running"
+            && it.is_current()
+            && ready.is_false()
+            && ready.reason == "Degraded"
+            && ready.message.contains(&format!("flow \"{flow}\": {why}"))
+            && !served
+            && message.contains(why)
+            && it.number("/status/readyFlows") == it.number("/status/totalFlows") - 1
+    };
+    ns.until(FLOW_SET, set, START, &what, said).await
+}
+
+async fn thirty_flows_of_a_set_all_answer(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    let names: Vec<String> = (1..=30).map(|number| format!("flow-{number}")).collect();
+    let flows: Vec<Value> = names
+        .iter()
+        .map(|name| {
+            let prompt = json!({"name": "own", "content": format!("{name}: {{{{text}}}}")});
+            json!({"name": name, "prompts": [{"prompt": prompt}], "modelRef": {"name": "echo"}})
+        })
+        .collect();
+    let running = ns.start(&flow_set("thirty", &[], json!({ "flows": flows }))).await?;
+    let count = |field: &str| running.number(&format!("/status/{field}"));
+    ensure!((count("readyFlows"), count("totalFlows")) == (30, 30), "{}", running.at("/status/flows"));
+    for name in &names {
+        ensure!(flow_state(&running, name) == (true, ""), "{name}: {:?}", flow_state(&running, name));
+        let expected = format!("echo: {name}: hi");
+        ns.answers("thirty", &format!("/{name}"), json!({"text": "hi"}), &expected).await?;
+    }
+    Ok(())
+}
+
+async fn a_broken_flow_degrades_only_itself_until_it_is_mended(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    let flows: [(&str, &[&str]); 3] = [("one", &["say"]), ("broken", &["late"]), ("two", &["say"])];
+    ns.apply(&flow_set("set", &flows, json!({}))).await?;
+    let seen = degraded(&ns, "set", "broken", r#"prompt "late" not found"#).await?;
+    ensure!(seen.condition("Available").is_true(), "its Pods do not count: {}", seen.describe());
+    for name in ["one", "two"] {
+        ensure!(flow_state(&seen, name) == (true, ""), "{name}: {:?}", flow_state(&seen, name));
+        ns.answers("set", &format!("/{name}"), json!({"text": "hi"}), "echo: hi").await?;
+    }
+    ns.provide(&prompt("late", "Late: {{text}}")).await?;
+    let mended = ns.runs(FLOW_SET, "set").await?;
+    ensure!(mended.number("/status/readyFlows") == 3, "{}", mended.at("/status/flows"));
+    ensure!(flow_state(&mended, "broken") == (true, ""), "{:?}", flow_state(&mended, "broken"));
+    ns.answers("set", "/broken", json!({"text": "hi"}), "echo: Late: hi").await
+}
+
+async fn a_flow_that_breaks_later_leaves_the_others_serving(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    ns.provide(&prompt("lost", "Lost: {{text}}")).await?;
+    ns.start(&flow_set("set", &[("one", &["say"]), ("two", &["lost"])], json!({}))).await?;
+    ns.delete(PROMPT, "lost").await?;
+    degraded(&ns, "set", "two", r#"prompt "lost" not found"#).await?;
+    ns.answers("set", "/one", json!({"text": "hi"}), "echo: hi").await?;
+    ns.provide(&prompt("lost", "Found: {{text}}")).await?;
+    ns.runs(FLOW_SET, "set").await?;
+    ns.answers("set", "/two", json!({"text": "hi"}), "echo: Found: hi").await
+}
+
+async fn a_template_that_cannot_be_read_costs_only_its_flow(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    // Only the runner reads templates: for the operator it is a text like any other.
+    ns.provide(&prompt("torn", "First line.\n{{#if text}}never closed")).await?;
+    ns.apply(&flow_set("set", &[("whole", &["say"]), ("torn", &["torn"])], json!({}))).await?;
+    let serves = |it: &Object| it.phase() == "Running" && it.condition("Available").is_true();
+    ns.until(FLOW_SET, "set", START, "is Running and Available", serves).await?;
+    ns.answers("set", "/whole", json!({"text": "hi"}), "echo: hi").await?;
+    let answer = ns.post("set", "/torn", json!({"text": "hi"})).await?;
+    ensure!(answer.status == 503 && answer.text.contains("torn.prompt"), "{answer:?}");
+    let ready = ns.look_up("set", "/readyz").await?;
+    let said: Value = serde_json::from_str(&ready.text).with_context(|| format!("read {ready:?}"))?;
+    ensure!(said["flows"]["torn"].as_str().is_some_and(|why| why.contains("torn.prompt")), "/readyz says {said}");
+    ensure!(said["flows"]["whole"] == "ok", "/readyz says {said}");
+    Ok(())
+}
+
+async fn a_set_without_a_healthy_flow_waits_and_says_why(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    ns.apply(&flow_set("set", &[("one", &["late"]), ("two", &["never"])], json!({}))).await?;
+    let words = [r#"flow "one": prompt "late" not found"#, r#"flow "two": prompt "never" not found"#];
+    let waiting = ns.tells(FLOW_SET, "set", SAID, "Resolving", &words).await?;
+    let reason = waiting.condition("ReferencesResolved").reason;
+    ensure!(reason == "MissingDependency", "the reason is {reason}");
+    ns.provide(&prompt("late", "{{text}}")).await?;
+    degraded(&ns, "set", "two", r#"prompt "never" not found"#).await?;
+    ns.answers("set", "/one", json!({"text": "hi"}), "echo: hi").await
+}
+
+async fn what_a_removed_flow_leaves_is_taken_away(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    let before = ns.start(&flow_set("set", &[("kept", &["say"]), ("gone", &["say"])], json!({}))).await?;
+    let of_gone = |maps: &Objects| maps.keys().filter(|name| name.starts_with("set-gone-")).count();
+    let maps = ns.until_all(CONFIG_MAP, SAID, "there are ConfigMaps of both flows", |it| of_gone(it) > 0).await?;
+    ensure!(maps.keys().any(|name| name.starts_with("set-kept-")), "only {:?}", maps.keys());
+
+    ns.apply(&flow_set("set", &[("kept", &["say"])], json!({}))).await?;
+    ns.renewed(FLOW_SET, &before).await?;
+    let maps = ns.until_all(CONFIG_MAP, SAID, "those of the removed flow are gone", |it| of_gone(it) == 0).await?;
+    ensure!(maps.keys().any(|name| name.starts_with("set-kept-")), "only {:?}", maps.keys());
+    let answer = ns.post("set", "/gone", json!({"text": "hi"})).await?;
+    ensure!(answer.status == 404, "{answer:?}");
+    ns.answers("set", "/kept", json!({"text": "hi"}), "echo: hi").await?;
+    let children = ns.get(FLOW_SET, "set").await?;
+    ensure!(!children.at("/status/children").to_string().contains("set-gone-"), "the status still lists them");
+    Ok(())
+}
+
+async fn names_that_would_collide_are_refused(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    let first = ns.start(&flow_set("a", &[("b-c", &["say"])], json!({}))).await?;
+    let ours: Vec<(String, u64)> = revisions(&ns).await?;
+    ns.apply(&flow_set("a-b", &[("c", &["say"])], json!({}))).await?;
+    ns.tells(FLOW_SET, "a-b", SAID, "Failed", &["NameConflict", "a-b-c-"]).await?;
+    // A Flow has the same children as an Agent of its name.
+    ns.apply(&agent("a", json!({}))).await?;
+    ns.says("a", SAID, "Failed", &["NameConflict"]).await?;
+    ns.apply(&flow("a", &["say"], json!({}))).await?;
+    ns.tells(FLOW, "a", SAID, "Failed", &["NameConflict"]).await?;
+
+    let now = revisions(&ns).await?;
+    ensure!(ours.iter().all(|it| now.contains(it)), "what the first one has was written: {ours:?}, then {now:?}");
+    let still = ns.get(FLOW_SET, "a").await?;
+    ensure!(still.revision() == first.revision(), "the first one was written: {}", still.describe());
+    ns.answers("a", "/b-c", json!({"text": "hi"}), "echo: hi").await?;
+
+    ns.delete(FLOW, "a").await?;
+    ns.delete(crate::kinds::AGENT, "a").await?;
+    ns.delete(FLOW_SET, "a").await?;
+    ns.until_gone(FLOW_SET, "a", Duration::from_secs(60)).await?;
+    ns.runs(FLOW_SET, "a-b").await?;
+    ns.answers("a-b", "/c", json!({"text": "hi"}), "echo: hi").await
+}
+
+/// Names and resourceVersions of the ConfigMaps of the set `a`.
+async fn revisions(ns: &Namespace) -> Result<Vec<(String, u64)>> {
+    let maps = ns.list(CONFIG_MAP).await?;
+    let of_a = |it: &&Object| it.metadata.owner_references.iter().flatten().any(|owner| owner.name == "a");
+    Ok(maps.iter().filter(of_a).map(|it| (it.metadata.name.clone().unwrap_or_default(), it.revision())).collect())
+}
