@@ -1,4 +1,4 @@
-//! Agents and tools as users write them: making, awaiting and removing many.
+//! Agents and tools as users write them: making, awaiting and removing many, of other kinds, too.
 
 use std::{collections::BTreeSet, pin::pin, time::Duration};
 
@@ -29,7 +29,8 @@ pub(crate) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> 
     ApiResource { group: group.into(), version: version.into(), api_version, kind: kind.into(), plural: plural.into() }
 }
 
-fn custom(kind: &str, plural: &str) -> ApiResource {
+/// A kind of ours, as the client wants it.
+pub(crate) fn custom(kind: &str, plural: &str) -> ApiResource {
     resource(crds::GROUP, crds::VERSION, kind, plural)
 }
 
@@ -49,10 +50,7 @@ impl Village {
         let agents = Api::namespaced_with(client.clone(), name, &custom("Agent", "agents"));
         let tools = Api::namespaced_with(client.clone(), name, &custom("Tool", "tools"));
         let village = Self { client: client.clone(), name: name.into(), agents, tools };
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        let namespaces: Api<DynamicObject> =
-            Api::all_with(client.clone(), &resource("", "v1", "Namespace", "namespaces"));
-        create(&namespaces, namespace).await?;
+        namespace(client, name).await?;
         let spec = json!({"name": TOOL, "type": "builtin"});
         create(&village.tools, manifest("Tool", TOOL, spec)).await?;
         Ok(village)
@@ -80,59 +78,83 @@ impl Village {
 
     /// Waits until this many agents are Running.
     pub(crate) async fn running(&self, count: usize) -> Result<()> {
-        let mut running = BTreeSet::new();
-        let mut last = String::new();
-        let all = async {
-            let mut agents =
-                pin!(watcher(self.agents.clone(), watcher::Config::default()).default_backoff().applied_objects());
-            while let Some(agent) = agents.next().await {
-                let Ok(agent) = agent else { continue };
-                if is_running(&agent) {
-                    running.insert(agent.name_any());
-                } else {
-                    running.remove(&agent.name_any());
-                    last = format!("{} {}", agent.name_any(), agent.data["status"]["conditions"]);
-                }
-                if running.len() >= count {
-                    break;
-                }
-            }
-        };
-        let patience = patience(count);
-        if timeout(patience, all).await.is_err() {
-            bail!("only {} of {count} agents in {} run after {patience:?}; last seen: {last}", running.len(), self.name)
-        }
-        Ok(())
+        await_all(&self.agents, count, "run", is_running).await
     }
 
     /// Deletes all agents and waits until they are gone.
     pub(crate) async fn clear(&self) -> Result<()> {
-        let everything = ListParams::default();
-        self.agents.delete_collection(&DeleteParams::default(), &everything).await.context("delete agents")?;
-        let patience = patience(self.len().await?);
-        let deadline = Instant::now() + patience;
-        while !self.agents.list_metadata(&everything.clone().limit(1)).await?.items.is_empty() {
-            if Instant::now() > deadline {
-                bail!("agents in {} are still there after {patience:?}", self.name);
-            }
-            sleep(Duration::from_millis(500)).await;
-        }
-        Ok(())
+        clear(&self.agents).await
     }
 }
 
-fn is_running(agent: &DynamicObject) -> bool {
-    let status = &agent.data["status"];
-    status["phase"] == "Running" && status["observedGeneration"].as_i64() == agent.metadata.generation
+/// Makes a namespace, unless it is there.
+pub(crate) async fn namespace(client: &Client, name: &str) -> Result<()> {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let namespaces: Api<DynamicObject> = Api::all_with(client.clone(), &resource("", "v1", "Namespace", "namespaces"));
+    create(&namespaces, namespace).await
 }
 
-fn manifest(kind: &str, name: &str, spec: Value) -> Value {
+/// Deletes everything of a kind and waits until it is gone.
+pub(crate) async fn clear(api: &Api<DynamicObject>) -> Result<()> {
+    let everything = ListParams::default();
+    api.delete_collection(&DeleteParams::default(), &everything).await.context("delete everything of a kind")?;
+    let left = api.list_metadata(&everything).await.context("list what is left")?.items.len();
+    let patience = patience(left);
+    let deadline = Instant::now() + patience;
+    while !api.list_metadata(&everything.clone().limit(1)).await?.items.is_empty() {
+        if Instant::now() > deadline {
+            bail!("at {} something is still there after {patience:?}", api.resource_url());
+        }
+        sleep(Duration::from_millis(500)).await;
+    }
+    Ok(())
+}
+
+/// Waits until this many objects are as the predicate wants them; `what` names that.
+pub(crate) async fn await_all(
+    api: &Api<DynamicObject>,
+    count: usize,
+    what: &str,
+    is_so: impl Fn(&DynamicObject) -> bool,
+) -> Result<()> {
+    let mut so = BTreeSet::new();
+    let mut last = String::new();
+    let all = async {
+        let mut objects = pin!(watcher(api.clone(), watcher::Config::default()).default_backoff().applied_objects());
+        while let Some(object) = objects.next().await {
+            let Ok(object) = object else { continue };
+            if is_so(&object) {
+                so.insert(object.name_any());
+            } else {
+                so.remove(&object.name_any());
+                last = format!("{} {}", object.name_any(), object.data["status"]["conditions"]);
+            }
+            if so.len() >= count {
+                break;
+            }
+        }
+    };
+    let patience = patience(count);
+    if timeout(patience, all).await.is_err() {
+        bail!("only {} of {count} at {} {what} after {patience:?}; last seen: {last}", so.len(), api.resource_url())
+    }
+    Ok(())
+}
+
+/// Whether a workload runs its newest spec.
+pub(crate) fn is_running(workload: &DynamicObject) -> bool {
+    let status = &workload.data["status"];
+    status["phase"] == "Running" && status["observedGeneration"].as_i64() == workload.metadata.generation
+}
+
+/// An object of ours.
+pub(crate) fn manifest(kind: &str, name: &str, spec: Value) -> Value {
     let api_version = format!("{}/{}", crds::GROUP, crds::VERSION);
     json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
 /// Makes an object; one that is there already is left as it is.
-async fn create(api: &Api<DynamicObject>, manifest: Value) -> Result<()> {
+pub(crate) async fn create(api: &Api<DynamicObject>, manifest: Value) -> Result<()> {
     let what = format!("create {} {}", manifest["kind"], manifest["metadata"]["name"]);
     match api.create(&PostParams::default(), &serde_json::from_value(manifest)?).await {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use crate::audit::Entry;
 
-/// The kinds of an agent's children, as the audit log calls them.
+/// The kinds of a workload's children, as the audit log calls them.
 const CHILDREN: [&str; 5] = ["serviceaccounts", "configmaps", "secrets", "services", "deployments"];
 
 /// How many requests of which kind.
@@ -46,8 +46,8 @@ impl Counts {
             _ if entry.is_dry_run() => &mut self.dry_runs,
             (false, _) if is_child && entry.verb == "get" => &mut self.looks,
             (false, _) => &mut self.other_reads,
-            (true, "agents" | "tools") => &mut self.metadata,
-            (true, "agents/status" | "tools/status") => &mut self.status,
+            (true, _) if ours(&resource) => &mut self.metadata,
+            (true, _) if resource.strip_suffix("/status").is_some_and(ours) => &mut self.status,
             (true, "events") => &mut self.events,
             (true, _) if is_child => &mut self.children,
             (true, _) => &mut self.other_writes,
@@ -74,6 +74,10 @@ impl Counts {
         let each: Vec<String> = self.by_request.iter().map(|(request, count)| format!("{count} {request}")).collect();
         if each.is_empty() { "no request".into() } else { each.join(", ") }
     }
+}
+
+fn ours(resource: &str) -> bool {
+    crds::kinds::KINDS.iter().any(|kind| kind.plural == resource)
 }
 
 impl fmt::Display for Counts {

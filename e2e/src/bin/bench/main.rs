@@ -9,12 +9,14 @@ mod audit;
 mod bare;
 mod counts;
 mod crowd;
+mod flows;
 mod footprint;
 mod latency;
 mod marker;
 mod operator;
 mod process;
 mod quiet;
+mod references;
 mod requests;
 mod table;
 mod template;
@@ -67,6 +69,10 @@ enum Scenario {
     SharedTool,
     /// A restart of the operator with many agents.
     Restart,
+    /// An edit of a Prompt that one of many flows uses.
+    PromptEdit,
+    /// A Secret that 100 flows use gets another value.
+    SecretRotation,
 }
 
 impl Scenario {
@@ -84,6 +90,8 @@ impl Scenario {
             Self::Memory => Box::pin(footprint::memory(world)),
             Self::SharedTool => Box::pin(quiet::shared_tool(world)),
             Self::Restart => Box::pin(quiet::restart(world)),
+            Self::PromptEdit => Box::pin(references::prompt_edit(world)),
+            Self::SecretRotation => Box::pin(references::secret_rotation(world)),
         }
     }
 }

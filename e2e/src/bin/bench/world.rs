@@ -120,6 +120,13 @@ impl World {
         Ok(crowd)
     }
 
+    /// Leaves no agent.
+    pub(crate) async fn depopulate(&mut self) -> Result<()> {
+        self.operator().await?;
+        self.apart().await?.clear().await?;
+        self.crowd().await?.clear().await
+    }
+
     /// Waits until the operator has asked for nothing during three seconds.
     pub(crate) async fn settle(&self) -> Result<()> {
         for _ in 0..20 {

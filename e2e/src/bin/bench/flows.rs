@@ -1,0 +1,130 @@
+//! Flows and what they refer to, as users write them: making, awaiting and removing many.
+
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+    core::DynamicObject,
+};
+use serde_json::{Value, json};
+
+use crate::agents::{AT_ONCE, await_all, clear, create, custom, is_running, manifest, namespace, resource};
+
+/// The Prompt that the first flow uses.
+pub(crate) const OWN_PROMPT: &str = "own";
+/// The Prompt that all other flows use.
+const SHARED_PROMPT: &str = "shared";
+/// The Model of all flows.
+const MODEL: &str = "echo";
+/// Its PluginConfig.
+const PLUGIN_CONFIG: &str = "stub";
+/// The Secret with its credentials.
+const SECRET: &str = "credentials";
+
+/// The flows of one namespace, all with one Model whose credentials are in one Secret.
+pub(crate) struct Mill {
+    pub(crate) flows: Api<DynamicObject>,
+    pub(crate) prompts: Api<DynamicObject>,
+    models: Api<DynamicObject>,
+    plugin_configs: Api<DynamicObject>,
+    secrets: Api<DynamicObject>,
+    pub(crate) deployments: Api<DynamicObject>,
+}
+
+impl Mill {
+    /// Makes the namespace and what all flows refer to, unless it is there.
+    pub(crate) async fn found(client: &Client, name: &str) -> Result<Self> {
+        let api = |kind, plural| Api::namespaced_with(client.clone(), name, &custom(kind, plural));
+        let mill = Self {
+            flows: api("Flow", "flows"),
+            prompts: api("Prompt", "prompts"),
+            models: api("Model", "models"),
+            plugin_configs: api("PluginConfig", "pluginconfigs"),
+            secrets: Api::namespaced_with(client.clone(), name, &resource("", "v1", "Secret", "secrets")),
+            deployments: Api::namespaced_with(
+                client.clone(),
+                name,
+                &resource("apps", "v1", "Deployment", "deployments"),
+            ),
+        };
+        namespace(client, name).await?;
+        let secret =
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "stringData": {"KEY": "first"}});
+        create(&mill.secrets, secret).await?;
+        let provider = json!({"type": "stub", "credentialsRef": {"name": SECRET}, "credentialKeys": ["KEY"]});
+        create(&mill.plugin_configs, manifest("PluginConfig", PLUGIN_CONFIG, provider)).await?;
+        let model = json!({"provider": "stub", "model": "echo", "pluginConfigRef": {"name": PLUGIN_CONFIG}});
+        create(&mill.models, manifest("Model", MODEL, model)).await?;
+        for prompt in [OWN_PROMPT, SHARED_PROMPT] {
+            create(&mill.prompts, manifest("Prompt", prompt, json!({"content": "Say {{word}}."}))).await?;
+        }
+        Ok(mill)
+    }
+
+    /// Makes this many flows, many at once, and waits until they run.
+    pub(crate) async fn grind(&self, count: usize) -> Result<()> {
+        tokio::try_join!(self.make(count), await_all(&self.flows, count, "run", is_running))?;
+        Ok(())
+    }
+
+    async fn make(&self, count: usize) -> Result<()> {
+        let names = stream::iter((0..count).map(flow)).map(Ok::<_, anyhow::Error>);
+        names.try_for_each_concurrent(AT_ONCE, async |name| self.flow(&name).await).await
+    }
+
+    async fn flow(&self, name: &str) -> Result<()> {
+        let prompt = if name == flow(0) { OWN_PROMPT } else { SHARED_PROMPT };
+        let spec = json!({"prompts": [{"promptRef": {"name": prompt}}], "modelRef": {"name": MODEL}});
+        create(&self.flows, manifest("Flow", name, spec)).await
+    }
+
+    /// Gives the Secret another value.
+    pub(crate) async fn rotate(&self) -> Result<()> {
+        let patch = Patch::Merge(json!({"stringData": {"KEY": "second"}}));
+        self.secrets.patch(SECRET, &PatchParams::default(), &patch).await.context("rotate the Secret").map(drop)
+    }
+
+    /// Deletes all flows and waits until they are gone.
+    pub(crate) async fn clear(&self) -> Result<()> {
+        clear(&self.flows).await
+    }
+}
+
+/// The name of a flow.
+pub(crate) fn flow(number: usize) -> String {
+    format!("flow-{number:04}")
+}
+
+/// The newest entry of `status.history`.
+pub(crate) fn last_seq(object: &DynamicObject) -> i64 {
+    history(object).filter_map(|entry| entry["seq"].as_i64()).max().unwrap_or_default()
+}
+
+/// How often the phase changed after this entry of `status.history`.
+pub(crate) fn moves_after(object: &DynamicObject, seq: i64) -> usize {
+    history(object).filter(|entry| entry["seq"].as_i64() > Some(seq) && entry["from"] != entry["to"]).count()
+}
+
+fn history(object: &DynamicObject) -> impl Iterator<Item = &Value> {
+    object.data["status"]["history"].as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moves_are_the_entries_that_change_the_phase() {
+        let mut object = DynamicObject::new("f", &custom("Flow", "flows"));
+        object.data = json!({"status": {"history": [
+            {"seq": 4, "from": "Deploying", "to": "Running"},
+            {"seq": 5, "from": "Running", "to": "Resolving"},
+            {"seq": 6, "from": "Resolving", "to": "Resolving"},
+            {"seq": 7, "from": "Resolving", "to": "Rendering"},
+        ]}});
+        assert_eq!(last_seq(&object), 7);
+        assert_eq!(moves_after(&object, 4), 2);
+        assert_eq!(moves_after(&object, 7), 0);
+    }
+}

@@ -1,0 +1,112 @@
+//! What an edit of something that flows refer to costs: its users are rolled, once, and nobody else is looked at.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+use kube::{
+    Api, ResourceExt as _,
+    api::{ListParams, Patch, PatchParams},
+    core::DynamicObject,
+};
+use serde_json::json;
+
+use crate::{
+    agents::{await_all, is_running},
+    audit::Entry,
+    counts::Counts,
+    flows::{Mill, OWN_PROMPT, flow, last_seq, moves_after},
+    table::Row,
+    world::World,
+};
+
+/// How many flows use the Secret.
+const KEYED: usize = 100;
+const EVENTS: usize = 3;
+/// Of a flow whose prompt changed: the ConfigMap with its prompts, and the Deployment with the content hash.
+const CHILDREN: usize = 2;
+
+/// One of many flows has a Prompt of its own, which is edited.
+pub(crate) async fn prompt_edit(world: &mut World) -> Result<Vec<Row>> {
+    let flows = world.many();
+    world.depopulate().await?;
+    let mill = Mill::found(&world.client, "flows").await?;
+    mill.grind(flows).await?;
+    world.settle().await?;
+    let name = flow(0);
+    let prompt = mill.prompts.get(OWN_PROMPT).await.context("get the Prompt")?;
+    let before = mill.flows.get(&name).await.context("get the flow")?;
+
+    let mark = world.audit.mark().await?;
+    let edit = Patch::Merge(json!({"spec": {"content": "Say {{word}} again."}}));
+    mill.prompts.patch(OWN_PROMPT, &PatchParams::default(), &edit).await.context("edit the Prompt")?;
+    await_all(&mill.flows, 1, "run with the edited Prompt", |it| it.name_any() == name && is_renewed(it, &before))
+        .await?;
+    world.settle().await?;
+    let requests = world.requests(mark).await?;
+    let counts = Counts::of(&requests);
+    let moves = moves_after(&mill.prompts.get(OWN_PROMPT).await?, last_seq(&prompt))
+        + moves_after(&mill.flows.get(&name).await?, last_seq(&before));
+    mill.clear().await?;
+
+    // Events have names of their own.
+    let about_it = |entry: &&Entry| {
+        let of_flow = entry.name().strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+        of_flow || entry.name() == OWN_PROMPT || entry.resource() == "events"
+    };
+    let others = requests.iter().filter(|entry| !about_it(entry)).count();
+    let goal = format!("0 reads, {moves} moves + {CHILDREN} children + ≤ {EVENTS} events, nobody else");
+    let ok = counts.reads() == 0
+        && (counts.status, counts.children) == (moves, CHILDREN)
+        && (counts.metadata, counts.other_writes, counts.dry_runs, others) == (0, 0, 0, 0)
+        && counts.events <= EVENTS;
+    let row = Row::new(format!("Prompt of 1 of {flows} flows edited"), goal, counts.to_string(), ok);
+    Ok(vec![row.with_note(&format!("{}; {others} about others", counts.listed()))])
+}
+
+/// A Secret with the credentials of 100 flows gets another value.
+pub(crate) async fn secret_rotation(world: &mut World) -> Result<Vec<Row>> {
+    let flows = world.many().min(KEYED);
+    world.depopulate().await?;
+    let mill = Mill::found(&world.client, "keyed").await?;
+    mill.grind(flows).await?;
+    world.settle().await?;
+    let before: BTreeMap<String, DynamicObject> = by_name(&mill.flows).await?;
+    let generations = generations(&mill.deployments).await?;
+
+    let mark = world.audit.mark().await?;
+    mill.rotate().await?;
+    let renewed = |it: &DynamicObject| before.get(&it.name_any()).is_some_and(|before| is_renewed(it, before));
+    await_all(&mill.flows, flows, "run with the new Secret", renewed).await?;
+    world.settle().await?;
+    let counts = world.counts(mark).await?;
+    let mut times: BTreeMap<i64, usize> = BTreeMap::new();
+    for (name, generation) in self::generations(&mill.deployments).await? {
+        let rolled = generation - generations.get(&name).copied().unwrap_or_default();
+        *times.entry(rolled).or_default() += 1;
+    }
+    mill.clear().await?;
+
+    let ok = times == BTreeMap::from([(1, flows)]);
+    let measured: Vec<String> = times.iter().map(|(times, flows)| format!("{flows} flows {times}×")).collect();
+    let row = Row::new(format!("Secret of {flows} flows rotated: rolls"), "each once", measured.join(", "), ok);
+    Ok(vec![row.with_note(&format!("{counts}: {}", counts.listed()))])
+}
+
+/// Whether a flow runs with another configuration than before.
+fn is_renewed(flow: &DynamicObject, before: &DynamicObject) -> bool {
+    let hash = |flow: &DynamicObject| flow.data["status"]["contentHash"].as_str().map(str::to_owned);
+    is_running(flow) && hash(flow) != hash(before)
+}
+
+async fn by_name(api: &Api<DynamicObject>) -> Result<BTreeMap<String, DynamicObject>> {
+    let all = api.list(&ListParams::default()).await.context("list flows")?;
+    Ok(all.items.into_iter().map(|object| (object.name_any(), object)).collect())
+}
+
+/// `metadata.generation` of each, which moves when its spec does.
+async fn generations(api: &Api<DynamicObject>) -> Result<BTreeMap<String, i64>> {
+    let all = api.list_metadata(&ListParams::default()).await.context("list Deployments")?;
+    let generation =
+        |object: &kube::core::PartialObjectMeta<DynamicObject>| object.metadata.generation.unwrap_or_default();
+    Ok(all.items.iter().map(|object| (object.name_any(), generation(object))).collect())
+}
