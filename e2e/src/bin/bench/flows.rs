@@ -80,8 +80,8 @@ impl Mill {
     }
 
     /// Gives the Secret another value.
-    pub(crate) async fn rotate(&self) -> Result<()> {
-        let patch = Patch::Merge(json!({"stringData": {"KEY": "second"}}));
+    pub(crate) async fn rotate(&self, value: &str) -> Result<()> {
+        let patch = Patch::Merge(json!({"stringData": {"KEY": value}}));
         self.secrets.patch(SECRET, &PatchParams::default(), &patch).await.context("rotate the Secret").map(drop)
     }
 

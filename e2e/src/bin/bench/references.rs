@@ -37,7 +37,7 @@ pub(crate) async fn prompt_edit(world: &mut World) -> Result<Vec<Row>> {
     let before = mill.flows.get(&name).await.context("get the flow")?;
 
     let mark = world.audit.mark().await?;
-    let edit = Patch::Merge(json!({"spec": {"content": "Say {{word}} again."}}));
+    let edit = Patch::Merge(json!({"spec": {"content": format!("Say {{{{word}}}} at {mark:?}.")}}));
     mill.prompts.patch(OWN_PROMPT, &PatchParams::default(), &edit).await.context("edit the Prompt")?;
     await_all(&mill.flows, 1, "run with the edited Prompt", |it| it.name_any() == name && is_renewed(it, &before))
         .await?;
@@ -74,7 +74,7 @@ pub(crate) async fn secret_rotation(world: &mut World) -> Result<Vec<Row>> {
     let generations = generations(&mill.deployments).await?;
 
     let mark = world.audit.mark().await?;
-    mill.rotate().await?;
+    mill.rotate(&format!("{mark:?}")).await?;
     let renewed = |it: &DynamicObject| before.get(&it.name_any()).is_some_and(|before| is_renewed(it, before));
     await_all(&mill.flows, flows, "run with the new Secret", renewed).await?;
     world.settle().await?;
