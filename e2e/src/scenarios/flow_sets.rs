@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{Scenario, flows::provide_stub, scenarios};
 use crate::{
-    kinds::{CONFIG_MAP, FLOW, FLOW_SET, PROMPT},
-    manifests::{agent, flow, flow_set, prompt},
+    kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, FLOW, FLOW_SET, Kind, PROMPT},
+    manifests::{agent, flow, flow_set, http_tool, prompt},
     namespace::{Namespace, SAID, START},
     object::{Object, Objects, Read as _},
 };
@@ -21,6 +21,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     a_set_without_a_healthy_flow_waits_and_says_why,
     what_a_removed_flow_leaves_is_taken_away,
     names_that_would_collide_are_refused,
+    what_a_set_has_is_made_again_and_goes_with_it,
 );
 
 /// What the status says of one flow: whether it is ready, and why not.
@@ -167,11 +168,45 @@ async fn names_that_would_collide_are_refused(ns: Namespace) -> Result<()> {
     ns.answers("a", "/b-c", json!({"text": "hi"}), "echo: hi").await?;
 
     ns.delete(FLOW, "a").await?;
-    ns.delete(crate::kinds::AGENT, "a").await?;
+    ns.delete(AGENT, "a").await?;
     ns.delete(FLOW_SET, "a").await?;
     ns.until_gone(FLOW_SET, "a", Duration::from_secs(60)).await?;
     ns.runs(FLOW_SET, "a-b").await?;
     ns.answers("a-b", "/c", json!({"text": "hi"}), "echo: hi").await
+}
+
+async fn what_a_set_has_is_made_again_and_goes_with_it(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    ns.provide(&http_tool("weather")).await?;
+    let mut set = flow_set("set", &[("one", &["say"]), ("two", &["say"])], json!({}));
+    set["spec"]["flows"][1]["tools"] = json!([{"name": "weather"}]);
+    let running = ns.start(&set).await?;
+    let pods = ns.pod_uids("set").await?;
+    let children: Vec<(Kind, String)> = CHILDREN
+        .into_iter()
+        .flat_map(|kind| {
+            let all = running.at("/status/children").as_array().into_iter().flatten();
+            let of_kind = all.filter(move |child| child["kind"] == kind.kind);
+            of_kind.filter_map(move |child| Some((kind, child["name"].as_str()?.to_owned())))
+        })
+        .collect();
+    ensure!(CHILDREN.iter().all(|kind| children.iter().any(|(it, _)| it == kind)), "only {children:?}");
+    for (kind, name) in children.iter().filter(|(kind, _)| *kind != DEPLOYMENT) {
+        let before = ns.get(*kind, name).await?;
+        ns.delete(*kind, name).await?;
+        let again = ns.until(*kind, name, START, "is there again", |it| it.id() != before.id()).await?;
+        ensure!(again.at("/data") == before.at("/data"), "{} is not as it was", again.describe());
+    }
+    let now = ns.runs(FLOW_SET, "set").await?;
+    ensure!(now.text("/status/contentHash") == running.text("/status/contentHash"), "the content hash changed");
+    ensure!(ns.pod_uids("set").await? == pods, "its Pods were replaced");
+    ns.answers("set", "/two", json!({"text": "hi"}), "echo: hi").await?;
+
+    ns.delete(FLOW_SET, "set").await?;
+    for (kind, name) in &children {
+        ns.until_gone(*kind, name, START).await?;
+    }
+    ns.until_gone(FLOW_SET, "set", START).await
 }
 
 /// Names and resourceVersions of the ConfigMaps of the set `a`.
