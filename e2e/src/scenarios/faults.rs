@@ -128,6 +128,8 @@ async fn handover(ns: &Namespace) -> Result<()> {
 
 async fn an_api_server_that_restarts_loses_no_agent(ns: Namespace) -> Result<()> {
     const COUNT: usize = 10;
+    // An API server that has just started does not know our kinds yet, and a namespace that goes then leaves their objects.
+    await_ended_namespaces(&ns.env, &ns.name).await?;
     let uids: Vec<String> = operator::pods(&ns.env).await?.iter().map(Object::id).collect();
     let create = async {
         for index in 0..COUNT {
