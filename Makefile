@@ -30,9 +30,10 @@ deny: cargo-found ## licenses, sources and doubled versions of what is depended 
 	@command -v cargo-deny >/dev/null || { echo "make deny: run 'cargo install --locked cargo-deny' first" >&2; exit 1; }
 	cargo deny --offline check licenses bans sources
 
-manifests generate: cargo-found ## write config/crd and the diagrams anew from the types
+manifests generate: cargo-found ## write config/crd, the rights on our kinds and the diagrams anew from the types
 	cargo run -q --locked --bin recif -- crds --write config/crd
 	RECIF_WRITE=1 cargo test -q --locked --test diagrams
+	RECIF_WRITE=1 cargo test -q --locked --test rbac the_rules_on_our_kinds
 
 images docker-build: ## build the images and load them into the running cluster
 	@hack/images

@@ -74,6 +74,65 @@ fn the_operator_may_do_what_it_does_and_nothing_else() {
     );
 }
 
+/// One rule on our kinds.
+fn rule(why: &str, resources: &[String], verbs: &str) -> String {
+    let why = if why.is_empty() { String::new() } else { format!("  # {}\n", why.replace('\n', "\n  # ")) };
+    let list: String = resources.iter().map(|resource| format!("      - {resource}\n")).collect();
+    format!("{why}  - apiGroups: [{}]\n    resources:\n{list}    verbs: [{verbs}]\n", crds::GROUP)
+}
+
+/// The rules that list our kinds: file, section, and its text.
+fn sections() -> [(&'static str, &'static str, String); 3] {
+    let of = |wanted: &[Role], suffixes: &[&str]| -> Vec<String> {
+        let kinds = crds::KINDS.iter().filter(|kind| wanted.contains(&kind.role));
+        kinds.flat_map(|kind| suffixes.iter().map(|suffix| format!("{}{suffix}", kind.plural))).collect()
+    };
+    let all = [Role::Workload, Role::Reference];
+    let operator = [
+        rule(
+            "The spec is the user's; get asks whether the owner is still there before a child is put back, patch is for\n\
+             the finalizer.",
+            &of(&[Role::Workload], &[""]),
+            "get, list, watch, patch",
+        ),
+        rule("", &of(&[Role::Reference], &[""]), "list, watch"),
+        rule("", &of(&all, &["/status"]), "patch"),
+        rule(
+            "An owner reference with blockOwnerDeletion is refused without it.",
+            &of(&[Role::Workload], &["/finalizers"]),
+            "update",
+        ),
+    ];
+    let mut seen = of(&[Role::Workload], &["", "/status", "/scale"]);
+    seen.extend(of(&[Role::Reference], &["", "/status"]));
+    let edit = [
+        rule("", &of(&all, &[""]), "create, update, patch, delete, deletecollection"),
+        rule("", &of(&[Role::Workload], &["/scale"]), "update, patch"),
+    ];
+    [
+        ("operator.yaml", "kinds", operator.concat()),
+        ("users.yaml", "view", rule("", &seen, "get, list, watch")),
+        ("users.yaml", "edit", edit.concat()),
+    ]
+}
+
+/// `make manifests` writes them; otherwise they must be as they would be written.
+#[test]
+fn the_rules_on_our_kinds_list_every_kind() {
+    for (file, section, text) in sections() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/rbac").join(file);
+        let stored = fs::read_to_string(&path).unwrap();
+        let (before, rest) = stored.split_once(&format!("  # generated: {section}\n")).unwrap();
+        let (_, after) = rest.split_once("  # /generated\n").unwrap();
+        let wanted = format!("{before}  # generated: {section}\n{text}  # /generated\n{after}");
+        if std::env::var_os("RECIF_WRITE").is_some() {
+            fs::write(&path, wanted).unwrap();
+        } else {
+            assert!(stored == wanted, "config/rbac/{file} does not fit the kinds: run `make manifests`");
+        }
+    }
+}
+
 #[test]
 fn the_operator_may_watch_every_kind_and_write_its_status() {
     let rights = rights("operator.yaml", "recif-operator");
