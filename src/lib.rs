@@ -8,9 +8,12 @@ pub mod cache;
 pub mod cli;
 pub mod cluster;
 pub mod controllers;
+pub mod http1;
 mod mcp;
 #[cfg(test)]
 #[path = "runner/tests/peers.rs"]
 mod peers;
+pub mod proxy;
 pub mod runner;
+pub mod scaler;
 pub mod telemetry;

@@ -56,10 +56,15 @@ impl<K: Machine> Driver<K> {
                 record.announce = announcement(step.cr.as_ref(), &done, step.wait.as_ref());
                 self.tell(&record, next)
             }
-            // Should it be gone, the watch will say so.
-            Err(ApiError::Stale | ApiError::WrongUid(_) | ApiError::NotFound) => {
+            Err(ApiError::Stale | ApiError::WrongUid(_)) => {
                 record.outcome = StepOutcome::Stale;
                 self.tell(&record, self.stale(step))
+            }
+            // The watch will say that it is gone. Where its namespace went and it was left behind, nothing ever will.
+            Err(ApiError::NotFound) => {
+                record.outcome = StepOutcome::Stale;
+                let refusals = self.memory.refused(step.key, step.cr.uid());
+                self.tell(&record, Next::After(step::backoff(refusals, step.cr.uid(), step::LONGEST_BACKOFF)))
             }
             Err(error) => {
                 let defect = matches!(error, ApiError::Invalid(_) | ApiError::SelectorImmutable(_));

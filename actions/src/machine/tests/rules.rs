@@ -87,6 +87,17 @@ async fn a_short_wait_is_not_written_a_long_one_is_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_left_behind_in_a_namespace_that_is_gone_is_tried_ever_more_rarely() {
+    let sim = Sim::new();
+    sim.store().create(&tool_id("weather"), tool("http://weather"));
+    let mut operator = Operator::start(&sim);
+    sim.plan(|_, _| crate::fake::Fault::Refuse(crate::machine::ApiError::NotFound));
+    operator.run(60 * MINUTE).await;
+    let tries = sim.take_requests().len();
+    assert!((10..40).contains(&tries), "{tries} tries in an hour");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_somebody_has_to_bring_is_said_at_once_and_all_of_it() {
     let sim = Sim::new();
     let env = json!([{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "k"}}}]);

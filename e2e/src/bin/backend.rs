@@ -1,0 +1,61 @@
+//! A workload for the benchmarks of the relays: it answers as fast as it can, with as little as it can.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/short` | 2 bytes |
+//! | `/stream` | 64 chunks of 1 KiB, each written for itself |
+//! | `/hold` | one event, then silence until the client goes |
+
+use anyhow::Result;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+
+const SHORT: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok";
+const HEAD: &[u8] =
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n";
+const EVENT: &[u8] = b"d\r\ndata: hello\n\n\r\n";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let port = std::env::args().nth(1).unwrap_or_else(|| "9000".to_owned());
+    let listener = TcpListener::bind(("127.0.0.1", port.parse()?)).await?;
+    loop {
+        let (io, _) = listener.accept().await?;
+        tokio::spawn(async move {
+            // A client that goes ends its connection, and nothing else.
+            let _ = serve(io).await;
+        });
+    }
+}
+
+async fn serve(mut io: TcpStream) -> Result<()> {
+    io.set_nodelay(true)?;
+    let chunk = [b"400\r\n".as_slice(), &[b'x'; 1024], b"\r\n"].concat();
+    let mut buffer = Vec::with_capacity(4096);
+    loop {
+        buffer.clear();
+        while !buffer.ends_with(b"\r\n\r\n") {
+            if io.read_buf(&mut buffer).await? == 0 {
+                return Ok(());
+            }
+        }
+        if buffer.starts_with(b"GET /short") {
+            io.write_all(SHORT).await?;
+            continue;
+        }
+        io.write_all(HEAD).await?;
+        if buffer.starts_with(b"GET /hold") {
+            io.write_all(EVENT).await?;
+            io.read_u8().await?;
+            return Ok(());
+        }
+        for _ in 0..64 {
+            io.write_all(&chunk).await?;
+            // Whoever reads gets a turn, so that a chunk is a read.
+            tokio::task::yield_now().await;
+        }
+        io.write_all(b"0\r\n\r\n").await?;
+    }
+}

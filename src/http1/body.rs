@@ -1,0 +1,193 @@
+//! Where a body ends.
+
+use super::Bad;
+
+/// How a body ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// After this many bytes.
+    Length(u64),
+    /// After its last chunk.
+    Chunked,
+    /// With the connection; only a response may.
+    Close,
+}
+
+/// Follows a body to its end, without changing it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Body {
+    state: State,
+}
+
+/// What [`Body::advance`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// So many of the bytes belong to the body. Fewer than were given only when it ended, or when what follows is bad.
+    pub taken: usize,
+    /// Whether the body is over.
+    pub ended: bool,
+}
+
+/// Most bytes of one chunk's extensions.
+const EXTENSIONS: u16 = 1024;
+/// Most bytes of the trailers.
+const TRAILERS: u16 = 8192;
+/// Most hexadecimal digits of a chunk's size: 2⁶⁰ bytes.
+const DIGITS: u8 = 15;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    Ended,
+    /// So many bytes are left.
+    Length(u64),
+    Close,
+    /// In the size of a chunk, of which so many digits were seen.
+    Size {
+        digits: u8,
+        size: u64,
+    },
+    /// In the extensions of a chunk of this size.
+    Extensions {
+        size: u64,
+        seen: u16,
+    },
+    /// After the CR of a chunk's first line.
+    SizeEnd {
+        size: u64,
+    },
+    /// In the data of a chunk, of which so many bytes are left.
+    Data(u64),
+    /// After the data of a chunk.
+    DataEnd,
+    /// After the CR that follows the data.
+    DataEndLine,
+    /// At the beginning of a line after the last chunk.
+    TrailerStart {
+        seen: u16,
+    },
+    /// In the name of a trailer.
+    TrailerName {
+        seen: u16,
+    },
+    /// In its value.
+    Trailer {
+        seen: u16,
+    },
+    /// After the CR of a trailer.
+    TrailerEnd {
+        seen: u16,
+    },
+    /// After the CR of the empty line.
+    LastEnd,
+}
+
+impl Body {
+    /// A body of this framing, before its first byte.
+    pub fn new(framing: Framing) -> Self {
+        let state = match framing {
+            Framing::Length(0) => State::Ended,
+            Framing::Length(length) => State::Length(length),
+            Framing::Chunked => State::Size { digits: 0, size: 0 },
+            Framing::Close => State::Close,
+        };
+        Self { state }
+    }
+
+    /// Whether it is over.
+    pub fn has_ended(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    /// Whether the end of the connection would be the end of the body, and not an interruption.
+    pub fn ends_with_connection(&self) -> bool {
+        matches!(self.state, State::Ended | State::Close)
+    }
+
+    /// Goes on through bytes that follow those of earlier calls.
+    ///
+    /// # Errors
+    /// Framing that is not to be passed on, with the number of bytes before it. What precedes them may have been sent; the
+    /// message must then be broken off, never ended.
+    pub fn advance(&mut self, bytes: &[u8]) -> Result<Progress, (usize, Bad)> {
+        self.advance_with(bytes, |_| {})
+    }
+
+    /// As [`Body::advance`]; `data` gets each run of bytes that is content and not framing.
+    ///
+    /// # Errors
+    /// As [`Body::advance`].
+    pub fn advance_with(&mut self, bytes: &[u8], mut data: impl FnMut(&[u8])) -> Result<Progress, (usize, Bad)> {
+        let mut at = 0;
+        while at < bytes.len() && self.state != State::Ended {
+            let is_data = matches!(self.state, State::Data(_) | State::Length(_) | State::Close);
+            let taken = self.step(&bytes[at..]).map_err(|bad| (at, bad))?;
+            if is_data {
+                data(&bytes[at..at + taken]);
+            }
+            at += taken;
+        }
+        Ok(Progress { taken: at, ended: self.has_ended() })
+    }
+
+    /// Takes one byte, or as many as are data. `bytes` is not empty.
+    fn step(&mut self, bytes: &[u8]) -> Result<usize, Bad> {
+        let available = bytes.len() as u64;
+        let byte = bytes.first().copied().unwrap_or_default();
+        let (state, taken) = match self.state {
+            State::Ended => (State::Ended, 0),
+            State::Close => (State::Close, bytes.len()),
+            State::Length(left) if left <= available => (State::Ended, left as usize),
+            State::Length(left) => (State::Length(left - available), bytes.len()),
+            State::Data(left) if left <= available => (State::DataEnd, left as usize),
+            State::Data(left) => (State::Data(left - available), bytes.len()),
+            State::Size { digits, size } => (in_size(digits, size, byte)?, 1),
+            State::Extensions { size, seen } => match byte {
+                b'\r' => (State::SizeEnd { size }, 1),
+                _ if seen >= EXTENSIONS => return Err(Bad::ChunkLimits),
+                b'\t' | b' '..=b'~' | 0x80.. => (State::Extensions { size, seen: seen + 1 }, 1),
+                _ => return Err(Bad::ChunkFrame),
+            },
+            State::SizeEnd { size } => match (byte, size) {
+                (b'\n', 0) => (State::TrailerStart { seen: 0 }, 1),
+                (b'\n', size) => (State::Data(size), 1),
+                _ => return Err(Bad::ChunkFrame),
+            },
+            State::DataEnd if byte == b'\r' => (State::DataEndLine, 1),
+            State::DataEndLine if byte == b'\n' => (State::Size { digits: 0, size: 0 }, 1),
+            State::TrailerStart { .. } if byte == b'\r' => (State::LastEnd, 1),
+            State::TrailerStart { seen } if super::fields::is_token(byte) => {
+                (State::TrailerName { seen: more(seen)? }, 1)
+            }
+            State::TrailerName { seen } if byte == b':' => (State::Trailer { seen: more(seen)? }, 1),
+            State::TrailerName { seen } if super::fields::is_token(byte) => {
+                (State::TrailerName { seen: more(seen)? }, 1)
+            }
+            State::Trailer { seen } => match byte {
+                b'\r' => (State::TrailerEnd { seen }, 1),
+                b'\t' | b' '..=b'~' | 0x80.. => (State::Trailer { seen: more(seen)? }, 1),
+                _ => return Err(Bad::ChunkFrame),
+            },
+            State::TrailerEnd { seen } if byte == b'\n' => (State::TrailerStart { seen }, 1),
+            State::LastEnd if byte == b'\n' => (State::Ended, 1),
+            _ => return Err(Bad::ChunkFrame),
+        };
+        self.state = state;
+        Ok(taken)
+    }
+}
+
+fn in_size(digits: u8, size: u64, byte: u8) -> Result<State, Bad> {
+    match (byte, digits) {
+        (b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F', digits) if digits < DIGITS => {
+            let digit = char::from(byte).to_digit(16).map_or(0, u64::from);
+            Ok(State::Size { digits: digits + 1, size: size * 16 + digit })
+        }
+        (b'\r', 1..) => Ok(State::SizeEnd { size }),
+        (b';', 1..) => Ok(State::Extensions { size, seen: 0 }),
+        _ => Err(Bad::ChunkSize),
+    }
+}
+
+fn more(seen: u16) -> Result<u16, Bad> {
+    if seen >= TRAILERS { Err(Bad::ChunkLimits) } else { Ok(seen + 1) }
+}

@@ -1,0 +1,178 @@
+//! The head of a request, judged.
+
+use super::{Bad, Fields, Framing, Version, fields::is_token, target};
+
+/// The head of a request that may be passed on. All slices are of the bytes it was read from.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestHead<'a> {
+    /// The whole head, its empty line included.
+    pub bytes: &'a [u8],
+    /// Its fields.
+    pub fields: &'a Fields,
+    /// The method, in upper case.
+    pub method: &'a [u8],
+    /// The target as path and query, or `*`; of an absolute target the part after the authority.
+    pub target: &'a [u8],
+    /// The host, with its port if it has one; empty for an HTTP/1.0 request without.
+    pub host: &'a [u8],
+    /// The version.
+    pub version: Version,
+    /// How long its body is.
+    pub framing: Framing,
+    /// Whether the sender keeps the connection open for another request.
+    pub keeps_alive: bool,
+    /// Whether it asks to speak another protocol afterwards: a WebSocket, for one.
+    pub upgrades: bool,
+}
+
+/// Fields that one side cannot declare to be for its connection only: they say where the message ends, who asks, and for
+/// whom it is.
+const PROTECTED: &[&str] = &[
+    "authorization",
+    "content-length",
+    "cookie",
+    "forwarded",
+    "host",
+    "transfer-encoding",
+    "traceparent",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-prefix",
+    "x-forwarded-proto",
+];
+
+impl<'a> RequestHead<'a> {
+    /// Judges a complete head ([`super::head_length`]). `fields` is scratch space whose former content is lost.
+    ///
+    /// # Errors
+    /// Whatever RFC 9112 calls invalid or ambiguous.
+    pub fn read(bytes: &'a [u8], fields: &'a mut Fields) -> Result<Self, Bad> {
+        let end = line_end(bytes)?;
+        let (method, target, version) = start_line(&bytes[..end])?;
+        fields.read(bytes, end + 2)?;
+        let fields = &*fields;
+        let (target, authority) = target::split(method, target)?;
+        let host = host(bytes, fields, version, authority)?;
+        let framing = framing(bytes, fields, version)?;
+        check_connection(bytes, fields)?;
+        let close = fields.lists(bytes, "connection", "close");
+        Ok(Self {
+            bytes,
+            fields,
+            method,
+            target,
+            host,
+            version,
+            framing,
+            keeps_alive: !close && (version == Version::Http11 || fields.lists(bytes, "connection", "keep-alive")),
+            upgrades: version == Version::Http11
+                && fields.lists(bytes, "connection", "upgrade")
+                && fields.values(bytes, "upgrade").next().is_some(),
+        })
+    }
+
+    /// The value of the first field of this name (lower case).
+    pub fn value(&self, name: &'a str) -> Option<&'a [u8]> {
+        self.fields.values(self.bytes, name).next()
+    }
+
+    /// Whether an answer to it has no body, whatever its head says.
+    pub fn is_head(&self) -> bool {
+        self.method == b"HEAD"
+    }
+
+    /// Whether it may be sent twice (RFC 9110, section 9.2.1).
+    pub fn is_safe(&self) -> bool {
+        matches!(self.method, b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE")
+    }
+}
+
+/// Where the first line ends, before its CRLF.
+pub(super) fn line_end(bytes: &[u8]) -> Result<usize, Bad> {
+    let end = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n')).ok_or(Bad::LineEnd)?;
+    if bytes.get(end..end + 2) == Some(b"\r\n") { Ok(end) } else { Err(Bad::LineEnd) }
+}
+
+fn start_line(line: &[u8]) -> Result<(&[u8], &[u8], Version), Bad> {
+    let mut parts = line.split(|byte| *byte == b' ');
+    let (Some(method), Some(target), Some(version), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(Bad::StartLine);
+    };
+    if method.is_empty() || !method.iter().all(|byte| is_token(*byte) && !byte.is_ascii_lowercase()) {
+        return Err(Bad::Method);
+    }
+    if method == b"CONNECT" {
+        return Err(Bad::Connect);
+    }
+    let version = match version {
+        b"HTTP/1.1" => Version::Http11,
+        b"HTTP/1.0" => Version::Http10,
+        other if other.starts_with(b"HTTP/") => return Err(Bad::Version),
+        _ => return Err(Bad::StartLine),
+    };
+    Ok((method, target, version))
+}
+
+/// The one Host, which an absolute target must repeat.
+fn host<'a>(
+    bytes: &'a [u8],
+    fields: &'a Fields,
+    version: Version,
+    authority: Option<&'a [u8]>,
+) -> Result<&'a [u8], Bad> {
+    let mut values = fields.values(bytes, "host");
+    let host = match (values.next(), values.next(), version) {
+        (Some(host), None, _) => host,
+        (None, _, Version::Http10) => return Ok(authority.unwrap_or_default()),
+        _ => return Err(Bad::Host),
+    };
+    let differs = authority.is_some_and(|authority| !authority.eq_ignore_ascii_case(host));
+    if differs || !target::is_authority(host) { Err(Bad::Host) } else { Ok(host) }
+}
+
+/// How long the body is, by RFC 9112, section 6.3, without its leniencies.
+fn framing(bytes: &[u8], fields: &Fields, version: Version) -> Result<Framing, Bad> {
+    let coding = transfer_coding(bytes, fields, version)?;
+    let length = content_length(bytes, fields)?;
+    match (coding, length) {
+        (true, Some(_)) => Err(Bad::Coding),
+        (true, None) => Ok(Framing::Chunked),
+        (false, length) => Ok(Framing::Length(length.unwrap_or(0))),
+    }
+}
+
+/// Whether the body is chunked.
+pub(super) fn transfer_coding(bytes: &[u8], fields: &Fields, version: Version) -> Result<bool, Bad> {
+    let mut values = fields.values(bytes, "transfer-encoding");
+    match (values.next(), values.next()) {
+        (None, _) => Ok(false),
+        (Some(value), None) if value.eq_ignore_ascii_case(b"chunked") && version == Version::Http11 => Ok(true),
+        _ => Err(Bad::Coding),
+    }
+}
+
+/// The one Content-Length.
+pub(super) fn content_length(bytes: &[u8], fields: &Fields) -> Result<Option<u64>, Bad> {
+    let mut values = fields.values(bytes, "content-length");
+    let value = match (values.next(), values.next()) {
+        (None, _) => return Ok(None),
+        (Some(value), None) => value,
+        _ => return Err(Bad::Length),
+    };
+    // Only digits: `+5` and `0x5` are numbers to some. 18 of them stay far from overflow.
+    if value.is_empty() || value.len() > 18 || !value.iter().all(u8::is_ascii_digit) {
+        return Err(Bad::Length);
+    }
+    Ok(Some(value.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'))))
+}
+
+/// Whether `Connection` names only what is for one connection.
+pub(super) fn check_connection(bytes: &[u8], fields: &Fields) -> Result<(), Bad> {
+    let mut named = fields.values(bytes, "connection").flat_map(super::fields::words);
+    let protected = |word: &[u8]| {
+        PROTECTED.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
+            || word.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"))
+    };
+    if named.any(protected) { Err(Bad::ConnectionNames) } else { Ok(()) }
+}

@@ -1,0 +1,78 @@
+//! The head of a response, judged.
+
+use super::{
+    Bad, Fields, Framing, Version,
+    request::{content_length, line_end, transfer_coding},
+};
+
+/// The head of a response that may be passed on.
+#[derive(Debug, Clone, Copy)]
+pub struct ResponseHead<'a> {
+    /// The whole head, its empty line included.
+    pub bytes: &'a [u8],
+    /// Its fields.
+    pub fields: &'a Fields,
+    /// The status code, 100 to 599.
+    pub status: u16,
+    /// The version.
+    pub version: Version,
+    /// How its body ends.
+    pub framing: Framing,
+    /// Whether the sender keeps the connection open afterwards.
+    pub keeps_alive: bool,
+}
+
+impl<'a> ResponseHead<'a> {
+    /// Judges a complete head of an answer to a HEAD request (`to_head`), or to another one.
+    ///
+    /// # Errors
+    /// Whatever RFC 9112 calls invalid or ambiguous.
+    pub fn read(bytes: &'a [u8], fields: &'a mut Fields, to_head: bool) -> Result<Self, Bad> {
+        let end = line_end(bytes)?;
+        let (version, status) = status_line(&bytes[..end])?;
+        fields.read(bytes, end + 2)?;
+        let fields = &*fields;
+        let chunked = transfer_coding(bytes, fields, version)?;
+        let length = content_length(bytes, fields)?;
+        if chunked && length.is_some() {
+            return Err(Bad::Coding);
+        }
+        // An answer without a body has none whatever its head says (RFC 9112, section 6.3, rule 1).
+        let bodiless = to_head || status < 200 || matches!(status, 204 | 304);
+        let framing = match (chunked, length) {
+            _ if bodiless => Framing::Length(0),
+            (true, _) => Framing::Chunked,
+            (false, Some(length)) => Framing::Length(length),
+            (false, None) => Framing::Close,
+        };
+        let close = fields.lists(bytes, "connection", "close");
+        let keeps_alive = framing != Framing::Close
+            && !close
+            && (version == Version::Http11 || fields.lists(bytes, "connection", "keep-alive"));
+        Ok(Self { bytes, fields, status, version, framing, keeps_alive })
+    }
+
+    /// Whether another head follows: 1xx, but for 101, after which another protocol is spoken.
+    pub fn is_interim(&self) -> bool {
+        self.status < 200 && self.status != 101
+    }
+}
+
+fn status_line(line: &[u8]) -> Result<(Version, u16), Bad> {
+    let version = match line.get(..9) {
+        Some(b"HTTP/1.1 ") => Version::Http11,
+        Some(b"HTTP/1.0 ") => Version::Http10,
+        _ => return Err(Bad::Version),
+    };
+    let (code, reason) = line[9..].split_at_checked(3).ok_or(Bad::Status)?;
+    if !code.iter().all(u8::is_ascii_digit) || !matches!(code[0], b'1'..=b'5') {
+        return Err(Bad::Status);
+    }
+    // The reason may be left out with its space; some servers do.
+    if !matches!(reason.first(), None | Some(b' '))
+        || reason.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t')
+    {
+        return Err(Bad::Status);
+    }
+    Ok((version, code.iter().fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'))))
+}

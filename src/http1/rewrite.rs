@@ -1,0 +1,70 @@
+//! A head as it is passed on: copied line by line, but for the lines that belong to one connection.
+
+use super::{Fields, Line, RequestHead, ResponseHead};
+
+/// Fields of one connection (RFC 9110, section 7.6.1). `Transfer-Encoding` stays, because chunks are passed on as they are.
+const HOP_BY_HOP: &[&str] = &["connection", "keep-alive", "proxy-connection", "te", "upgrade"];
+
+/// Writes a head to the end of a buffer.
+#[derive(Debug)]
+pub struct HeadWriter<'o> {
+    out: &'o mut Vec<u8>,
+}
+
+impl<'o> HeadWriter<'o> {
+    /// Begins a request: method, this target, HTTP/1.1.
+    pub fn request(head: &RequestHead<'_>, target: &[u8], out: &'o mut Vec<u8>) -> Self {
+        for part in [head.method, b" ", target, b" HTTP/1.1\r\n"] {
+            out.extend_from_slice(part);
+        }
+        Self { out }
+    }
+
+    /// Begins a response: HTTP/1.1, status and reason as received.
+    pub fn response(head: &ResponseHead<'_>, out: &'o mut Vec<u8>) -> Self {
+        let line = head.bytes.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+        out.extend_from_slice(b"HTTP/1.1");
+        out.extend_from_slice(line.get(8..).unwrap_or_default());
+        Self { out }
+    }
+
+    /// Copies the fields of a head, but for those of its connection and those that `leave_out` names.
+    pub fn copy(self, bytes: &[u8], fields: &Fields, mut leave_out: impl FnMut(&[u8]) -> bool) -> Self {
+        let named = fields.values(bytes, "connection").next().is_some();
+        let mut drop = |line: &Line| {
+            let name = line.name(bytes);
+            HOP_BY_HOP.iter().any(|hop| name.eq_ignore_ascii_case(hop.as_bytes()))
+                || (named && is_named_by_connection(bytes, fields, name))
+                || leave_out(name)
+        };
+        // Runs of lines that stay are copied at once.
+        let mut run = fields.lines().first().map_or(0, |line| line.start as usize);
+        let mut end = run;
+        for line in fields.lines() {
+            if drop(line) {
+                self.out.extend_from_slice(bytes.get(run..end).unwrap_or_default());
+                run = line.end as usize;
+            }
+            end = line.end as usize;
+        }
+        self.out.extend_from_slice(bytes.get(run..end).unwrap_or_default());
+        self
+    }
+
+    /// Adds a field. Name and value must be fit for a head; what comes from a received head is.
+    pub fn field(self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        for part in [name.as_bytes(), b": ", value.as_ref(), b"\r\n"] {
+            self.out.extend_from_slice(part);
+        }
+        self
+    }
+
+    /// Ends the head.
+    pub fn end(self) {
+        self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn is_named_by_connection(bytes: &[u8], fields: &Fields, name: &[u8]) -> bool {
+    fields.values(bytes, "connection").flat_map(super::fields::words).any(|word| word.eq_ignore_ascii_case(name))
+}

@@ -1,0 +1,65 @@
+//! Request targets (RFC 9112, section 3.2).
+
+use super::Bad;
+
+/// Splits a target into what is asked for and the authority of an absolute one.
+pub(super) fn split<'a>(method: &[u8], target: &'a [u8]) -> Result<(&'a [u8], Option<&'a [u8]>), Bad> {
+    if is_origin_form(target) || (target == b"*" && method == b"OPTIONS") {
+        return Ok((target, None));
+    }
+    let scheme = [&b"http://"[..], b"https://"]
+        .into_iter()
+        .find(|scheme| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)));
+    let rest = scheme.and_then(|scheme| target.get(scheme.len()..)).ok_or(Bad::Target)?;
+    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    if authority.is_empty() || !is_authority(authority) || !(path.is_empty() || is_origin_form(path)) {
+        return Err(Bad::Target);
+    }
+    Ok((if path.is_empty() { b"/" } else { path }, Some(authority)))
+}
+
+/// Whether it is a path with an optional query: a slash, then visible ASCII without a fragment.
+pub fn is_origin_form(target: &[u8]) -> bool {
+    target.first() == Some(&b'/') && target.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#')
+}
+
+/// Whether it may be a host with an optional port: what names, IPv4 and bracketed IPv6 addresses are written with.
+pub(super) fn is_authority(text: &[u8]) -> bool {
+    text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(byte))
+}
+
+/// Whether a segment of the path is `.` or `..`, plain or percent-encoded, so that what follows could be taken for another
+/// path.
+pub fn has_dot_segment(target: &[u8]) -> bool {
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    // An encoded slash or backslash ends a segment for some servers.
+    let mut segment = Vec::with_capacity(path.len().min(256));
+    let mut dots = false;
+    let mut at = 0;
+    while let Some(&byte) = path.get(at) {
+        let (byte, length) = match (byte, path.get(at + 1..at + 3)) {
+            (b'%', Some(digits)) => decoded(digits).map_or((byte, 1), |byte| (byte, 3)),
+            _ => (byte, 1),
+        };
+        at += length;
+        if matches!(byte, b'/' | b'\\') {
+            dots |= is_dots(&segment);
+            segment.clear();
+        } else {
+            segment.push(byte);
+        }
+    }
+    dots || is_dots(&segment)
+}
+
+fn is_dots(segment: &[u8]) -> bool {
+    // Parameters after a semicolon do not make it another segment.
+    let name = segment.split(|byte| *byte == b';').next().unwrap_or_default();
+    matches!(name, b"." | b"..")
+}
+
+fn decoded(digits: &[u8]) -> Option<u8> {
+    let text = str::from_utf8(digits).ok()?;
+    if text.bytes().all(|digit| digit.is_ascii_hexdigit()) { u8::from_str_radix(text, 16).ok() } else { None }
+}

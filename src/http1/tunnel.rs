@@ -1,0 +1,148 @@
+//! After an upgrade: bytes, both ways, until both sides have ended.
+
+use std::{
+    future::poll_fn,
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::{Instant, Sleep},
+};
+
+use super::side::{Read, Side, with_scratch};
+
+/// Carries bytes both ways until both sides have ended, or nothing was said for `idle`.
+///
+/// # Errors
+/// A connection broke, or was silent for too long: both are to be aborted.
+pub async fn tunnel<C, U>(
+    client: &mut Side<C>,
+    upstream: &mut Side<U>,
+    idle: Duration,
+    mut timer: Pin<&mut Sleep>,
+) -> io::Result<()>
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+    U: AsyncRead + AsyncWrite + Unpin,
+{
+    // What came with the request's head belongs to the new protocol.
+    upstream.outgoing.append(&mut client.incoming);
+    let (mut up, mut down) = (Way::Open, Way::Open);
+    let mut active = Instant::now();
+    poll_fn(|cx| {
+        loop {
+            let moved = with_scratch(|scratch| {
+                let up = poll_way(cx, client, upstream, &mut up, scratch);
+                let down = poll_way(cx, upstream, client, &mut down, scratch);
+                match (up, down) {
+                    (Poll::Ready(Err(error)), _) | (_, Poll::Ready(Err(error))) => Err(error),
+                    (Poll::Pending, Poll::Pending) => Ok(false),
+                    _ => Ok(true),
+                }
+            })?;
+            if matches!((&up, &down), (Way::Closed, Way::Closed)) {
+                return Poll::Ready(Ok(()));
+            }
+            if !moved {
+                break;
+            }
+            active = Instant::now();
+        }
+        loop {
+            let due = active + idle;
+            if timer.deadline() > due || timer.is_elapsed() {
+                timer.as_mut().reset(due);
+            }
+            ready!(timer.as_mut().poll(cx));
+            if due <= Instant::now() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+        }
+    })
+    .await
+}
+
+/// One direction.
+enum Way {
+    Open,
+    /// The sender has ended; the receiver is still to be told.
+    Ending,
+    Closed,
+}
+
+fn poll_way<A, B>(
+    cx: &mut Context<'_>,
+    from: &mut Side<A>,
+    to: &mut Side<B>,
+    way: &mut Way,
+    scratch: &mut [u8],
+) -> Poll<io::Result<()>>
+where
+    A: AsyncRead + AsyncWrite + Unpin,
+    B: AsyncRead + AsyncWrite + Unpin,
+{
+    if !to.outgoing.is_empty() {
+        ready!(to.poll_flush(cx))?;
+        return Poll::Ready(Ok(()));
+    }
+    match way {
+        Way::Closed => Poll::Pending,
+        Way::Ending => {
+            ready!(Pin::new(&mut to.io).poll_shutdown(cx))?;
+            *way = Way::Closed;
+            Poll::Ready(Ok(()))
+        }
+        Way::Open => match ready!(from.poll_read(cx, scratch))? {
+            Read::Bytes(length) => Poll::Ready(to.poll_send(cx, &scratch[..length])),
+            Read::End => {
+                *way = Way::Ending;
+                Poll::Ready(Ok(()))
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, duplex},
+        time::sleep,
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_side_may_end_before_the_other() {
+        let ((mut a, client), (mut b, upstream)) = (duplex(64), duplex(64));
+        let under_way = tokio::spawn(async move {
+            let (mut client, mut upstream) = (Side::new(client), Side::new(upstream));
+            client.incoming = b"early ".to_vec();
+            let timer = std::pin::pin!(sleep(Duration::from_secs(60)));
+            tunnel(&mut client, &mut upstream, Duration::from_secs(60), timer).await
+        });
+        a.write_all(b"up").await.unwrap();
+        a.shutdown().await.unwrap();
+        let mut got = String::new();
+        b.read_to_string(&mut got).await.unwrap();
+        assert_eq!(got, "early up");
+        b.write_all(b"down").await.unwrap();
+        drop(b);
+        let mut got = String::new();
+        a.read_to_string(&mut got).await.unwrap();
+        assert_eq!(got, "down");
+        under_way.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_in_both_directions_ends_it() {
+        let ((_a, client), (_b, upstream)) = (duplex(64), duplex(64));
+        let (mut client, mut upstream) = (Side::new(client), Side::new(upstream));
+        let timer = std::pin::pin!(sleep(Duration::from_secs(3600)));
+        let end = tunnel(&mut client, &mut upstream, Duration::from_secs(60), timer).await;
+        assert_eq!(end.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+}

@@ -1,0 +1,105 @@
+//! What the proxy answers itself: probes, metrics, its load, and the hooks of the Pod.
+
+use super::{life::Stage, serve::Shared};
+use crate::http1::RequestHead;
+
+/// An answer of the proxy's own.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// Status code.
+    pub(super) status: u16,
+    /// Type of the body.
+    pub(super) content_type: &'static str,
+    /// The body.
+    pub(super) body: String,
+    /// The word by which other parts of the system tell what was refused.
+    pub(super) reason: Option<&'static str>,
+    /// Whether it is worth another try in a second.
+    pub(super) retry: bool,
+}
+
+impl Answer {
+    /// A text.
+    pub(super) fn text(status: u16, body: impl Into<String>) -> Self {
+        Self { status, content_type: "text/plain; charset=utf-8", body: body.into(), reason: None, retry: false }
+    }
+
+    /// A refusal: `{"error", "reason"}`.
+    pub(super) fn refusal(status: u16, error: &str, reason: &'static str) -> Self {
+        let body = serde_json::json!({ "error": error, "reason": reason }).to_string();
+        Self { status, content_type: "application/json", body, reason: Some(reason), retry: status == 503 }
+    }
+
+    /// As HTTP/1.1, for a request that was HEAD or not.
+    pub(super) fn write(&self, to_head: bool, close: bool, out: &mut Vec<u8>) {
+        let status = self.status;
+        let phrase =
+            http::StatusCode::from_u16(status).ok().and_then(|code| code.canonical_reason()).unwrap_or_default();
+        let mut head = format!(
+            "HTTP/1.1 {status} {phrase}\r\nContent-Type: {}\r\nContent-Length: {}\r\n",
+            self.content_type,
+            self.body.len()
+        );
+        if let Some(reason) = self.reason {
+            head.push_str(&format!("x-recif-reason: {reason}\r\n"));
+        }
+        if self.retry {
+            head.push_str("Retry-After: 1\r\n");
+        }
+        if close {
+            head.push_str("Connection: close\r\n");
+        }
+        head.push_str("\r\n");
+        out.extend_from_slice(head.as_bytes());
+        if !to_head {
+            out.extend_from_slice(self.body.as_bytes());
+        }
+    }
+}
+
+/// The answer to a request for one of the proxy's own paths; `None`: it is for the workload.
+pub(super) async fn answer(head: &RequestHead<'_>, shared: &Shared) -> Option<Answer> {
+    let path = head.target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    let known = matches!(path, b"/healthz" | b"/readyz" | b"/metrics") || path.starts_with(b"/_recif/");
+    if !known {
+        return None;
+    }
+    if !matches!(head.method, b"GET" | b"HEAD") {
+        return Some(Answer::refusal(405, "only GET is answered here", "method"));
+    }
+    let proven = || head.value("x-recif-key").is_some_and(|key| shared.config.key.is(key));
+    Some(match path {
+        b"/healthz" => Answer::text(200, "ok\n"),
+        b"/readyz" => ready(shared).await,
+        b"/metrics" => match shared.metrics.encode(&shared.load) {
+            Ok(text) => Answer {
+                content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                ..Answer::text(200, text)
+            },
+            Err(error) => Answer::refusal(500, &error.to_string(), "metrics"),
+        },
+        b"/_recif/inflight" => match serde_json::to_string(&shared.load.report()) {
+            Ok(body) => Answer { content_type: "application/json", ..Answer::text(200, body) },
+            Err(error) => Answer::refusal(500, &error.to_string(), "inflight"),
+        },
+        b"/_recif/lame-duck" if proven() => {
+            shared.life.begin_lame_duck();
+            Answer::text(200, "lame duck\n")
+        }
+        b"/_recif/drain" if proven() => {
+            shared.life.drain().await;
+            Answer::text(200, "drained\n")
+        }
+        _ => Answer::refusal(404, "there is no such path", "unknown"),
+    })
+}
+
+async fn ready(shared: &Shared) -> Answer {
+    match shared.life.stage() {
+        Stage::Draining | Stage::Restarting => Answer::refusal(503, "draining", "draining"),
+        Stage::Serving | Stage::LameDuck if shared.upstream.accepts().await => Answer::text(200, "ok\n"),
+        Stage::Serving | Stage::LameDuck => {
+            Answer::refusal(503, "the workload does not accept connections", "upstream")
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What the environment says. One table, [`VARIABLES`], names every variable; the program's help is printed from it.
+
+use std::{net::SocketAddr, time::Duration};
+
+use jiff::SignedDuration;
+
+/// Name, default ("" for none) and meaning of every variable.
+const VARIABLES: &[(&str, &str, &str)] = &[
+    ("RECIF_LISTEN_ADDR", ":8888", "address to listen on; without a host, every address"),
+    ("RECIF_UPSTREAM_URL", "http://127.0.0.1:8000", "where the workload listens"),
+    ("RECIF_CONCURRENCY", "0", "requests in flight at most; 0 for no cap"),
+    ("RECIF_TIMEOUT", "60s", "longest wait for the first byte of an answer"),
+    ("RECIF_IDLE_TIMEOUT", "300s", "longest silence of a stream, in both directions"),
+    ("RECIF_LAME_DUCK", "5s", "how long a Pod that goes serves as before"),
+    ("RECIF_SHUTDOWN_TIMEOUT", "25s", "how long requests may take to end after that"),
+    ("RECIF_KEY", "", "what the hooks of the Pod prove themselves with; never printed"),
+    ("RECIF_NAME", "", "name of the workload, for logs"),
+    ("RECIF_NAMESPACE", "", "its namespace, for logs"),
+];
+
+/// The part of `--help` that lists the environment variables.
+pub fn help() -> String {
+    let mut text = String::from("Environment (an empty variable counts as unset):\n");
+    for (name, default, meaning) in VARIABLES {
+        let default = if default.is_empty() { String::new() } else { format!(" [default: {default}]") };
+        text.push_str(&format!("  {name:<24} {meaning}{default}\n"));
+    }
+    text
+}
+
+/// A sidecar's whole configuration.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Where the workload listens.
+    pub upstream: SocketAddr,
+    /// Requests in flight at most; 0 for no cap.
+    pub concurrency: u32,
+    /// Longest wait for the first byte of an answer.
+    pub timeout: Duration,
+    /// Longest silence of a stream.
+    pub idle_timeout: Duration,
+    /// How long a Pod that goes serves as before.
+    pub lame_duck: Duration,
+    /// How long requests may take to end after that.
+    pub shutdown_timeout: Duration,
+    /// What hooks prove themselves with.
+    pub key: Key,
+    /// The workload, as `namespace/name`.
+    pub workload: String,
+}
+
+/// A shared secret; never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(String);
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Key {
+    /// Whether `given` is it. An unset key is never right.
+    pub fn is(&self, given: &[u8]) -> bool {
+        !self.0.is_empty() && self.0.as_bytes() == given
+    }
+}
+
+/// A variable that cannot be read. The process must not start.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{variable}={value:?} is refused: set it to {expected}")]
+pub struct ConfigError {
+    /// The variable.
+    pub variable: &'static str,
+    /// What it holds.
+    pub value: String,
+    /// What it may hold.
+    pub expected: &'static str,
+}
+
+impl Config {
+    /// Reads the configuration through `lookup`.
+    ///
+    /// # Errors
+    /// The first variable that cannot be read.
+    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let text = |name: &'static str| {
+            lookup(name).filter(|value| !value.is_empty()).unwrap_or_else(|| default(name).to_owned())
+        };
+        fn parse<T>(
+            variable: &'static str,
+            value: String,
+            expected: &'static str,
+            read: impl Fn(&str) -> Option<T>,
+        ) -> Result<T, ConfigError> {
+            read(&value).ok_or(ConfigError { variable, value, expected })
+        }
+        let duration = |name| parse(name, text(name), "a duration such as `25s` or `1h`", read_duration);
+        Ok(Self {
+            listen: parse("RECIF_LISTEN_ADDR", text("RECIF_LISTEN_ADDR"), "`:port` or `address:port`", read_address)?,
+            upstream: parse(
+                "RECIF_UPSTREAM_URL",
+                text("RECIF_UPSTREAM_URL"),
+                "`http://address:port` with an IP address",
+                |value| value.strip_prefix("http://")?.trim_end_matches('/').parse().ok(),
+            )?,
+            concurrency: parse(
+                "RECIF_CONCURRENCY",
+                text("RECIF_CONCURRENCY"),
+                "a whole number, 0 for no cap",
+                |value| value.parse().ok(),
+            )?,
+            timeout: duration("RECIF_TIMEOUT")?,
+            idle_timeout: duration("RECIF_IDLE_TIMEOUT")?,
+            lame_duck: duration("RECIF_LAME_DUCK")?,
+            shutdown_timeout: duration("RECIF_SHUTDOWN_TIMEOUT")?,
+            key: Key(text("RECIF_KEY")),
+            workload: format!("{}/{}", text("RECIF_NAMESPACE"), text("RECIF_NAME")),
+        })
+    }
+}
+
+fn default(name: &str) -> &'static str {
+    VARIABLES.iter().find(|(known, ..)| *known == name).map_or("", |(_, default, _)| default)
+}
+
+fn read_address(value: &str) -> Option<SocketAddr> {
+    match value.strip_prefix(':') {
+        // Every address of both families where the node has IPv6.
+        Some(port) => Some(SocketAddr::from(([0_u16; 8], port.parse().ok()?))),
+        None => value.parse().ok(),
+    }
+}
+
+fn read_duration(value: &str) -> Option<Duration> {
+    Duration::try_from(value.parse::<SignedDuration>().ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        let find =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        Config::read(find)
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_help() {
+        let config = read(&[]).unwrap();
+        assert_eq!(config.listen, "[::]:8888".parse().unwrap());
+        assert_eq!(config.upstream, "127.0.0.1:8000".parse().unwrap());
+        assert_eq!((config.concurrency, config.timeout), (0, Duration::from_secs(60)));
+        assert_eq!((config.lame_duck, config.shutdown_timeout), (Duration::from_secs(5), Duration::from_secs(25)));
+        assert!(!config.key.is(b""), "an unset key lets nobody in");
+    }
+
+    #[test]
+    fn a_bad_value_is_named() {
+        for (variable, value) in [
+            ("RECIF_LISTEN_ADDR", "8888"),
+            ("RECIF_LISTEN_ADDR", ":99999"),
+            ("RECIF_UPSTREAM_URL", "https://127.0.0.1:1"),
+            ("RECIF_UPSTREAM_URL", "http://example"),
+            ("RECIF_CONCURRENCY", "-1"),
+            ("RECIF_TIMEOUT", "60"),
+            ("RECIF_TIMEOUT", "-5s"),
+            ("RECIF_LAME_DUCK", "soon"),
+        ] {
+            let error = read(&[(variable, value)]).unwrap_err();
+            assert_eq!((error.variable, error.value.as_str()), (variable, value));
+        }
+    }
+
+    #[test]
+    fn the_key_is_never_printed() {
+        let config = read(&[("RECIF_KEY", "secret")]).unwrap();
+        assert!(config.key.is(b"secret") && !config.key.is(b"secrets"));
+        assert!(!format!("{config:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,153 @@
+//! How the Pod goes without losing a request.
+//!
+//! On deletion the preStop hooks of both containers are called at once and the endpoint turns `terminating`; the workload
+//! gets SIGTERM when its hook returns, the proxy only when the workload has exited. So the proxy's hook (`lame-duck`) only
+//! says that the Pod is going, and the workload's (`drain`) returns when it is empty:
+//!
+//! - **lame duck**: everything is served as before, because requests are still sent here; answers ask for another
+//!   connection next time. It stays ready: an unready Pod would no longer be a fallback of its Service.
+//! - **draining**: new requests are refused; those in flight end, or are aborted after the shutdown timeout.
+//!
+//! A drain that no lame duck came before is a restart of the workload's container alone.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{config::Config, load::Load, upstream::Upstream};
+
+/// How long a drain waits for the hook of the other container, which is called at the same time.
+const TOGETHER: Duration = Duration::from_secs(1);
+/// Longest drain for a restart of the workload's container: it is dead already, or nearly.
+const RESTART: Duration = Duration::from_secs(5);
+/// After this much longer than a shutdown may take, there was none.
+const GRACE: Duration = Duration::from_secs(15);
+/// How often a workload that restarts is tried.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// What is done with requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// They are served.
+    Serving,
+    /// They are served; the Pod is going.
+    LameDuck,
+    /// New ones are refused; the Pod is going.
+    Draining,
+    /// New ones are refused; the workload's container restarts.
+    Restarting,
+}
+
+/// The stage, and who moves it.
+#[derive(Debug)]
+pub(super) struct Life {
+    stage: watch::Sender<Stage>,
+    abort: watch::Sender<CancellationToken>,
+    load: Arc<Load>,
+    upstream: Arc<Upstream>,
+    lame_duck: Duration,
+    shutdown: Duration,
+}
+
+impl Life {
+    /// Serving.
+    pub(super) fn new(config: &Config, load: Arc<Load>, upstream: Arc<Upstream>) -> Arc<Self> {
+        Arc::new(Self {
+            stage: watch::Sender::new(Stage::Serving),
+            abort: watch::Sender::new(CancellationToken::new()),
+            load,
+            upstream,
+            lame_duck: config.lame_duck,
+            shutdown: config.shutdown_timeout,
+        })
+    }
+
+    /// The stage now.
+    pub(super) fn stage(&self) -> Stage {
+        *self.stage.borrow()
+    }
+
+    /// Cancelled when what is in flight is to be aborted.
+    pub(super) fn abort(&self) -> CancellationToken {
+        self.abort.borrow().clone()
+    }
+
+    /// The Pod is going.
+    pub(super) fn begin_lame_duck(self: &Arc<Self>) {
+        let begun = self.stage.send_if_modified(|stage| {
+            let begins = matches!(stage, Stage::Serving | Stage::Restarting);
+            if begins {
+                *stage = Stage::LameDuck;
+            }
+            begins
+        });
+        if !begun {
+            return;
+        }
+        tracing::info!(in_flight = self.load.in_flight(), "the Pod is going: lame duck");
+        let life = self.clone();
+        tokio::spawn(async move {
+            sleep(life.lame_duck).await;
+            life.stage.send_replace(Stage::Draining);
+            tracing::info!(in_flight = life.load.in_flight(), "draining");
+            sleep(life.shutdown).await;
+            life.abort_all();
+            sleep(GRACE).await;
+            tracing::warn!("the Pod did not go after all: serving again");
+            life.stage.send_replace(Stage::Serving);
+        });
+    }
+
+    /// Returns when the workload may be stopped: nothing is in flight, or its time is up.
+    pub(super) async fn drain(self: &Arc<Self>) {
+        let mut stage = self.stage.subscribe();
+        let going = stage.wait_for(|stage| matches!(stage, Stage::LameDuck | Stage::Draining));
+        if timeout(TOGETHER, going).await.is_ok() {
+            let empty = async {
+                // The sender lives as long as this does.
+                let _ = stage.wait_for(|stage| *stage == Stage::Draining).await;
+                self.load.empty().await;
+            };
+            let _ = timeout(self.lame_duck + self.shutdown, empty).await;
+            return;
+        }
+        self.stage.send_replace(Stage::Restarting);
+        tracing::info!(in_flight = self.load.in_flight(), "the workload's container restarts: draining");
+        let _ = timeout(RESTART, self.load.empty()).await;
+        let life = self.clone();
+        tokio::spawn(async move { life.await_restart().await });
+    }
+
+    /// Serves again once the workload's port has closed and accepts again, or when nothing of that kind happens.
+    async fn await_restart(self: Arc<Self>) {
+        let restarted = async {
+            while self.upstream.accepts().await {
+                sleep(RETRY).await;
+            }
+            while !self.upstream.accepts().await {
+                sleep(RETRY).await;
+            }
+        };
+        let _ = timeout(self.lame_duck + self.shutdown + GRACE, restarted).await;
+        self.upstream.forget();
+        self.stage.send_if_modified(|stage| {
+            let back = *stage == Stage::Restarting;
+            if back {
+                *stage = Stage::Serving;
+            }
+            back
+        });
+    }
+
+    fn abort_all(&self) {
+        let left = self.load.in_flight();
+        if left > 0 {
+            tracing::warn!(in_flight = left, "requests are cut off: they did not end in time");
+        }
+        self.abort.send_replace(CancellationToken::new()).cancel();
+    }
+}

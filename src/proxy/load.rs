@@ -1,0 +1,224 @@
+//! How busy the workload is: slots, and counters from which a load can be told.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use serde::Serialize;
+use tokio::{sync::Notify, time::Instant};
+
+/// Whole seconds whose peaks are kept.
+const PEAKS: usize = 10;
+
+/// Slots and counters of one process.
+#[derive(Debug)]
+pub(super) struct Load {
+    cap: u32,
+    started: Instant,
+    instance: String,
+    inner: Mutex<Inner>,
+    emptied: Notify,
+}
+
+#[derive(Debug)]
+struct Inner {
+    in_flight: u32,
+    streams: u32,
+    /// In-flight integrated over time up to `since`, in request-microseconds.
+    busy: u128,
+    since: Instant,
+    completed: u64,
+    refused: u64,
+    /// Highest offered concurrency of each of the last seconds, by second modulo its length.
+    peaks: [u32; PEAKS + 1],
+    second: u64,
+    last_activity: Option<Instant>,
+}
+
+/// What `/_recif/inflight` says.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    instance: String,
+    uptime_ms: u64,
+    pub(super) inflight: u32,
+    streams: u32,
+    concurrency: u32,
+    pub(super) busy_ms: u64,
+    completed: u64,
+    refused: u64,
+    peaks: Vec<u32>,
+    /// Milliseconds since the last request began or ended; absent before the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_activity: Option<u64>,
+}
+
+/// A request in flight. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Slot {
+    load: Arc<Load>,
+}
+
+impl Load {
+    /// With a cap (0: none) and a name that is new after each start.
+    pub(super) fn new(cap: u32, instance: String) -> Arc<Self> {
+        let now = Instant::now();
+        let inner = Inner {
+            in_flight: 0,
+            streams: 0,
+            busy: 0,
+            since: now,
+            completed: 0,
+            refused: 0,
+            peaks: [0; PEAKS + 1],
+            second: 0,
+            last_activity: None,
+        };
+        Arc::new(Self { cap, started: now, instance, inner: Mutex::new(inner), emptied: Notify::new() })
+    }
+
+    /// A slot, or `None` when all are taken. `counted_elsewhere`: a gateway counts it when it is refused.
+    pub(super) fn take(self: &Arc<Self>, counted_elsewhere: bool) -> Option<Slot> {
+        let mut inner = self.lock();
+        inner.settle(self.started);
+        let offered = inner.in_flight + 1;
+        inner.offer(offered);
+        if self.cap != 0 && inner.in_flight >= self.cap {
+            inner.refused += u64::from(!counted_elsewhere);
+            return None;
+        }
+        inner.in_flight = offered;
+        Some(Slot { load: self.clone() })
+    }
+
+    /// Requests in flight.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.lock().in_flight
+    }
+
+    /// Returns when nothing is in flight.
+    pub(super) async fn empty(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.in_flight() == 0 {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    /// `in flight/cap`.
+    pub(super) fn as_text(&self) -> String {
+        format!("{}/{}", self.in_flight(), self.cap)
+    }
+
+    /// Everything counted. Reading changes nothing that is counted.
+    pub(super) fn report(&self) -> Report {
+        let mut inner = self.lock();
+        inner.settle(self.started);
+        let second = inner.second;
+        let peaks = (second.saturating_sub(PEAKS as u64)..second).map(|at| inner.peaks[at as usize % (PEAKS + 1)]);
+        Report {
+            instance: self.instance.clone(),
+            uptime_ms: millis(inner.since - self.started),
+            inflight: inner.in_flight,
+            streams: inner.streams,
+            concurrency: self.cap,
+            busy_ms: u64::try_from(inner.busy / 1000).unwrap_or(u64::MAX),
+            completed: inner.completed,
+            refused: inner.refused,
+            peaks: peaks.collect(),
+            last_activity: inner.last_activity.map(|at| millis(inner.since - at)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Brings what grows with time up to now.
+    fn settle(&mut self, started: Instant) {
+        let now = Instant::now();
+        self.busy += u128::from(self.in_flight) * (now - self.since).as_micros();
+        self.since = now;
+        let second = (now - started).as_secs();
+        // A second in which nothing happened peaked at what was in flight.
+        for passed in (self.second + 1..=second).rev().take(PEAKS + 1) {
+            self.peaks[passed as usize % (PEAKS + 1)] = self.in_flight;
+        }
+        self.second = second;
+    }
+
+    fn offer(&mut self, offered: u32) {
+        let peak = &mut self.peaks[self.second as usize % (PEAKS + 1)];
+        *peak = offered.max(*peak);
+        self.last_activity = Some(self.since);
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut inner = self.load.lock();
+        inner.settle(self.load.started);
+        inner.in_flight -= 1;
+        inner.completed += 1;
+        inner.last_activity = Some(inner.since);
+        if inner.in_flight == 0 {
+            self.load.emptied.notify_waiters();
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_slots_than_the_cap_and_each_is_given_back() {
+        let load = Load::new(2, "i".into());
+        let (a, b) = (load.take(false).unwrap(), load.take(false).unwrap());
+        assert!(load.take(false).is_none());
+        assert!(load.take(true).is_none());
+        assert_eq!((load.as_text().as_str(), load.report().refused), ("2/2", 1));
+        drop(a);
+        drop(load.take(false).unwrap());
+        drop(b);
+        assert_eq!((load.in_flight(), load.report().completed), (0, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn busy_time_is_what_was_in_flight_for_how_long() {
+        let load = Load::new(0, "i".into());
+        let a = load.take(false).unwrap();
+        advance(Duration::from_millis(300)).await;
+        let b = load.take(false).unwrap();
+        advance(Duration::from_millis(100)).await;
+        assert_eq!(load.report().busy_ms, 500);
+        drop((a, b));
+        advance(Duration::from_secs(5)).await;
+        let report = load.report();
+        assert_eq!((report.busy_ms, report.uptime_ms, report.last_activity), (500, 5400, Some(5000)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn peaks_are_of_the_last_ten_whole_seconds() {
+        let load = Load::new(1, "i".into());
+        let held = load.take(false).unwrap();
+        assert!(load.take(false).is_none());
+        advance(Duration::from_secs(2)).await;
+        drop(held);
+        advance(Duration::from_secs(2)).await;
+        assert_eq!(load.report().peaks, [2, 1, 1, 0]);
+        advance(Duration::from_secs(60)).await;
+        assert_eq!(load.report().peaks, [0; 10]);
+    }
+}

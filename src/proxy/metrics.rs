@@ -1,0 +1,82 @@
+//! What is counted for Prometheus. No label has an unbounded number of values.
+
+use std::{fmt, time::Duration};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+use super::load::Load;
+
+/// Upper bounds of the histograms, in seconds.
+const BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Code {
+    code: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Why {
+    reason: &'static str,
+}
+
+/// The counters of one process.
+pub(super) struct Metrics {
+    registry: Registry,
+    requests: Family<Code, Counter>,
+    rejected: Family<Why, Counter>,
+    inflight: Gauge,
+    duration: Histogram,
+    ttfb: Histogram,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Metrics {
+    /// Everything at zero.
+    pub(super) fn new() -> Self {
+        let mut registry = Registry::with_prefix("recif_proxy");
+        let (requests, rejected) = (Family::default(), Family::default());
+        let (inflight, duration, ttfb) = (Gauge::default(), Histogram::new(BUCKETS), Histogram::new(BUCKETS));
+        registry.register("requests", "Requests answered, by status code", requests.clone());
+        registry.register("rejected", "Requests that did not reach the workload", rejected.clone());
+        registry.register("inflight", "Requests in flight", inflight.clone());
+        registry.register("duration_seconds", "Time from a request's head to the end of its answer", duration.clone());
+        registry.register("ttfb_seconds", "Time from a request's head to the head of its answer", ttfb.clone());
+        Self { registry, requests, rejected, inflight, duration, ttfb }
+    }
+
+    /// An answer has begun.
+    pub(super) fn answered(&self, code: u16, after: Duration) {
+        self.requests.get_or_create(&Code { code }).inc();
+        self.ttfb.observe(after.as_secs_f64());
+    }
+
+    /// An exchange has ended.
+    pub(super) fn ended(&self, after: Duration) {
+        self.duration.observe(after.as_secs_f64());
+    }
+
+    /// A request was refused here.
+    pub(super) fn rejected(&self, reason: &'static str) {
+        self.rejected.get_or_create(&Why { reason }).inc();
+    }
+
+    /// All of it as text.
+    ///
+    /// # Errors
+    /// Never: writing to memory.
+    pub(super) fn encode(&self, load: &Load) -> Result<String, fmt::Error> {
+        self.inflight.set(load.in_flight().into());
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}

@@ -1,0 +1,23 @@
+//! The sidecar of a workload's Pod: it takes the requests, lets no more in than the cap, counts what is in flight, and
+//! empties the Pod before it goes.
+//!
+//! Uses: http1
+//!
+//! One task per connection. A request that is admitted holds a slot until its answer has ended; whatever happens to the
+//! task, the slot is given back.
+
+mod admin;
+mod config;
+mod connection;
+mod life;
+mod load;
+mod metrics;
+mod relay;
+mod serve;
+mod upstream;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::{Config, ConfigError, help};
+pub use serve::{ServeError, run};

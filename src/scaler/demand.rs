@@ -1,0 +1,205 @@
+//! From what Pods and gateways say to a load.
+//!
+//! A Pod's proxy counts how long it had how many requests in flight (`busyMs`, in-flight integrated over time). The
+//! difference of two samples, divided by the time between them, is how many requests it had on average: no request is
+//! missed however short, and none counts more than it lasted, which a highest value would.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+/// What a Pod's proxy says of itself. The counters begin at 0 with each `instance`.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSample {
+    /// New after each start.
+    pub instance: String,
+    /// Milliseconds since that start.
+    pub uptime_ms: u64,
+    /// Request-milliseconds in flight.
+    pub busy_ms: u64,
+    /// Requests answered.
+    pub completed: u64,
+    /// Requests refused that no gateway has counted.
+    pub refused: u64,
+}
+
+/// What was heard of a workload at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct Heard {
+    /// Its ready Pods by uid; `None`: it did not answer.
+    pub pods: HashMap<String, Option<PodSample>>,
+    /// Mean number of requests that wait in the gateways.
+    pub waiting: f64,
+    /// Requests per second that gateways refused for good.
+    pub refused: f64,
+}
+
+/// What a workload is asked to do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Demand {
+    /// Requests at the same time, on average.
+    pub load: f64,
+    /// Whether every Pod answered.
+    pub complete: bool,
+    /// How long nothing has been in flight, waiting or refused.
+    pub idle: Duration,
+}
+
+/// Remembers the last samples of one workload.
+#[derive(Debug)]
+pub struct Meter {
+    pods: HashMap<String, Known>,
+    busy_since: Duration,
+    services: Services,
+}
+
+/// What is known of one Pod.
+#[derive(Debug)]
+struct Known {
+    sample: PodSample,
+    load: f64,
+    refused: f64,
+}
+
+/// How long a request takes, over the last minute.
+#[derive(Debug)]
+struct Services {
+    begun: Duration,
+    busy_ms: u64,
+    completed: u64,
+    last: Option<f64>,
+}
+
+/// How long the mean service time is collected.
+const MINUTE: Duration = Duration::from_secs(60);
+
+impl Meter {
+    /// A meter that has heard nothing yet; `now` is the time since any fixed moment.
+    pub fn new(now: Duration) -> Self {
+        let services = Services { begun: now, busy_ms: 0, completed: 0, last: None };
+        Self { pods: HashMap::new(), busy_since: now, services }
+    }
+
+    /// Takes in what was heard and answers the load.
+    pub fn hear(&mut self, heard: &Heard, now: Duration) -> Demand {
+        let present: HashSet<_> = heard.pods.keys().collect();
+        self.pods.retain(|uid, _| present.contains(uid));
+        for (uid, sample) in &heard.pods {
+            if let Some(sample) = sample {
+                self.take(uid, sample, now);
+            }
+        }
+        let complete = heard.pods.values().all(Option::is_some);
+        let refused: f64 = heard.refused + self.pods.values().map(|known| known.refused).sum::<f64>();
+        let in_flight: f64 = self.pods.values().map(|known| known.load).sum();
+        let load = in_flight + heard.waiting + refused * self.services.mean();
+        if load > 0.0 || !complete {
+            self.busy_since = now;
+        }
+        Demand { load, complete, idle: now.saturating_sub(self.busy_since) }
+    }
+
+    fn take(&mut self, uid: &str, sample: &PodSample, now: Duration) {
+        let before = self.pods.get(uid).map(|known| &known.sample);
+        let rates = match before {
+            // Another process, or nothing new: the first sample of an instance gives no rate.
+            Some(before) if before.instance == sample.instance && before.uptime_ms < sample.uptime_ms => {
+                let elapsed = (sample.uptime_ms - before.uptime_ms) as f64;
+                let busy = sample.busy_ms.saturating_sub(before.busy_ms);
+                let completed = sample.completed.saturating_sub(before.completed);
+                self.services.add(busy, completed, now);
+                let refused = sample.refused.saturating_sub(before.refused) as f64;
+                Some((busy as f64 / elapsed, refused * 1000.0 / elapsed))
+            }
+            Some(before) if before.instance == sample.instance => return,
+            _ => None,
+        };
+        let (load, refused) = rates.unwrap_or_default();
+        self.pods.insert(uid.to_owned(), Known { sample: sample.clone(), load, refused });
+    }
+}
+
+impl Services {
+    fn add(&mut self, busy_ms: u64, completed: u64, now: Duration) {
+        if now.saturating_sub(self.begun) >= MINUTE {
+            self.last = self.of_now();
+            (self.begun, self.busy_ms, self.completed) = (now, 0, 0);
+        }
+        self.busy_ms += busy_ms;
+        self.completed += completed;
+    }
+
+    fn of_now(&self) -> Option<f64> {
+        (self.completed > 0).then(|| self.busy_ms as f64 / 1000.0 / self.completed as f64)
+    }
+
+    /// Mean service time in seconds; 1 while nothing was completed.
+    fn mean(&self) -> f64 {
+        self.of_now().or(self.last).unwrap_or(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn sample(instance: &str, uptime_ms: u64, busy_ms: u64, completed: u64, refused: u64) -> Option<PodSample> {
+        Some(PodSample { instance: instance.into(), uptime_ms, busy_ms, completed, refused })
+    }
+
+    fn heard(pods: &[(&str, Option<PodSample>)]) -> Heard {
+        let pods = pods.iter().map(|(uid, sample)| ((*uid).to_owned(), sample.clone())).collect();
+        Heard { pods, ..Heard::default() }
+    }
+
+    #[test]
+    fn the_load_is_the_mean_number_in_flight() {
+        let mut meter = Meter::new(Duration::ZERO);
+        let first = heard(&[("a", sample("1", 1000, 500, 5, 0)), ("b", sample("1", 9000, 0, 0, 0))]);
+        assert_eq!(meter.hear(&first, SECOND).load, 0.0, "one sample is no rate");
+        let next = heard(&[("a", sample("1", 2000, 2500, 9, 0)), ("b", sample("1", 11_000, 3000, 3, 0))]);
+        assert_eq!(meter.hear(&next, 2 * SECOND).load, 2.0 + 1.5);
+    }
+
+    #[test]
+    fn a_restarted_proxy_begins_anew_and_an_answer_twice_changes_nothing() {
+        let mut meter = Meter::new(Duration::ZERO);
+        meter.hear(&heard(&[("a", sample("1", 1000, 0, 0, 0))]), SECOND);
+        meter.hear(&heard(&[("a", sample("1", 2000, 4000, 1, 0))]), 2 * SECOND);
+        assert_eq!(meter.hear(&heard(&[("a", sample("1", 2000, 4000, 1, 0))]), 3 * SECOND).load, 4.0);
+        assert_eq!(meter.hear(&heard(&[("a", sample("2", 100, 50, 0, 0))]), 4 * SECOND).load, 0.0);
+    }
+
+    #[test]
+    fn a_pod_that_does_not_answer_counts_as_it_was() {
+        let mut meter = Meter::new(Duration::ZERO);
+        meter.hear(&heard(&[("a", sample("1", 1000, 0, 0, 0))]), SECOND);
+        meter.hear(&heard(&[("a", sample("1", 2000, 3000, 1, 0))]), 2 * SECOND);
+        let silent = meter.hear(&heard(&[("a", None)]), 3 * SECOND);
+        assert_eq!((silent.load, silent.complete, silent.idle), (3.0, false, Duration::ZERO));
+        assert_eq!(meter.hear(&heard(&[]), 4 * SECOND).load, 0.0, "a Pod that is gone does not");
+    }
+
+    #[test]
+    fn who_waits_or_was_refused_counts_for_as_long_as_a_request_takes() {
+        let mut meter = Meter::new(Duration::ZERO);
+        let mut first = heard(&[("a", sample("1", 1000, 0, 0, 0))]);
+        first.refused = 3.0;
+        assert_eq!(meter.hear(&first, SECOND).load, 3.0, "1 s while nothing was completed");
+        let mut next = heard(&[("a", sample("1", 2000, 1000, 2, 4))]);
+        (next.waiting, next.refused) = (2.0, 6.0);
+        assert_eq!(meter.hear(&next, 2 * SECOND).load, 1.0 + 2.0 + (6.0 + 4.0) * 0.5);
+    }
+
+    #[test]
+    fn idleness_is_counted_from_the_last_sign_of_load() {
+        let mut meter = Meter::new(Duration::ZERO);
+        let waiting = Heard { waiting: 0.1, ..Heard::default() };
+        assert_eq!(meter.hear(&waiting, 10 * SECOND).idle, Duration::ZERO);
+        assert_eq!(meter.hear(&Heard::default(), 70 * SECOND).idle, 60 * SECOND);
+    }
+}
