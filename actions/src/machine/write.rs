@@ -11,6 +11,9 @@ use super::{
     step,
 };
 
+/// The longest wait of an object that the API server says is not there, while the watch still has it.
+const LEFT_BEHIND: Duration = Duration::from_secs(60);
+
 /// What became of a write.
 enum Sent<K> {
     Nothing,
@@ -64,7 +67,7 @@ impl<K: Machine> Driver<K> {
             Err(ApiError::NotFound) => {
                 record.outcome = StepOutcome::Stale;
                 let refusals = self.memory.refused(step.key, step.cr.uid());
-                self.tell(&record, Next::After(step::backoff(refusals, step.cr.uid(), step::LONGEST_BACKOFF)))
+                self.tell(&record, Next::After(step::backoff(refusals, step.cr.uid(), LEFT_BEHIND)))
             }
             Err(error) => {
                 let defect = matches!(error, ApiError::Invalid(_) | ApiError::SelectorImmutable(_));
