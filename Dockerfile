@@ -8,7 +8,9 @@ FROM ${RUST} AS compile
 WORKDIR /src
 COPY . .
 RUN cargo build --release --locked --bin recif --bin recif-runner \
-    && cp target/release/recif target/release/recif-runner /
+    && cp target/release/recif target/release/recif-runner / \
+    && cargo rustc --release --locked --bin recif-proxy -- -C target-feature=+crt-static \
+    && cp target/release/recif-proxy /
 
 FROM ${BINARIES} AS binaries
 
@@ -21,3 +23,9 @@ FROM ${BASE} AS runner
 COPY --from=binaries /recif-runner /recif-runner
 USER 65532:65532
 ENTRYPOINT ["/recif-runner"]
+
+# Linked statically (it resolves no names), so that the same program also runs in an image of a user's.
+FROM scratch AS proxy
+COPY --from=binaries /recif-proxy /recif-proxy
+USER 65532:65532
+ENTRYPOINT ["/recif-proxy"]
