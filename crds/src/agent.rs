@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::ObjectRef;
 use crate::schema;
 use crate::status::WorkloadStatus;
+use crate::traffic::Traffic;
 
 /// What one agent is: its model, its prompt, what it may call, and how it runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -128,6 +129,9 @@ pub struct AgentSpec {
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<serde_json::Value>,
+    /// How requests reach it.
+    #[serde(flatten)]
+    pub traffic: Traffic,
 }
 
 /// Where conversations are kept. Empty: postgresql when a database is known, else memory.

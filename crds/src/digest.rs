@@ -62,7 +62,8 @@ pub fn digest(value: &Value) -> String {
     sha256_hex(canonical_json(value).as_bytes())
 }
 
-/// The digest of each spec: it moves when something other than the fields named here was changed.
+/// The digest of each spec: it moves when something other than the fields named here was changed, or what only the scaler
+/// reads.
 macro_rules! digests {
     ($($spec:ident without $fields:expr;)+) => {$(
         impl $spec {
@@ -90,6 +91,10 @@ fn spec_digest(spec: &impl Serialize, without: &[&str]) -> String {
     if let Some(fields) = value.as_object_mut() {
         for name in without {
             fields.remove(*name);
+        }
+        // Only this one is in the Pods; the others are the scaler's.
+        if let Some(scaling) = fields.get_mut("scaling").and_then(Value::as_object_mut) {
+            scaling.retain(|name, _| name == "concurrency");
         }
     }
     digest(&value)

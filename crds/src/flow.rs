@@ -13,6 +13,7 @@ use crate::ObjectRef;
 use crate::model::ModelSpec;
 use crate::schema;
 use crate::status::WorkloadStatus;
+use crate::traffic::Traffic;
 
 /// What one flow answers with, and how it runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -57,7 +58,7 @@ use crate::status::WorkloadStatus;
     )
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = schema::one_model)]
+#[schemars(transform = schema::flow_rules)]
 pub struct FlowSpec {
     /// What the flow answers with.
     #[serde(flatten)]
@@ -161,6 +162,9 @@ pub struct Runtime {
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<serde_json::Value>,
+    /// How requests reach it.
+    #[serde(flatten)]
+    pub traffic: Traffic,
 }
 
 fn one() -> i32 {

@@ -60,6 +60,7 @@ use crate::status::WorkloadStatus;
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint", priority = 1)
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::traffic_rules)]
 pub struct FlowSetSpec {
     /// The flows, each under its own name.
     #[schemars(schema_with = "schema::flows")]

@@ -10,6 +10,7 @@ pub mod flow_set;
 pub mod kinds;
 pub mod model;
 mod object_ref;
+pub mod period;
 pub mod phase;
 pub mod plugin_config;
 pub mod prompt;
@@ -17,6 +18,7 @@ pub mod references;
 pub mod schema;
 pub mod status;
 pub mod tool;
+pub mod traffic;
 mod verbatim;
 pub mod why;
 
@@ -26,12 +28,14 @@ pub use flow_set::{FlowSet, FlowSetSpec};
 pub use kinds::{KINDS, Kind, Role, manifests};
 pub use model::{Model, ModelSpec};
 pub use object_ref::ObjectRef;
+pub use period::Period;
 pub use phase::{Phase, ReferencePhase, Standing, WorkloadPhase};
 pub use plugin_config::{PluginConfig, PluginConfigSpec};
 pub use prompt::{Prompt, PromptSpec};
 pub use references::{RefKind, Reference, Refers};
 pub use status::{ChildRecord, Failure, HistoryEntry, MachineStatus, ReferenceStatus, WorkloadStatus};
 pub use tool::{Tool, ToolSpec};
+pub use traffic::{Expose, PROXY_PORT, Proxy, Scaling, Traffic};
 pub use why::Why;
 
 /// The API group of every kind.

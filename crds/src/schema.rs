@@ -4,6 +4,8 @@
 //! their first sentence and lists get the key they have in a Pod. Nothing is nullable: a `null` in a manifest then means
 //! "not set", as it does for built-in kinds, and the API server removes it before it fills in defaults.
 
+mod traffic;
+
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
@@ -16,6 +18,10 @@ use crate::{
     ObjectRef,
     flow_set::{FlowEntry, FlowState},
     tool::{HeaderSource, ToolType},
+};
+
+pub(crate) use traffic::{
+    anonymous_paths, drain_timeout, scale_to_zero_after, scaling_rules, stable_window, timeout, traffic_rules,
 };
 
 /// The longest `metadata.name` of a workload: a Service's name has at most 63 characters, and children add a suffix.
@@ -167,31 +173,46 @@ fn one_of(schema: &mut Schema, one: &str, other: &str) {
         "rule": format!("has(self.{one}) != has(self.{other})"),
         "message": format!("set exactly one of {one} and {other}"),
     });
-    schema.insert("x-kubernetes-validations".into(), json!([rule]));
+    add_rules(schema, [rule]);
+}
+
+/// Adds rules to those that a schema has.
+fn add_rules(schema: &mut Schema, rules: impl IntoIterator<Item = Value>) {
+    let known = schema.ensure_object().entry("x-kubernetes-validations").or_insert_with(|| json!([]));
+    if let Value::Array(known) = known {
+        known.extend(rules);
+    }
+}
+
+/// What excludes one another in a Flow.
+pub(crate) fn flow_rules(schema: &mut Schema) {
+    one_model(schema);
+    traffic_rules(schema);
 }
 
 /// What excludes one another in an Agent.
 pub(crate) fn agent_rules(schema: &mut Schema) {
-    let rules = json!([
-        {
+    let rules = [
+        json!({
             "rule": "!has(self.promptRef) || !has(self.systemPrompt) || self.systemPrompt == ''",
             "message": "set only one of promptRef and systemPrompt",
-        },
-        {
+        }),
+        json!({
             "rule": "!has(self.modelRef) || (self.modelType == 'stub' && self.modelId == 'stub-echo')",
             "message": "modelRef brings the model: leave out modelType and modelId",
-        },
-    ]);
-    schema.insert("x-kubernetes-validations".into(), rules);
+        }),
+    ];
+    add_rules(schema, rules);
+    traffic_rules(schema);
 }
 
 /// A provider has credentials unless it needs none.
 pub(crate) fn credentials_rule(schema: &mut Schema) {
-    let rules = json!([{
+    let rule = json!({
         "rule": "has(self.credentialsRef) || self.type in ['stub', 'ollama']",
         "message": "this type needs credentials: set credentialsRef to a Secret with them",
-    }]);
-    schema.insert("x-kubernetes-validations".into(), rules);
+    });
+    add_rules(schema, [rule]);
 }
 
 pub(crate) fn headers_from(generator: &mut SchemaGenerator) -> Schema {

@@ -126,6 +126,12 @@ pub struct WorkloadStatus {
     /// Pods, ready or not; what the scale subresource reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_replicas: Option<i32>,
+    /// Pods that the load asks for: the scaler's, while spec.scaling is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub desired_replicas: Option<i32>,
+    /// When the gateway last had an answer of it: the gateway's, at most every ten seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_invocation_at: Option<Time>,
     /// Where the workload is reached inside the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,

@@ -81,6 +81,27 @@ fn fields_of_another_build_do_not_make_an_object_unreadable() {
 }
 
 #[test]
+fn a_length_of_time_that_this_build_cannot_read_is_its_default_and_stays_as_written() {
+    let agent = agent(json!({ "timeout": "1d", "drainTimeout": "90s", "scaling": { "stableWindow": "later" } }));
+    let traffic = &agent.spec.traffic;
+    assert_eq!((traffic.timeout().as_secs(), traffic.drain_timeout().as_secs()), (60, 90));
+    assert_eq!(traffic.scaling.as_ref().unwrap().stable_window().as_secs(), 60);
+    assert_eq!(serde_json::to_value(&agent.spec).unwrap()["timeout"], "1d");
+}
+
+#[test]
+fn the_cap_is_that_of_scaling_where_it_is_set() {
+    for (spec, cap) in [
+        (json!({}), 0),
+        (json!({ "proxy": { "concurrency": 4 } }), 4),
+        (json!({ "scaling": {} }), 8),
+        (json!({ "scaling": { "concurrency": 2 }, "proxy": { "concurrency": 4 } }), 2),
+    ] {
+        assert_eq!(agent(spec.clone()).spec.traffic.concurrency(), cap, "{spec}");
+    }
+}
+
+#[test]
 fn quantities_may_be_written_as_numbers() {
     let agent = agent(json!({ "resources": { "limits": { "cpu": 1, "memory": "1Gi" } } }));
     let limits = agent.spec.resources.unwrap().limits.unwrap();
@@ -169,7 +190,21 @@ fn only_the_replica_count_leaves_an_agents_digest_alone() {
     assert_eq!(digest.len(), 64);
     assert_eq!(agent(json!({ "replicas": 5 })).spec.digest(), digest);
     assert_eq!(agent(json!({ "strategy": "simple" })).spec.digest(), digest, "a default that is written out");
+    let scaled = |scaling| agent(json!({ "scaling": scaling })).spec.digest();
+    assert_ne!(scaled(json!({})), digest, "Pods get a cap with it");
     for change in [
+        json!({ "minReplicas": 0 }),
+        json!({ "maxReplicas": 3 }),
+        json!({ "stableWindow": "5m" }),
+        json!({ "scaleToZeroAfter": "1h" }),
+    ] {
+        assert_eq!(scaled(change.clone()), scaled(json!({})), "{change}");
+    }
+    assert_ne!(scaled(json!({ "concurrency": 4 })), scaled(json!({})));
+    for change in [
+        json!({ "timeout": "90s" }),
+        json!({ "drainTimeout": "5m" }),
+        json!({ "proxy": { "concurrency": 4 } }),
         json!({ "name": "B" }),
         json!({ "port": 8001 }),
         json!({ "systemPrompt": "x" }),

@@ -1,0 +1,112 @@
+//! A length of time in a spec: kept as written, read once.
+
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// The units, longest names first, with their length in milliseconds.
+const UNITS: [(&str, u64); 4] = [("ms", 1), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
+
+/// A length of time such as `25s`, `1h30m` or `500ms`, as the Gateway API writes it (GEP-2257): one to four whole numbers
+/// of at most five digits, each with its unit.
+///
+/// The text is what was written, so that an object is stored as its user wrote it. A text of another build that this one
+/// cannot read does not make the object unreadable: [`Period::length`] is `None` then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Period {
+    text: String,
+    length: Option<Duration>,
+}
+
+impl Period {
+    /// How long it is; `None` for a text that is no such length of time.
+    pub fn length(&self) -> Option<Duration> {
+        self.length
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl From<String> for Period {
+    fn from(text: String) -> Self {
+        let length = read(&text);
+        Self { text, length }
+    }
+}
+
+impl From<&str> for Period {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl From<Period> for String {
+    fn from(period: Period) -> Self {
+        period.text
+    }
+}
+
+impl JsonSchema for Period {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Period".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "maxLength": 32 })
+    }
+}
+
+fn read(text: &str) -> Option<Duration> {
+    let (mut rest, mut parts, mut millis) = (text, 0, 0_u64);
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, after) = rest.split_at(digits);
+        let (unit, length) = UNITS.iter().find(|(unit, _)| after.starts_with(unit))?;
+        if !(1..=5).contains(&digits) || parts == 4 {
+            return None;
+        }
+        millis += number.parse::<u64>().ok()? * length;
+        parts += 1;
+        rest = after.get(unit.len()..)?;
+    }
+    (parts > 0).then(|| Duration::from_millis(millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_as_the_gateway_api_writes_it() {
+        for (text, millis) in [
+            ("60s", 60_000),
+            ("0s", 0),
+            ("5m", 300_000),
+            ("1h30m", 5_400_000),
+            ("500ms", 500),
+            ("1m500ms", 60_500),
+            ("1s1s", 2_000),
+            ("99999h99999h99999h99999h", 4 * 99_999 * 3_600_000),
+        ] {
+            assert_eq!(Period::from(text).length(), Some(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_kept_and_has_no_length() {
+        for text in ["", "60", "s", "1.5h", "-1s", "1d", "100000s", "1s ", "1h1h1h1h1h", "soon", "٣s"] {
+            let period: Period = serde_json::from_value(text.into()).unwrap();
+            assert_eq!(period.length(), None, "{text}");
+            assert_eq!(serde_json::to_value(&period).unwrap(), text);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The schema of what workloads share about their traffic: lengths of time with their bounds, and what excludes one another.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::json;
+
+use super::add_rules;
+use crate::{PROXY_PORT, Period};
+
+pub(crate) fn timeout(generator: &mut SchemaGenerator) -> Schema {
+    period(generator, "1s", "1h", "90s or 5m")
+}
+
+pub(crate) fn drain_timeout(generator: &mut SchemaGenerator) -> Schema {
+    period(generator, "0s", "1h", "25s or 5m")
+}
+
+pub(crate) fn stable_window(generator: &mut SchemaGenerator) -> Schema {
+    period(generator, "1s", "1h", "60s or 5m")
+}
+
+pub(crate) fn scale_to_zero_after(generator: &mut SchemaGenerator) -> Schema {
+    period(generator, "1s", "24h", "5m or 1h30m")
+}
+
+/// A [`Period`] within these bounds. One rule and no pattern, so that there is one message, and one that can be read.
+fn period(generator: &mut SchemaGenerator, least: &str, most: &str, example: &str) -> Schema {
+    let mut schema = Period::json_schema(generator);
+    let rule = json!({
+        "rule": format!(
+            "self.matches('^([0-9]{{1,5}}(h|m|s|ms)){{1,4}}$') && duration(self) >= duration('{least}') \
+             && duration(self) <= duration('{most}')"
+        ),
+        "message": format!("must be a length of time from {least} to {most}: write it with its unit, such as {example}"),
+    });
+    add_rules(&mut schema, [rule]);
+    schema
+}
+
+/// The fewest Pods are not more than the most.
+pub(crate) fn scaling_rules(schema: &mut Schema) {
+    let rule = json!({
+        "rule": "self.minReplicas <= self.maxReplicas",
+        "message": "minReplicas is more than maxReplicas: lower the one or raise the other",
+    });
+    add_rules(schema, [rule]);
+}
+
+/// What excludes one another in the spec of a workload.
+pub(crate) fn traffic_rules(schema: &mut Schema) {
+    let rules = [
+        json!({
+            "rule": "!has(self.scaling) || self.proxy.enabled",
+            "message": "scaling needs the sidecar, which tells the load: leave out scaling, or proxy.enabled",
+        }),
+        // Objects from before there was a sidecar pass as long as nobody touches these two, or they could never be changed
+        // or deleted again.
+        json!({
+            "rule": format!(
+                "self.port != {PROXY_PORT} || !self.proxy.enabled || (oldSelf.hasValue() \
+                 && oldSelf.value().port == {PROXY_PORT} && oldSelf.value().proxy.enabled)"
+            ),
+            "message": format!(
+                "port {PROXY_PORT} is the sidecar's: let the container listen on another one, or set proxy.enabled to false"
+            ),
+            "optionalOldSelf": true,
+        }),
+    ];
+    add_rules(schema, rules);
+}
+
+/// Paths that begin with '/', with at most one '*', at the end and after a '/'.
+pub(crate) fn anonymous_paths(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 32,
+        "x-kubernetes-list-type": "set",
+        "items": {
+            "type": "string",
+            "maxLength": 1024,
+            "x-kubernetes-validations": [
+                { "rule": "self.startsWith('/')", "message": "must begin with '/', such as /public or /public/*" },
+                {
+                    "rule": "self.matches('^[^*?#]*(/[*])?$')",
+                    "message": "is a path, exactly or with '/*' at its end: use no other '*', and no '?' or '#'",
+                },
+            ],
+        },
+    })
+}
