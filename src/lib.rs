@@ -8,6 +8,7 @@ pub mod cache;
 pub mod cli;
 pub mod cluster;
 pub mod controllers;
+pub mod gateway;
 pub mod http1;
 mod mcp;
 #[cfg(test)]

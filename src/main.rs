@@ -5,7 +5,11 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use recif::controllers::operator::{self, OperatorArgs};
+use recif::{
+    controllers::operator::{self, OperatorArgs},
+    gateway::{self, GatewayArgs},
+    telemetry::logs::{self, LogArgs},
+};
 
 /// The operator makes and drops many small JSON values; this allocator saves it a fifth of its CPU time.
 #[global_allocator]
@@ -28,6 +32,13 @@ struct Recif {
 enum Command {
     /// Run the operator: watch the objects and take them through their lives
     Operator(Box<OperatorArgs>),
+    /// Run the gateway: one address for every agent and flow
+    Gateway {
+        #[command(flatten)]
+        args: Box<GatewayArgs>,
+        #[command(flatten)]
+        logs: LogArgs,
+    },
     #[command(flatten)]
     Cli(recif::cli::Command),
 }
@@ -38,6 +49,13 @@ async fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
     match Recif::parse().command {
         Command::Operator(args) => operator::run(*args).await,
+        Command::Gateway { args, logs } => match logs::init(logs.log_format, &logs.log) {
+            Ok(()) => gateway::run(*args).await,
+            Err(error) => {
+                eprintln!("error: --log {}: {error}", logs.log);
+                ExitCode::from(2)
+            }
+        },
         Command::Cli(command) => command.run().await,
     }
 }

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{
-    Bad, Body, Fields, Framing, RequestHead, ResponseHead, Version, head_length,
+    Bad, Body, Fields, Framing, Progress, RequestHead, ResponseHead, Version, head_length,
     side::{Read, Side, with_scratch},
 };
 
@@ -32,6 +32,12 @@ pub trait Policy {
     /// Writes the head that the client gets. `close` says that this connection ends with the answer, which the head must
     /// tell an HTTP/1.1 client.
     fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>);
+
+    /// Whether this final answer says that nothing was done, so that somebody else is to be asked. Only asked while the
+    /// request can be sent again; then the client is told nothing of it.
+    fn declines(&mut self, _head: &ResponseHead<'_>) -> bool {
+        false
+    }
 }
 
 /// What is known of a request once its head was sent on.
@@ -90,6 +96,14 @@ pub enum End {
         unanswered: bool,
         /// No byte of the request had left.
         unsent: bool,
+        /// The request can be sent again: what was taken of its body is in `client.incoming` again.
+        replayable: bool,
+    },
+    /// The answer was declined ([`Policy::declines`]), and the request can be sent to somebody else: what was taken of its
+    /// body is in `client.incoming` again.
+    Declined {
+        /// Whether the connection on which it was declined may serve again.
+        upstream: bool,
     },
     /// The answer is not fit to be passed on, and nothing of it was.
     BadAnswer(Bad),
@@ -111,6 +125,10 @@ pub struct Exchange<'a, C, U, P> {
     fields: Fields,
     /// Whether a byte of the request has left.
     sent: bool,
+    /// What was taken of the request's body, for as long as it can be sent again.
+    held: Option<Vec<u8>>,
+    /// The most bytes of it that are held.
+    holds: usize,
     upstream_broken: bool,
     started: Instant,
     active: Instant,
@@ -162,11 +180,20 @@ where
             answer: Answer::Head { scanned: 0, interim: false },
             fields: Fields::default(),
             sent: false,
+            held: Some(Vec::new()),
+            holds: 0,
             upstream_broken: false,
             started: now,
             active: now,
             patience,
         }
+    }
+
+    /// Holds up to so many bytes of the request's body until the answer begins, so that the request can be sent again. Without
+    /// this it can for as long as nothing of its body was taken.
+    pub fn holding(mut self, bytes: usize) -> Self {
+        self.holds = bytes;
+        self
     }
 
     /// Runs it to its end. `timer` is the connection's, armed for whatever it was used for before.
@@ -241,6 +268,12 @@ where
             Ok(progress) => progress,
             Err((_, bad)) => return Poll::Ready(Err(End::ClientGone(Some(bad)))),
         };
+        if let Some(held) = &mut self.held {
+            match held.len() + progress.taken <= self.holds {
+                true => held.extend_from_slice(&bytes[..progress.taken]),
+                false => self.held = None,
+            }
+        }
         if from_buffer {
             self.client.incoming.drain(..progress.taken);
             if self.client.incoming.is_empty() {
@@ -344,6 +377,14 @@ where
             self.upstream.incoming = rest.to_vec();
             return Ok(());
         }
+        if self.held.is_some() && self.policy.declines(&head) {
+            let whole = Body::new(head.framing).advance(rest) == Ok(Progress { taken: rest.len(), ended: true });
+            let untouched = self.request_body.has_ended() && self.upstream.outgoing.is_empty() && !self.upstream_broken;
+            let upstream = head.keeps_alive && whole && untouched;
+            self.put_back();
+            return Err(End::Declined { upstream });
+        }
+        self.held = None;
         let dechunk = head.framing == Framing::Chunked && self.request.version == Version::Http10;
         let ends_with_connection = dechunk || head.framing == Framing::Close;
         let keep = Keep {
@@ -400,14 +441,22 @@ where
         }
     }
 
-    fn upstream_failed(&self) -> End {
+    fn upstream_failed(&mut self) -> End {
         match self.answer {
             Answer::Head { interim, .. } => {
                 let unanswered = !interim && self.upstream.incoming.is_empty();
-                End::NoAnswer { unanswered, unsent: !self.sent }
+                End::NoAnswer { unanswered, unsent: !self.sent, replayable: self.put_back() }
             }
             Answer::Body { .. } => End::Cut,
         }
+    }
+
+    /// Makes the request's body as it was before it was sent, if that is possible.
+    fn put_back(&mut self) -> bool {
+        let Some(mut held) = self.held.take() else { return false };
+        held.append(&mut self.client.incoming);
+        self.client.incoming = held;
+        true
     }
 
     fn done(&self, keep: Keep) -> End {

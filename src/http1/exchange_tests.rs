@@ -139,7 +139,7 @@ async fn what_is_no_answer_can_still_be_answered_by_others() {
     for (answer, unanswered) in [("", true), ("HTTP/1.1 200", false), ("HTTP/1.1 103 x\r\n\r\n", false)] {
         let (got, end) = answered(request(Framing::Length(0)), answer.as_bytes(), 3).await;
         assert!(!got.contains("200"), "{got:?}");
-        assert!(matches!(end, End::NoAnswer { unanswered: u, unsent: false } if u == unanswered), "{end:?}");
+        assert!(matches!(end, End::NoAnswer { unanswered: u, unsent: false, .. } if u == unanswered), "{end:?}");
     }
     for answer in ["HTTP/1.1 101 x\r\n\r\n", "garbage\r\n\r\n", "HTTP/1.1 200 OK\r\nA : b\r\n\r\n"] {
         let (got, end) = answered(request(Framing::Length(0)), answer.as_bytes(), 1000).await;

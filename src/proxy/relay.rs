@@ -6,7 +6,7 @@ use tokio::{net::TcpStream, time::Sleep};
 
 use super::{admin::Answer, life::Stage, serve::Shared};
 use crate::http1::{
-    Bad, End, Exchange, Framing, HeadWriter, Patience, Policy, Request, RequestHead, ResponseHead, Side, tunnel,
+    Bad, End, Exchange, HeadWriter, Patience, Policy, Request, RequestHead, ResponseHead, Side, tunnel,
 };
 
 /// What became of a request.
@@ -81,12 +81,12 @@ async fn attempts(
                 Err(_) => Outcome::Aborted,
             },
             // A server may close an idle connection at the moment in which it is used again.
-            End::NoAnswer { unanswered: true, unsent }
-                if was_reused && head.framing == Framing::Length(0) && (unsent || head.is_safe()) =>
+            End::NoAnswer { unanswered: true, unsent, replayable: true }
+                if was_reused && (unsent || head.is_safe()) =>
             {
                 continue;
             }
-            End::NoAnswer { .. } => Outcome::Refused(Answer::refusal(
+            End::NoAnswer { .. } | End::Declined { .. } => Outcome::Refused(Answer::refusal(
                 502,
                 "the workload closed the connection without an answer",
                 "upstream",

@@ -17,6 +17,17 @@ pub enum LogFormat {
     Pretty,
 }
 
+/// The options of a process that logs.
+#[derive(Debug, clap::Args)]
+pub struct LogArgs {
+    /// How log lines look
+    #[arg(long, env = "RECIF_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
+    pub log_format: LogFormat,
+    /// What is logged: a level, or target=level, separated by commas
+    #[arg(long, env = "RECIF_LOG", default_value = DEFAULT_FILTER, value_name = "FILTER")]
+    pub log: String,
+}
+
 /// Begins logging; to be called once.
 ///
 /// # Errors

@@ -1,0 +1,118 @@
+//! The admin port: probes, metrics, and what the scaler asks for.
+//!
+//! `GET /_recif/demand` answers, for every workload for which a request has waited or was refused since the process started:
+//!
+//! ```json
+//! {
+//!   "instance": "0123456789abcdef", "uptimeMs": 61000,
+//!   "workloads": [
+//!     { "kind": "Agent", "namespace": "default", "name": "weather", "waiting": 2, "waitingMs": 5400, "refused": 7 }
+//!   ]
+//! }
+//! ```
+//!
+//! `instance` is new after each start. `waiting` is how many requests wait now; `waitingMs` is that number integrated over
+//! time, so that its difference between two looks, divided by the difference of `uptimeMs`, is the mean number that waited.
+//! `refused` counts those that were refused for want of room. `waitingMs` and `refused` only grow within an instance, unless
+//! the workload is deleted; reading changes nothing.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{Json, Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
+use serde::Serialize;
+use tokio::{net::TcpListener, time::Instant};
+
+use super::serve::Shared;
+use crate::cluster::Board;
+
+/// What the admin port shows.
+#[derive(Debug, Clone)]
+pub(super) struct Admin {
+    shared: Arc<Shared>,
+    board: Arc<Board>,
+    started: Instant,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Demands {
+    instance: String,
+    uptime_ms: u64,
+    workloads: Vec<Demand>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Demand {
+    kind: &'static str,
+    namespace: String,
+    name: String,
+    waiting: usize,
+    waiting_ms: u64,
+    refused: u64,
+}
+
+impl Admin {
+    /// Shows these; the process started now.
+    pub(super) fn new(shared: Arc<Shared>, board: Arc<Board>) -> Self {
+        Self { shared, board, started: Instant::now() }
+    }
+
+    /// Serves them for ever.
+    ///
+    /// # Errors
+    /// When the listener breaks.
+    pub(super) async fn serve(self, listener: TcpListener) -> std::io::Result<()> {
+        axum::serve(listener, self.router()).await
+    }
+
+    pub(super) fn router(self) -> Router {
+        Router::new()
+            .route("/healthz", get(|| async { "ok\n" }))
+            .route("/readyz", get(readyz))
+            .route("/metrics", get(metrics))
+            .route("/_recif/demand", get(demand))
+            .with_state(self)
+    }
+}
+
+async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
+    let mut problems = admin.board.unready();
+    if admin.shared.leaving() {
+        problems.push("the gateway is shutting down".into());
+    }
+    match problems.as_slice() {
+        [] => (StatusCode::OK, "ok\n".into()),
+        lines => (StatusCode::SERVICE_UNAVAILABLE, lines.join("\n") + "\n"),
+    }
+}
+
+async fn metrics(State(admin): State<Admin>) -> Result<impl IntoResponse, (StatusCode, String)> {
+    let text = admin.shared.metrics.encode();
+    let text = text.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    Ok(([("content-type", "application/openmetrics-text; version=1.0.0; charset=utf-8")], text))
+}
+
+async fn demand(State(admin): State<Admin>) -> Json<Demands> {
+    let workloads = admin.shared.routes.all().into_iter().filter_map(|route| {
+        let workload = &route.workload;
+        let demand = workload.demand();
+        (demand.waiting > 0 || demand.waited > Duration::ZERO || demand.refused > 0).then(|| Demand {
+            kind: workload.kind.name(),
+            namespace: workload.namespace.clone().into(),
+            name: workload.name.clone().into(),
+            waiting: demand.waiting,
+            waiting_ms: millis(demand.waited),
+            refused: demand.refused,
+        })
+    });
+    Json(Demands {
+        instance: admin.shared.instance.clone(),
+        uptime_ms: millis(admin.started.elapsed()),
+        workloads: workloads.collect(),
+    })
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,203 @@
+//! What the command line says.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+    time::Duration,
+};
+
+use jiff::SignedDuration;
+
+/// Options of `recif gateway`.
+#[derive(Debug, clap::Args)]
+pub struct GatewayArgs {
+    /// Address that clients talk to
+    #[arg(long, env = "RECIF_LISTEN", default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    pub(super) listen: SocketAddr,
+    /// Address of /metrics, /healthz, /readyz and /_recif/demand
+    #[arg(long, env = "RECIF_ADMIN_LISTEN", default_value = "0.0.0.0:8081", value_name = "ADDRESS")]
+    pub(super) admin_listen: SocketAddr,
+    /// How callers are told apart
+    #[arg(long, env = "RECIF_AUTH", value_enum, value_name = "HOW")]
+    pub(super) auth: AuthMode,
+    /// Let everybody in on an address that others reach: with --auth none
+    #[arg(long, env = "RECIF_INSECURE")]
+    pub(super) insecure: bool,
+    /// Namespaces to route to, separated by commas; all when empty
+    #[arg(long, env = "RECIF_NAMESPACES", value_delimiter = ',', value_name = "NAMES")]
+    pub(super) namespaces: Vec<String>,
+    /// Networks of proxies whose X-Forwarded-Host, -Proto and -Prefix are believed, separated by commas
+    #[arg(long, env = "RECIF_TRUSTED_PROXIES", value_delimiter = ',', value_name = "CIDRS")]
+    pub(super) trusted_proxies: Vec<String>,
+    /// Requests that may wait for room in the Pods of one workload
+    #[arg(long, env = "RECIF_QUEUE_PER_WORKLOAD", default_value_t = 100, value_name = "N")]
+    pub(super) queue_per_workload: usize,
+    /// Longest wait for room in a Pod; spec.timeout where that is shorter
+    #[arg(long, env = "RECIF_QUEUE_TIMEOUT", default_value = "10s", value_parser = duration, value_name = "DURATION")]
+    pub(super) queue_timeout: Duration,
+    /// Longest wait for the first Pod of a workload that has none
+    #[arg(long, env = "RECIF_COLD_START_TIMEOUT", default_value = "30s", value_parser = duration,
+        value_name = "DURATION")]
+    pub(super) cold_start_timeout: Duration,
+    /// Connections of clients at most; further ones wait to be accepted
+    #[arg(long, env = "RECIF_MAX_CONNECTIONS", default_value_t = 20_000, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) max_connections: u32,
+    /// Requests that one client, known by its name or its address, may have in flight; 0 for any number
+    #[arg(long, env = "RECIF_MAX_IN_FLIGHT_PER_CLIENT", default_value_t = 0, value_name = "N")]
+    pub(super) max_in_flight_per_client: u32,
+    /// How long a gateway that is to end still takes connections, not being ready any more
+    #[arg(long, env = "RECIF_LAME_DUCK", default_value = "5s", value_parser = duration, value_name = "DURATION")]
+    pub(super) lame_duck: Duration,
+    /// How long requests may take to end after that
+    #[arg(long, env = "RECIF_SHUTDOWN_TIMEOUT", default_value = "25s", value_parser = duration,
+        value_name = "DURATION")]
+    pub(super) shutdown_timeout: Duration,
+}
+
+/// How callers are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum AuthMode {
+    /// Not at all
+    None,
+}
+
+/// What requests are served by.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    /// Proxies that are believed.
+    pub(super) trusted_proxies: Vec<Network>,
+    /// Requests that may wait for one workload.
+    pub(super) queue_per_workload: usize,
+    /// Longest wait for room.
+    pub(super) queue_timeout: Duration,
+    /// Longest wait for a first Pod.
+    pub(super) cold_start_timeout: Duration,
+    /// Connections of clients at most.
+    pub(super) max_connections: usize,
+}
+
+/// A flag that cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(super) enum BadFlag {
+    #[error("--trusted-proxies {0}: give networks such as 10.0.0.0/8 or fd00::/8")]
+    TrustedProxies(String),
+    #[error(
+        "--auth none on {0} would let everybody who reaches that address use every agent: listen on 127.0.0.1, or say \
+         --insecure"
+    )]
+    Insecure(SocketAddr),
+}
+
+impl Settings {
+    /// Reads the flags that concern requests.
+    ///
+    /// # Errors
+    /// A flag that cannot be used.
+    pub(super) fn read(args: &GatewayArgs) -> Result<Self, BadFlag> {
+        if args.auth == AuthMode::None && !args.insecure && !args.listen.ip().is_loopback() {
+            return Err(BadFlag::Insecure(args.listen));
+        }
+        // An empty variable is one empty name to the parser of lists.
+        let networks = args.trusted_proxies.iter().filter(|network| !network.is_empty());
+        let networks = networks.map(|text| text.parse().map_err(|NoNetwork| BadFlag::TrustedProxies(text.clone())));
+        Ok(Self {
+            trusted_proxies: networks.collect::<Result<_, _>>()?,
+            queue_per_workload: args.queue_per_workload,
+            queue_timeout: args.queue_timeout,
+            cold_start_timeout: args.cold_start_timeout,
+            max_connections: args.max_connections as usize,
+        })
+    }
+}
+
+/// A range of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Network {
+    address: IpAddr,
+    bits: u32,
+}
+
+/// A text that names none.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NoNetwork;
+
+impl FromStr for Network {
+    type Err = NoNetwork;
+
+    fn from_str(text: &str) -> Result<Self, NoNetwork> {
+        let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+        let address: IpAddr = address.parse().map_err(|_| NoNetwork)?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(most), |bits| bits.parse().map_err(|_| NoNetwork))?;
+        if bits <= most { Ok(Self { address, bits }) } else { Err(NoNetwork) }
+    }
+}
+
+impl Network {
+    /// Whether an address, in its canonical form, is in it.
+    pub(super) fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
+                let differs = ours.to_bits() ^ theirs.to_bits();
+                differs.checked_shr(32 - self.bits).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
+                let differs = ours.to_bits() ^ theirs.to_bits();
+                differs.checked_shr(128 - self.bits).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
+    parsed.ok_or_else(|| "give a duration such as `10s` or `1m30s`".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: GatewayArgs,
+    }
+
+    fn read(flags: &[&str]) -> Result<Settings, BadFlag> {
+        let args = Cli::parse_from([&["gateway", "--auth", "none"], flags].concat()).args;
+        Settings::read(&args)
+    }
+
+    #[test]
+    fn nobody_is_let_in_without_being_asked_for_by_accident() {
+        assert!(read(&["--listen", "127.0.0.1:0"]).is_ok());
+        assert!(read(&["--listen", "[::1]:0"]).is_ok());
+        assert_eq!(read(&[]).unwrap_err(), BadFlag::Insecure(SocketAddr::from(([0, 0, 0, 0], 8080))));
+        assert!(read(&["--insecure"]).is_ok());
+    }
+
+    #[test]
+    fn networks_hold_their_addresses() {
+        for (network, inside, outside) in [
+            ("10.0.0.0/8", "10.255.0.1", "11.0.0.1"),
+            ("192.0.2.7", "192.0.2.7", "192.0.2.8"),
+            ("fd00::/8", "fdff::1", "fe00::1"),
+            ("::1/128", "::1", "127.0.0.1"),
+        ] {
+            let found: Network = network.parse().unwrap();
+            assert!(found.contains(inside.parse().unwrap()) && !found.contains(outside.parse().unwrap()), "{network}");
+        }
+        let everything: Network = "0.0.0.0/0".parse().unwrap();
+        assert!(everything.contains("203.0.113.9".parse().unwrap()));
+        for bad in ["10.0.0.0/33", "::/129", "10.0.0/8", "a", "10.0.0.0/", "10.0.0.0/-1"] {
+            assert_eq!(bad.parse::<Network>(), Err(NoNetwork), "{bad}");
+        }
+        let refused = read(&["--insecure", "--trusted-proxies", "10.0.0.0/8,x"]).unwrap_err();
+        assert_eq!(refused, BadFlag::TrustedProxies("x".into()));
+    }
+}

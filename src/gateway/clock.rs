@@ -1,0 +1,50 @@
+//! Time and chance, cheap enough for every request.
+
+use std::{
+    cell::Cell,
+    hash::{BuildHasher as _, RandomState},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// Milliseconds since the process's clock was made, so that an instant fits in an atomic.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock(Instant);
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock {
+    /// A clock that begins now.
+    pub fn new() -> Self {
+        // One second ahead, so that 0 is always in the past.
+        Self(Instant::now() - Duration::from_secs(1))
+    }
+
+    /// Now.
+    pub(super) fn now(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+thread_local! {
+    static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one(0));
+}
+
+/// A number that nobody needs to be unable to guess (splitmix64).
+pub(super) fn random() -> u64 {
+    let state = STATE.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+    STATE.set(state);
+    let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// A number of milliseconds from `from` up to and with `to`.
+pub(super) fn between(from: u64, to: u64) -> u64 {
+    from + random() % (to - from + 1)
+}

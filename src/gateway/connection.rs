@@ -1,0 +1,215 @@
+//! One connection of a client: request after request, until one of the two wants no more.
+
+use std::{io, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
+    net::TcpStream,
+    time::{Instant, Sleep, sleep, timeout},
+};
+
+use super::{
+    answer::Answer,
+    clients::Client,
+    object::Kind,
+    path::{Astray, Path},
+    relay::{self, Call, Outcome},
+    serve::Shared,
+    turn,
+};
+use crate::http1::{Fields, Framing, RequestHead, Side};
+
+/// How long a connection may wait for its next request.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// How long a head may take from its first byte.
+const HEAD: Duration = Duration::from_secs(10);
+
+/// What carries a client's bytes: a socket, TLS over one, or a stream of HTTP/2.
+pub(super) trait Link: AsyncRead + AsyncWrite + Unpin + Send {
+    /// Makes the end that dropping it will bring one that nobody takes for a clean end.
+    fn abort(&mut self);
+}
+
+impl Link for TcpStream {
+    fn abort(&mut self) {
+        // The kernel sends a reset instead of an end. There is nothing left to do if it will not.
+        let _ = self.set_zero_linger();
+    }
+}
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone)]
+pub(super) struct Peer {
+    /// Its address.
+    pub(super) address: IpAddr,
+    /// The same, as it is written in `X-Forwarded-For`.
+    pub(super) text: Box<str>,
+    /// `http` or `https`: what it speaks to us.
+    pub(super) proto: &'static str,
+    /// Whether what it says of those before it is believed.
+    pub(super) trusted: bool,
+}
+
+/// A connection that is aborted when it is dropped before its clean end, whatever ended it.
+struct Guarded<S: Link> {
+    side: Side<S>,
+    clean: bool,
+}
+
+impl<S: Link> Drop for Guarded<S> {
+    fn drop(&mut self) {
+        if !self.clean {
+            self.side.io.abort();
+        }
+    }
+}
+
+/// Serves a connection to its end.
+pub(super) async fn serve<S: Link>(io: S, peer: &Peer, shared: &Arc<Shared>) {
+    let mut client = Guarded { side: Side::new(io), clean: true };
+    let mut fields = Fields::default();
+    let mut timer = std::pin::pin!(sleep(KEEP_ALIVE));
+    while let Some(length) = next_head(&mut client.side, timer.as_mut(), shared).await {
+        client.clean = false;
+        let again = request(&mut client.side, length, &mut fields, peer, shared, timer.as_mut()).await;
+        let Ok(again) = again else { return };
+        client.clean = true;
+        if !again {
+            break;
+        }
+    }
+    linger(&mut client.side).await;
+}
+
+/// The connection must end in a way that cannot be taken for a clean end.
+struct Aborted;
+
+/// Waits for a complete head; `None`: there is none to come, and if the client was at fault it was told.
+async fn next_head<S: Link>(client: &mut Side<S>, mut timer: Pin<&mut Sleep>, shared: &Shared) -> Option<usize> {
+    if client.incoming.is_empty() {
+        let until = Instant::now() + KEEP_ALIVE;
+        loop {
+            // It may still be armed for an earlier moment of the last request, and is then armed anew when it fires.
+            if timer.deadline() > until || timer.is_elapsed() {
+                timer.as_mut().reset(until);
+            }
+            tokio::select! {
+                biased;
+                there = client.fill() => match there {
+                    Ok(true) => break,
+                    _ => return None,
+                },
+                () = shared.closing.cancelled() => return None,
+                () = timer.as_mut() => if Instant::now() >= until { return None },
+            }
+        }
+    }
+    let refusal = match timeout(HEAD, client.head()).await {
+        Ok(Ok(Ok(length))) => return length,
+        Ok(Ok(Err(bad))) => Answer::bad(bad),
+        Ok(Err(_)) => return None,
+        Err(_) => Answer::new(408, "timeout", "the head of the request did not come within 10 s"),
+    };
+    shared.metrics.refused(None, &refusal);
+    let _ = tell(client, &refusal, false, true).await;
+    None
+}
+
+/// Serves one request, whose head has `length` bytes. Whether another one may follow.
+async fn request<S: Link>(
+    client: &mut Side<S>,
+    length: usize,
+    fields: &mut Fields,
+    peer: &Peer,
+    shared: &Arc<Shared>,
+    timer: Pin<&mut Sleep>,
+) -> Result<bool, Aborted> {
+    let arrived = Instant::now();
+    let rest = client.incoming.split_off(length);
+    let bytes = std::mem::replace(&mut client.incoming, rest);
+    let head = match RequestHead::read(&bytes, fields) {
+        Ok(head) => head,
+        Err(bad) => return refuse(client, &Answer::bad(bad), None, false, true, shared).await,
+    };
+    let close = !head.keeps_alive || head.framing != Framing::Length(0) || shared.leaving();
+    let path = match Path::read(head.target) {
+        Ok(path) => path,
+        Err(Astray::Dots) => {
+            let error = "the path has a segment `.` or `..`: send the path that is meant";
+            return refuse(client, &Answer::new(400, "bad-path", error), None, head.is_head(), true, shared).await;
+        }
+        Err(Astray::Unknown | Astray::Hidden) => {
+            return refuse(client, &turn::unknown(), None, head.is_head(), close, shared).await;
+        }
+    };
+    let route = shared.routes.find(path.key);
+    let caller = match shared.auth.admit(&head, &path, route.as_deref()).await {
+        Ok(caller) => caller,
+        Err(refusal) => return refuse(client, &refusal, None, head.is_head(), close, shared).await,
+    };
+    let Some(route) = route else {
+        return refuse(client, &shared.unknown(), None, head.is_head(), close, shared).await;
+    };
+    let kind = Some(route.workload.kind);
+    let whose = || match &caller.user {
+        Some(user) => Client::User(user.clone()),
+        None => Client::Address(origin(&head, peer, shared)),
+    };
+    let Some(_ticket) = shared.clients.begin(whose) else {
+        let refusal =
+            Answer::new(429, "too-many-requests", "as many requests as allowed are in flight for this client");
+        return refuse(client, &refusal, kind, head.is_head(), close, shared).await;
+    };
+    let call = Call { head: &head, path: &path, caller: &caller, peer, arrived, shared };
+    match relay::relay(client, &call, route, timer).await {
+        Outcome::Served { again } => Ok(again && !shared.leaving()),
+        Outcome::Aborted => Err(Aborted),
+        // The body may not have been read, or not to its end.
+        Outcome::Refused(refusal) => refuse(client, &refusal, kind, head.is_head(), close, shared).await,
+    }
+}
+
+/// Where a request comes from: the last address in the chain that is no proxy of ours.
+fn origin(head: &RequestHead<'_>, peer: &Peer, shared: &Shared) -> IpAddr {
+    if !peer.trusted {
+        return peer.address;
+    }
+    let chain: Vec<_> = head.fields.values(head.bytes, "x-forwarded-for").collect();
+    let hops = chain.iter().rev().flat_map(|value| value.rsplit(|byte| *byte == b','));
+    let mut known =
+        hops.map_while(|hop| str::from_utf8(hop.trim_ascii()).ok()?.parse().ok()).map(|hop: IpAddr| hop.to_canonical());
+    known.find(|hop| !shared.trusts(*hop)).unwrap_or(peer.address)
+}
+
+async fn refuse<S: Link>(
+    client: &mut Side<S>,
+    refusal: &Answer,
+    kind: Option<Kind>,
+    to_head: bool,
+    close: bool,
+    shared: &Shared,
+) -> Result<bool, Aborted> {
+    shared.metrics.refused(kind, refusal);
+    Ok(tell(client, refusal, to_head, close).await.is_ok() && !close)
+}
+
+async fn tell<S: Link>(client: &mut Side<S>, answer: &Answer, to_head: bool, close: bool) -> io::Result<()> {
+    answer.write(to_head, close, &mut client.outgoing);
+    client.flush().await
+}
+
+/// Closes so that the client can read what it was told: data that arrives at a closed socket would reset it.
+async fn linger<S: Link>(client: &mut Side<S>) {
+    if client.io.shutdown().await.is_err() {
+        return;
+    }
+    let drain = async {
+        loop {
+            client.incoming.clear();
+            if !matches!(client.fill().await, Ok(true)) {
+                return;
+            }
+        }
+    };
+    let _ = timeout(Duration::from_secs(1), drain).await;
+}

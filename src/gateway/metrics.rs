@@ -1,0 +1,154 @@
+//! What is counted for Prometheus. Labels have few values: kinds, codes and reasons, never the name of an object.
+
+use std::fmt;
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+use tokio::time::{Duration, Instant};
+
+use super::{answer::Answer, object::Kind};
+
+/// Upper bounds of the histograms, in seconds.
+const BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    kind: &'static str,
+    code: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfKind {
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Why {
+    reason: &'static str,
+}
+
+/// The counters of one process.
+pub(super) struct Metrics {
+    registry: Registry,
+    requests: Family<Answered, Counter>,
+    refused: Family<Why, Counter>,
+    retries: Family<Why, Counter>,
+    kinds: [PerKind; Kind::ALL.len()],
+}
+
+struct PerKind {
+    duration: Histogram,
+    ttfb: Histogram,
+    queued: Gauge,
+    active: Gauge,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// A request under way. Dropping it ends it.
+pub(super) struct UnderWay<'a> {
+    of: &'a PerKind,
+    began: Instant,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.of.active.dec();
+        self.of.duration.observe(self.began.elapsed().as_secs_f64());
+    }
+}
+
+/// A request that waits. Dropping it ends the wait.
+pub(super) struct Waiting<'a>(&'a Gauge);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl Metrics {
+    /// Everything at zero; what `more` registers is shown with it.
+    pub(super) fn new(more: impl FnOnce(&mut Registry)) -> Self {
+        let mut registry = Registry::default();
+        more(&mut registry);
+        let ours = registry.sub_registry_with_prefix("recif_gateway");
+        let requests = Family::<Answered, Counter>::default();
+        let (refused, retries) = (Family::<Why, Counter>::default(), Family::<Why, Counter>::default());
+        let histogram: fn() -> Histogram = || Histogram::new(BUCKETS);
+        let (duration, ttfb) = (Family::new_with_constructor(histogram), Family::new_with_constructor(histogram));
+        let (queued, active) = (Family::<OfKind, Gauge>::default(), Family::<OfKind, Gauge>::default());
+        ours.register("requests", "Requests answered, by status code", requests.clone());
+        ours.register("refused", "Requests that the gateway itself refused", refused.clone());
+        ours.register("retries", "Requests sent again", retries.clone());
+        ours.register("duration_seconds", "Time from a request's head to the end of its answer", duration.clone());
+        ours.register("ttfb_seconds", "Time from a request's head to the head of its answer", ttfb.clone());
+        ours.register("queue_depth", "Requests that wait for room in a Pod", queued.clone());
+        ours.register("active_streams", "Requests under way", active.clone());
+        let kinds = Kind::ALL.map(|kind| {
+            let label = OfKind { kind: kind.name() };
+            PerKind {
+                duration: duration.get_or_create_owned(&label),
+                ttfb: ttfb.get_or_create_owned(&label),
+                queued: queued.get_or_create_owned(&label),
+                active: active.get_or_create_owned(&label),
+            }
+        });
+        Self { registry, requests, refused, retries, kinds }
+    }
+
+    /// A request that arrived at `began` is under way.
+    pub(super) fn begins(&self, kind: Kind, began: Instant) -> UnderWay<'_> {
+        let of = self.of(kind);
+        of.active.inc();
+        UnderWay { of, began }
+    }
+
+    /// A request waits.
+    pub(super) fn waits(&self, kind: Kind) -> Waiting<'_> {
+        let gauge = &self.of(kind).queued;
+        gauge.inc();
+        Waiting(gauge)
+    }
+
+    /// An answer of a workload has begun.
+    pub(super) fn answered(&self, kind: Kind, code: u16, after: Duration) {
+        self.requests.get_or_create(&Answered { kind: kind.name(), code }).inc();
+        self.of(kind).ttfb.observe(after.as_secs_f64());
+    }
+
+    /// A request was refused here; `kind`: of the workload it was for, if there is one.
+    pub(super) fn refused(&self, kind: Option<Kind>, answer: &Answer) {
+        let kind = kind.map_or("none", Kind::name);
+        self.requests.get_or_create(&Answered { kind, code: answer.status }).inc();
+        self.refused.get_or_create(&Why { reason: answer.reason }).inc();
+    }
+
+    /// A request is sent again.
+    pub(super) fn retried(&self, reason: &'static str) {
+        self.retries.get_or_create(&Why { reason }).inc();
+    }
+
+    /// All of it as text.
+    ///
+    /// # Errors
+    /// Never: writing to memory.
+    pub(super) fn encode(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+
+    fn of(&self, kind: Kind) -> &PerKind {
+        match (kind, &self.kinds) {
+            (Kind::Agent, [of, ..]) | (Kind::Flow, [_, of, ..]) | (Kind::FlowSet, [_, _, of]) => of,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! A workload's object, reduced to what its requests need.
+
+use std::time::Duration;
+
+use crds::{MachineStatus, why};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use serde::Deserialize;
+
+use crate::cluster::{Head, resource::Resource};
+
+/// A kind that is reached through the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Agent,
+    Flow,
+    FlowSet,
+}
+
+impl Kind {
+    /// All of them.
+    pub(super) const ALL: [Self; 3] = [Self::Agent, Self::Flow, Self::FlowSet];
+
+    /// Where its objects are.
+    pub(super) fn resource(self) -> Resource {
+        match self {
+            Self::Agent => Resource::AGENT,
+            Self::Flow => Resource::FLOW,
+            Self::FlowSet => Resource::FLOW_SET,
+        }
+    }
+
+    /// Such as `Agent`.
+    pub(super) fn name(self) -> &'static str {
+        self.resource().kind
+    }
+
+    /// Such as `agents`: its word in paths.
+    pub(super) fn plural(self) -> &'static str {
+        self.resource().plural
+    }
+}
+
+/// What is kept of an object. Every field may be missing from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    /// Its uid.
+    pub uid: Box<str>,
+    /// Longest wait for the first byte of an answer.
+    pub timeout: Option<Duration>,
+    /// Requests that one Pod takes at the same time.
+    pub concurrency: Option<u32>,
+    /// Paths that need no caller: exact, or everything below one that ends in `/*`.
+    pub anonymous_paths: Box<[Box<str>]>,
+    /// When it was last invoked, as written by a gateway.
+    pub last_invocation_at: Option<Timestamp>,
+    /// Why it is of no use to wait for a Pod, if it is not.
+    pub halt: Option<Halt>,
+}
+
+/// Why nobody should wait for a Pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Halt {
+    /// The `why` sentence.
+    pub sentence: Box<str>,
+    /// Whether Pods that are still there serve until they are gone. Those of a failed update do; those of an object that is
+    /// being deleted do not.
+    pub pods_serve: bool,
+}
+
+/// Reads an object of this kind.
+///
+/// # Errors
+/// When it does not look like one.
+pub(super) fn read(kind: Kind, head: &Head, json: &str) -> Result<Object, serde_json::Error> {
+    let Wire { metadata, spec, status } = serde_json::from_str(json)?;
+    let status = status.unwrap_or_default();
+    Ok(Object {
+        uid: head.uid.as_str().into(),
+        timeout: spec.timeout.as_deref().and_then(read_duration),
+        concurrency: spec.scaling.and_then(|scaling| scaling.concurrency),
+        anonymous_paths: spec.expose.anonymous_paths,
+        last_invocation_at: status.last_invocation_at.as_deref().and_then(|text| text.parse().ok()),
+        halt: halt(kind, head, metadata, &status.machine),
+    })
+}
+
+fn halt(kind: Kind, head: &Head, metadata: Meta, status: &MachineStatus) -> Option<Halt> {
+    let deleting = metadata.deletion_timestamp.is_some() || status.phase.as_deref() == Some("Terminating");
+    let ended = matches!(status.phase.as_deref(), Some("Failed" | "Terminated"));
+    // The only wait that a user has to end.
+    let missing = status.conditions.iter().any(|condition| {
+        condition.type_ == "ReferencesResolved"
+            && condition.status == "False"
+            && matches!(condition.reason.as_str(), "MissingDependency" | "ReferenceCycle")
+    });
+    if !deleting && !ended && !missing {
+        return None;
+    }
+    let metadata = ObjectMeta {
+        name: Some(head.key.name.clone()),
+        namespace: Some(head.key.namespace.clone()),
+        generation: metadata.generation,
+        finalizers: metadata.finalizers,
+        deletion_timestamp: metadata.deletion_timestamp,
+        ..ObjectMeta::default()
+    };
+    let sentence = why::why(kind.name(), &metadata, Some(status)).sentence.into();
+    Some(Halt { sentence, pods_serve: !deleting })
+}
+
+fn read_duration(text: &str) -> Option<Duration> {
+    Duration::try_from(text.parse::<SignedDuration>().ok()?).ok()
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: Meta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Option<Status>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    #[serde(default)]
+    generation: Option<i64>,
+    #[serde(default)]
+    finalizers: Option<Vec<String>>,
+    #[serde(default)]
+    deletion_timestamp: Option<Time>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    timeout: Option<String>,
+    scaling: Option<Scaling>,
+    expose: Expose,
+}
+
+#[derive(Deserialize)]
+struct Scaling {
+    #[serde(default)]
+    concurrency: Option<u32>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Expose {
+    anonymous_paths: Box<[Box<str>]>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    #[serde(flatten)]
+    machine: MachineStatus,
+    #[serde(default)]
+    last_invocation_at: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::decode::head;
+
+    fn object(spec: &str, status: &str, metadata: &str) -> Object {
+        let json = format!(
+            r#"{{"metadata":{{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7","generation":1{metadata}}},
+            "spec":{{"name":"A","framework":"corail"{spec}}},"status":{{"observedGeneration":1{status}}}}}"#
+        );
+        read(Kind::Agent, &head(&json).unwrap(), &json).unwrap()
+    }
+
+    #[test]
+    fn what_requests_need_is_kept_and_everything_may_be_missing() {
+        let bare = object("", "", "");
+        assert_eq!((bare.timeout, bare.concurrency, bare.halt.clone()), (None, None, None));
+        let full = object(
+            r#","timeout":"90s","scaling":{"concurrency":8},"expose":{"anonymousPaths":["/a","/b/*"]}"#,
+            r#","phase":"Running","lastInvocationAt":"2026-01-02T03:04:05Z""#,
+            "",
+        );
+        assert_eq!((full.timeout, full.concurrency), (Some(Duration::from_secs(90)), Some(8)));
+        assert_eq!((full.anonymous_paths.len(), full.halt), (2, None));
+        assert_eq!(full.last_invocation_at.unwrap().to_string(), "2026-01-02T03:04:05Z");
+    }
+
+    #[test]
+    fn nobody_waits_for_what_does_not_come() {
+        let missing = r#","phase":"Resolving","conditions":[{"type":"ReferencesResolved","status":"False",
+            "reason":"MissingDependency","message":"Tool/t is missing","lastTransitionTime":"2026-01-01T00:00:00Z"}]"#;
+        for (status, metadata, pods_serve) in [
+            (r#","phase":"Failed""#, "", true),
+            (r#","phase":"Terminated""#, "", true),
+            (missing, "", true),
+            (r#","phase":"Terminating""#, "", false),
+            (r#","phase":"Running""#, r#","deletionTimestamp":"2026-01-01T00:00:00Z""#, false),
+        ] {
+            let halt = object("", status, metadata).halt.unwrap();
+            assert_eq!(halt.pods_serve, pods_serve, "{status}");
+            assert!(halt.sentence.starts_with("Agent ns/a "), "{}", halt.sentence);
+        }
+        for phase in ["Pending", "Resolving", "Rendering", "Deploying", "Running"] {
+            assert_eq!(object("", &format!(r#","phase":"{phase}""#), "").halt, None, "{phase}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Whom a request is for: `/v1/agents/{namespace}/{name}[/...]`.
+//!
+//! Exactly the prefix is taken off and the rest stays byte for byte, because only the workload knows what `%2F` or `//` mean
+//! to it. What could be read as another path by somebody else is refused.
+
+use crate::http1::has_dot_segment;
+
+/// The target of a request, split where the workload's own path begins. All slices are of the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Path<'a> {
+    /// Such as `agents/default/weather`, the key of the workload's route.
+    pub(super) key: &'a [u8],
+    /// Such as `/v1/agents/default/weather`.
+    pub(super) prefix: &'a [u8],
+    /// What the workload gets: empty, or beginning with `/` or `?`.
+    pub(super) rest: &'a [u8],
+}
+
+/// Why a target leads nowhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Astray {
+    /// It has a dot segment.
+    Dots,
+    /// No workload can have it.
+    Unknown,
+    /// It is the sidecar's own and not for clients.
+    Hidden,
+}
+
+impl<'a> Path<'a> {
+    /// Reads a target.
+    ///
+    /// # Errors
+    /// It leads to no workload.
+    pub(super) fn read(target: &'a [u8]) -> Result<Self, Astray> {
+        // Most targets have neither, and then no dot segment.
+        if target.iter().any(|byte| matches!(byte, b'.' | b'%')) && has_dot_segment(target) {
+            return Err(Astray::Dots);
+        }
+        let rooted = target.strip_prefix(b"/v1/").ok_or(Astray::Unknown)?;
+        let mut slashes = memchr::memchr_iter(b'/', rooted);
+        let (Some(first), Some(second)) = (slashes.next(), slashes.next()) else { return Err(Astray::Unknown) };
+        let name = &rooted[second + 1..];
+        let length = name.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(name.len());
+        if length == 0 || second == first + 1 || memchr::memchr(b'?', &rooted[..second]).is_some() {
+            return Err(Astray::Unknown);
+        }
+        let end = "/v1/".len() + second + 1 + length;
+        let path = Self { key: &target["/v1/".len()..end], prefix: &target[..end], rest: &target[end..] };
+        if path.is_hidden() { Err(Astray::Hidden) } else { Ok(path) }
+    }
+
+    /// Whether a server could take it for `/metrics` or something below `/_recif`, however it is written.
+    fn is_hidden(&self) -> bool {
+        let path = self.rest.split(|byte| *byte == b'?').next().unwrap_or_default();
+        let mut plain = Plain { path, at: 0, after_slash: false };
+        let mut start = [0; b"/metrics/".len() + 1];
+        let mut length = 0;
+        for byte in plain.by_ref().take(start.len()) {
+            start[length] = byte;
+            length += 1;
+        }
+        let start = &start[..length];
+        matches!(start, b"/metrics" | b"/metrics/" | b"/_recif") || start.starts_with(b"/_recif/")
+    }
+}
+
+/// A path as the most lenient server reads it: decoded, in lower case, one slash for several, without parameters.
+struct Plain<'a> {
+    path: &'a [u8],
+    at: usize,
+    after_slash: bool,
+}
+
+impl Plain<'_> {
+    fn decoded(&mut self) -> Option<u8> {
+        let byte = *self.path.get(self.at)?;
+        let digits = self.path.get(self.at + 1..self.at + 3).filter(|_| byte == b'%');
+        let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
+        let decoded = digits.and_then(|digits| Some(value(digits[0])? * 16 + value(digits[1])?));
+        self.at += if decoded.is_some() { 3 } else { 1 };
+        Some(decoded.unwrap_or(byte).to_ascii_lowercase())
+    }
+}
+
+impl Iterator for Plain<'_> {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        loop {
+            match self.decoded()? {
+                b'/' | b'\\' if self.after_slash => {}
+                b'/' | b'\\' => {
+                    self.after_slash = true;
+                    return Some(b'/');
+                }
+                b';' => {
+                    let rest = self.path.get(self.at..).unwrap_or_default();
+                    self.at += memchr::memchr(b'/', rest).unwrap_or(rest.len());
+                }
+                byte => {
+                    self.after_slash = false;
+                    return Some(byte);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(target: &str) -> Result<(String, String), Astray> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        Path::read(target.as_bytes()).map(|path| (text(path.key), text(path.rest)))
+    }
+
+    #[test]
+    fn exactly_the_prefix_is_taken_off() {
+        for (target, key, rest) in [
+            ("/v1/agents/ns/a", "agents/ns/a", ""),
+            ("/v1/agents/ns/a/", "agents/ns/a", "/"),
+            ("/v1/agents/ns/a?x=/y", "agents/ns/a", "?x=/y"),
+            ("/v1/flows/ns/f/v1//x%2Fy;z?q#", "flows/ns/f", "/v1//x%2Fy;z?q#"),
+            ("/v1/flowsets/ns/s//chat", "flowsets/ns/s", "//chat"),
+            ("/v1/agents/ns/a/metrics/x", "agents/ns/a", "/metrics/x"),
+            ("/v1/agents/ns/a/metricsx", "agents/ns/a", "/metricsx"),
+            ("/v1/agents/ns/a/_recify", "agents/ns/a", "/_recify"),
+            ("/v1/agents/ns/a/x/_recif/y", "agents/ns/a", "/x/_recif/y"),
+        ] {
+            assert_eq!(read(target), Ok((key.to_owned(), rest.to_owned())), "{target}");
+        }
+    }
+
+    #[test]
+    fn other_targets_lead_nowhere() {
+        for (target, expected) in [
+            ("/", Astray::Unknown),
+            ("*", Astray::Unknown),
+            ("/v1/agents/ns", Astray::Unknown),
+            ("/v1/agents/ns/", Astray::Unknown),
+            ("/v1/agents/ns?/a", Astray::Unknown),
+            ("/v1/agents?/ns/a", Astray::Unknown),
+            ("/v1/agents//a", Astray::Unknown),
+            ("/v2/agents/ns/a", Astray::Unknown),
+            ("//v1/agents/ns/a", Astray::Unknown),
+            ("/v1/agents/ns/a/../b", Astray::Dots),
+            ("/v1/agents/ns/a/%2e%2E/b", Astray::Dots),
+            ("/v1/agents/../ns/a", Astray::Dots),
+            ("/v1/agents/ns/a/.", Astray::Dots),
+            ("/v1/agents/ns/a/metrics", Astray::Hidden),
+            ("/v1/agents/ns/a/metrics/?x", Astray::Hidden),
+            ("/v1/agents/ns/a//metric%73;x", Astray::Hidden),
+            ("/v1/agents/ns/a/Metrics?x", Astray::Hidden),
+            ("/v1/agents/ns/a/_recif", Astray::Hidden),
+            ("/v1/agents/ns/a/_recif/inflight", Astray::Hidden),
+            ("/v1/agents/ns/a/%5Frecif%2Fdrain", Astray::Hidden),
+            ("/v1/agents/ns/a/\\_recif;x=y/drain", Astray::Hidden),
+        ] {
+            assert_eq!(read(target), Err(expected), "{target}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_of_a_target_is_lost_or_made_up(target in "(/v1/(agents|flows)/[a-z]{1,3}/[a-z]{1,3})?[/?.%;a-z0-9_]{0,20}") {
+            if let Ok(path) = Path::read(target.as_bytes()) {
+                prop_assert_eq!([path.prefix, path.rest].concat(), target.as_bytes());
+                prop_assert_eq!([b"/v1/", path.key].concat(), path.prefix);
+                prop_assert!(matches!(path.rest.first(), None | Some(b'/' | b'?')));
+                prop_assert_eq!(path.key.iter().filter(|byte| **byte == b'/').count(), 2);
+                prop_assert!(!has_dot_segment(target.as_bytes()));
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! One Pod, as this gateway knows it: how busy it is, and connections to it.
+//!
+//! How busy: what this gateway has in flight there, and what others have, which the Pod's sidecar says with each answer. A
+//! Pod that refused is taken for full until it answers something else, or for a moment.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout},
+};
+
+use super::clock::between;
+use crate::http1::Side;
+
+/// How long an idle connection is kept.
+const IDLE: Duration = Duration::from_secs(30);
+/// Idle connections kept at most.
+const POOL: usize = 256;
+/// Longest wait for a connection. A SYN that was lost is sent again after one second.
+const CONNECT: Duration = Duration::from_secs(2);
+/// How long what others have in flight is believed, in milliseconds.
+const FRESH: u64 = 100;
+/// How long nobody else asks a Pod that may have room again, in milliseconds.
+const PROBE: u64 = 100;
+/// How long a Pod to which no connection could be made is avoided, in milliseconds.
+const SUSPECT: u64 = 500;
+
+/// One Pod.
+#[derive(Debug)]
+pub(super) struct Pod {
+    /// Where it listens.
+    pub(super) address: SocketAddr,
+    in_flight: AtomicU32,
+    /// How many it takes; 0: any number.
+    cap: AtomicU32,
+    /// What others had in flight there, and until when that is believed.
+    others: AtomicU32,
+    others_until: AtomicU64,
+    full_until: AtomicU64,
+    pool: Mutex<Pool>,
+    pooled: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    idle: Vec<(Side<TcpStream>, Instant)>,
+    closed: bool,
+}
+
+/// What a Pod's sidecar says with an answer: `in flight/cap`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reported {
+    in_flight: u32,
+    cap: u32,
+}
+
+impl Reported {
+    /// Reads `x-recif-load`.
+    pub(super) fn read(value: &[u8]) -> Option<Self> {
+        let (in_flight, cap) = str::from_utf8(value).ok()?.split_once('/')?;
+        Some(Self { in_flight: in_flight.parse().ok()?, cap: cap.parse().ok()? })
+    }
+}
+
+impl Pod {
+    /// A Pod of which nothing is known but how many requests it should take (0: any number).
+    pub(super) fn new(address: SocketAddr, cap: u32) -> Self {
+        Self {
+            address,
+            in_flight: AtomicU32::new(0),
+            cap: AtomicU32::new(cap),
+            others: AtomicU32::new(0),
+            others_until: AtomicU64::new(0),
+            full_until: AtomicU64::new(0),
+            pool: Mutex::default(),
+            pooled: AtomicBool::new(false),
+        }
+    }
+
+    /// Requests that this gateway has in flight there.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight.load(Relaxed)
+    }
+
+    /// How busy it is: smaller is less; `None`: it has no room.
+    pub(super) fn load(&self, now: u64) -> Option<u64> {
+        let cap = self.cap.load(Relaxed);
+        let mut busy = u64::from(self.in_flight());
+        if now < self.others_until.load(Relaxed) {
+            busy += u64::from(self.others.load(Relaxed));
+        }
+        if now < self.full_until.load(Relaxed) || (cap != 0 && busy >= cap.into()) {
+            return None;
+        }
+        Some(busy * 1024 / u64::from(cap.max(1)))
+    }
+
+    /// Takes one of its slots, if there is room.
+    pub(super) fn take(&self, now: u64) -> bool {
+        if self.load(now).is_none() {
+            return false;
+        }
+        let full_until = self.full_until.load(Relaxed);
+        // Only one finds out whether there is room again; the others follow when it was answered.
+        if full_until != 0 && self.full_until.compare_exchange(full_until, now + PROBE, Relaxed, Relaxed).is_err() {
+            return false;
+        }
+        let cap = self.cap.load(Relaxed);
+        let before = self.in_flight.fetch_add(1, Relaxed);
+        if cap != 0 && before >= cap {
+            self.in_flight.fetch_sub(1, Relaxed);
+            return false;
+        }
+        true
+    }
+
+    /// Gives a slot back. `served`: there is room for another now.
+    pub(super) fn release(&self, served: bool) {
+        self.in_flight.fetch_sub(1, Relaxed);
+        if served {
+            self.full_until.store(0, Relaxed);
+        }
+    }
+
+    /// It answered a request of this gateway, which is still in flight, and said this of itself.
+    pub(super) fn answered(&self, reported: Option<Reported>, now: u64) {
+        if let Some(Reported { in_flight, cap }) = reported {
+            self.cap.store(cap, Relaxed);
+            self.others.store(in_flight.saturating_sub(self.in_flight()), Relaxed);
+            self.others_until.store(now + FRESH, Relaxed);
+        }
+        self.full_until.store(0, Relaxed);
+    }
+
+    /// It has no room.
+    pub(super) fn refused(&self, now: u64) {
+        self.full_until.store(now + between(50, 100), Relaxed);
+    }
+
+    /// No connection to it could be made.
+    pub(super) fn unreachable(&self, now: u64) {
+        self.full_until.store(now + SUSPECT, Relaxed);
+        self.forget();
+    }
+
+    /// An idle connection that looks alive.
+    pub(super) fn reuse(&self) -> Option<Side<TcpStream>> {
+        if !self.pooled.load(Relaxed) {
+            return None;
+        }
+        let mut pool = self.pool();
+        while let Some((side, since)) = pool.idle.pop() {
+            if since.elapsed() >= IDLE {
+                // The others have been idle for longer.
+                pool.idle.clear();
+                break;
+            }
+            // Data that nobody asked for, or the end: neither is to be taken for the next answer.
+            if side.io.try_read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+                return Some(side);
+            }
+        }
+        self.pooled.store(false, Relaxed);
+        None
+    }
+
+    /// A new connection.
+    ///
+    /// # Errors
+    /// Nobody accepts.
+    pub(super) async fn connect(&self) -> io::Result<Side<TcpStream>> {
+        let io = timeout(CONNECT, TcpStream::connect(self.address)).await??;
+        // Tokens are small writes that must not wait for each other.
+        io.set_nodelay(true)?;
+        Ok(Side::new(io))
+    }
+
+    /// Keeps a connection for another request.
+    pub(super) fn keep(&self, side: Side<TcpStream>) {
+        let mut pool = self.pool();
+        if !pool.closed && pool.idle.len() < POOL {
+            pool.idle.push((side, Instant::now()));
+            self.pooled.store(true, Relaxed);
+        }
+    }
+
+    /// Says whether connections are kept. One that is not ready keeps none.
+    pub(super) fn keeps_connections(&self, keeps: bool) {
+        let mut pool = self.pool();
+        pool.closed = !keeps;
+        if !keeps {
+            pool.idle.clear();
+        }
+    }
+
+    /// Closes connections that were idle for too long.
+    pub(super) fn sweep(&self) {
+        if self.pooled.load(Relaxed) {
+            self.pool().idle.retain(|(_, since)| since.elapsed() < IDLE);
+        }
+    }
+
+    fn forget(&self) {
+        self.pool().idle.clear();
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(cap: u32) -> Pod {
+        Pod::new(SocketAddr::from(([127, 0, 0, 1], 1)), cap)
+    }
+
+    #[test]
+    fn the_load_is_what_is_in_flight_here_and_elsewhere() {
+        let pod = pod(0);
+        assert!(pod.take(0) && pod.take(0));
+        pod.answered(Reported::read(b"3/4"), 1000);
+        assert_eq!(pod.load(1000), Some(3 * 256), "two here and one elsewhere");
+        assert!(pod.take(1000) && !pod.take(1000), "others count while the news of them is fresh");
+        pod.release(true);
+        assert_eq!(pod.load(1000 + FRESH), Some(2 * 256));
+        assert_eq!((Reported::read(b"x/4"), Reported::read(b"3"), Reported::read(b"")), (None, None, None));
+    }
+
+    #[test]
+    fn one_that_refused_is_full_for_a_moment_or_until_it_serves() {
+        let pod = pod(3);
+        assert!(pod.take(0));
+        pod.refused(1000);
+        assert_eq!((pod.load(1049), pod.load(1101).is_some()), (None, true));
+        pod.release(false);
+        assert_eq!(pod.load(1049), None);
+        assert!(pod.take(2000) && !pod.take(2000), "one asks whether there is room again");
+        pod.refused(2000);
+        pod.release(true);
+        assert_eq!(pod.load(2000), Some(0));
+        pod.refused(3000);
+        pod.answered(None, 3000);
+        assert_eq!(pod.load(3000), Some(0));
+    }
+}

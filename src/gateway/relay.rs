@@ -1,0 +1,183 @@
+//! One request, taken to a Pod and back.
+//!
+//! A Pod that has no room says so before it does anything, so another one is asked at once, with any method, for as long as
+//! the request can be sent again. A Pod that cannot be reached has done nothing either, but costs time: that is tried again
+//! twice at most, within a budget. Anything else that may have reached the workload is never repeated.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use tokio::time::{Instant, Sleep};
+
+use super::{
+    answer::Answer,
+    auth::Caller,
+    connection::{Link, Peer},
+    forward,
+    path::Path,
+    pod::Reported,
+    routes::Route,
+    serve::Shared,
+    turn::{self, NoTurn, TIMEOUT},
+    workload::Workload,
+};
+use crate::http1::{End, Exchange, Patience, Policy, Request, RequestHead, ResponseHead, Side, tunnel};
+
+/// Most bytes of a request's body that are kept until its answer begins.
+const HELD: usize = 64 * 1024;
+/// Retries after connections that could not be made.
+const RETRIES: u32 = 2;
+/// Longest silence of a stream. Sidecars end it after 300 s by themselves, and say so.
+const IDLE: Duration = Duration::from_secs(310);
+
+/// One admitted request.
+#[derive(Clone, Copy)]
+pub(super) struct Call<'a> {
+    pub(super) head: &'a RequestHead<'a>,
+    pub(super) path: &'a Path<'a>,
+    pub(super) caller: &'a Caller,
+    pub(super) peer: &'a Peer,
+    pub(super) arrived: Instant,
+    pub(super) shared: &'a Arc<Shared>,
+}
+
+/// What became of a request.
+pub(super) enum Outcome {
+    /// It was answered; another one may follow on this connection, or not.
+    Served {
+        /// Whether another one may follow.
+        again: bool,
+    },
+    /// The client's connection must be aborted.
+    Aborted,
+    /// Nothing was answered yet: this is to be.
+    Refused(Answer),
+}
+
+/// Sends a request to a Pod of its workload and the answer to the client.
+pub(super) async fn relay<S: Link>(
+    client: &mut Side<S>,
+    call: &Call<'_>,
+    mut route: Arc<Route>,
+    mut timer: Pin<&mut Sleep>,
+) -> Outcome {
+    let Call { head, shared, .. } = call;
+    let _under_way = shared.metrics.begins(route.workload.kind, call.arrived);
+    route.workload.budget.earn();
+    let mut failures = 0;
+    loop {
+        let lease = match turn::turn(client, call.path.key, &mut route, call.arrived, shared).await {
+            Ok(lease) => lease,
+            Err(NoTurn::Refused(answer)) => return Outcome::Refused(answer),
+            Err(NoTurn::ClientGone) => return Outcome::Aborted,
+        };
+        let mut reused = lease.pod.reuse();
+        let end = loop {
+            let was_reused = reused.is_some();
+            let mut upstream = match reused.take() {
+                Some(side) => side,
+                None => match lease.pod.connect().await {
+                    Ok(side) => side,
+                    Err(_) => break Err(Unreachable),
+                },
+            };
+            forward::forward(call, &mut upstream.outgoing);
+            let policy = Answers { call, pod: &lease.pod, workload: &route.workload };
+            let first_byte = route.object.timeout.unwrap_or(TIMEOUT);
+            let patience = Patience { first_byte, idle: IDLE };
+            let exchange = Exchange::new(client, &mut upstream, Request::from(*head), patience, policy).holding(HELD);
+            let end = exchange.run(timer.as_mut()).await;
+            match &end {
+                End::Done { upstream: true, .. } | End::Declined { upstream: true } => lease.pod.keep(upstream),
+                // A Pod may close an idle connection at the moment in which it is used again.
+                End::NoAnswer { unanswered: true, unsent, replayable: true }
+                    if was_reused && (*unsent || head.is_safe()) =>
+                {
+                    shared.metrics.retried("stale");
+                    continue;
+                }
+                End::Upgraded => {
+                    return match tunnel(client, &mut upstream, IDLE, timer.as_mut()).await {
+                        Ok(()) => Outcome::Served { again: false },
+                        Err(_) => Outcome::Aborted,
+                    };
+                }
+                _ => {}
+            }
+            break Ok(end);
+        };
+        match end {
+            Ok(End::Declined { .. }) => {
+                lease.refused(shared.clock.now());
+                shared.metrics.retried("over-capacity");
+            }
+            Err(Unreachable) => {
+                lease.unreachable(shared.clock.now());
+                failures += 1;
+                if failures > RETRIES || !route.workload.budget.spend() {
+                    return refused(502, "connect", "no Pod of the workload accepts connections");
+                }
+                shared.metrics.retried("connect");
+            }
+            Ok(end) => return outcome(end, &route.workload),
+        }
+        // The Pods may be others by now.
+        route = shared.routes.find(call.path.key).unwrap_or(route);
+    }
+}
+
+/// No connection could be made.
+struct Unreachable;
+
+fn outcome(end: End, workload: &Workload) -> Outcome {
+    match end {
+        End::Done { client, .. } => Outcome::Served { again: client },
+        End::NoAnswer { .. } | End::Declined { .. } => {
+            refused(502, "upstream", "the workload closed the connection without an answer")
+        }
+        End::BadAnswer(bad) => {
+            let (kind, namespace, name) = (workload.kind.name(), &workload.namespace, &workload.name);
+            tracing::warn!(kind, %namespace, %name, "the workload's answer is refused: {bad}");
+            refused(502, "upstream", "the workload's answer is not valid HTTP")
+        }
+        End::Late => refused(504, "timeout", "the workload did not answer in time"),
+        End::ClientGone(Some(bad)) => Outcome::Refused(Answer::bad(bad)),
+        End::ClientGone(None) | End::Cut | End::Upgraded => Outcome::Aborted,
+    }
+}
+
+fn refused(status: u16, reason: &'static str, error: &'static str) -> Outcome {
+    Outcome::Refused(Answer::new(status, reason, error))
+}
+
+/// What is done with an answer's head.
+struct Answers<'a> {
+    call: &'a Call<'a>,
+    pod: &'a super::pod::Pod,
+    workload: &'a Workload,
+}
+
+impl Policy for Answers<'_> {
+    fn declines(&mut self, head: &ResponseHead<'_>) -> bool {
+        // The sidecar's word for "nothing was done".
+        head.status == 503 && reason(head).is_some_and(|reason| matches!(reason, b"over-capacity" | b"draining"))
+    }
+
+    fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>) {
+        let Call { shared, arrived, .. } = self.call;
+        if !head.is_interim() {
+            let load = head.fields.values(head.bytes, "x-recif-load").next().and_then(Reported::read);
+            self.pod.answered(load, shared.clock.now());
+            shared.metrics.answered(self.workload.kind, head.status, arrived.elapsed());
+            if head.status < 500 {
+                self.workload.invoked();
+            } else if self.declines(head) {
+                self.workload.refuse();
+            }
+        }
+        forward::answer(head, self.call.head.version, close || shared.leaving(), out);
+    }
+}
+
+fn reason<'a>(head: &ResponseHead<'a>) -> Option<&'a [u8]> {
+    head.fields.values(head.bytes, "x-recif-reason").next()
+}

@@ -1,0 +1,153 @@
+//! Where each workload's requests go: filled by watches, read by every request without a lock.
+//!
+//! A route is never changed, only replaced, so that a request sees the object and the Pods of one moment. What must outlive
+//! a change — the queue, the counters, each Pod's connections — is shared between the old and the new.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use actions::machine::Key;
+
+use super::{
+    clock::Clock,
+    object::{Kind, Object},
+    pod::Pod,
+    slice::{Slice, Standing},
+    workload::Workload,
+};
+
+/// Where a workload's requests go.
+#[derive(Debug)]
+pub struct Route {
+    /// The workload's object.
+    pub(super) object: Arc<Object>,
+    /// What its requests share.
+    pub(super) workload: Arc<Workload>,
+    /// The Pods to be asked: the ready ones, else those that are going and still serve.
+    pub(super) pods: Arc<[Arc<Pod>]>,
+}
+
+/// The routes of all workloads, by keys such as `agents/default/weather`.
+#[derive(Debug)]
+pub struct Routes {
+    routes: papaya::HashMap<Box<[u8]>, Arc<Route>>,
+    parts: Mutex<HashMap<Box<[u8]>, Parts>>,
+    clock: Clock,
+}
+
+/// What a route is made of.
+#[derive(Debug)]
+struct Parts {
+    workload: Arc<Workload>,
+    object: Option<Arc<Object>>,
+    slices: HashMap<Box<str>, Arc<Slice>>,
+    pods: HashMap<Box<str>, Arc<Pod>>,
+}
+
+impl Routes {
+    /// No routes yet.
+    pub fn new(clock: Clock) -> Self {
+        Self { routes: papaya::HashMap::new(), parts: Mutex::default(), clock }
+    }
+
+    /// The route of this key.
+    pub fn find(&self, key: &[u8]) -> Option<Arc<Route>> {
+        self.routes.pin().get(key).cloned()
+    }
+
+    /// Every route.
+    pub(super) fn all(&self) -> Vec<Arc<Route>> {
+        self.routes.pin().values().cloned().collect()
+    }
+
+    /// Follows a change of a workload's object.
+    pub fn object(&self, kind: Kind, key: &Key, object: Option<Arc<Object>>) {
+        self.change(kind, &key.namespace, &key.name, |parts| parts.object = object);
+    }
+
+    /// Follows a change of a slice.
+    pub fn slice(&self, key: &Key, old: Option<&Slice>, new: Option<&Arc<Slice>>) {
+        let before = old.and_then(|slice| slice.workload.as_ref());
+        let after = new.and_then(|slice| slice.workload.as_ref());
+        if let Some((kind, name)) = before.filter(|before| Some(*before) != after) {
+            self.change(*kind, &key.namespace, name, |parts| {
+                parts.slices.remove(key.name.as_str());
+            });
+        }
+        if let (Some((kind, name)), Some(slice)) = (after, new) {
+            self.change(*kind, &key.namespace, name, |parts| {
+                parts.slices.insert(key.name.as_str().into(), slice.clone());
+            });
+        }
+    }
+
+    /// Closes connections that were idle for too long.
+    pub(super) fn sweep(&self) {
+        for route in self.all() {
+            route.pods.iter().for_each(|pod| pod.sweep());
+        }
+    }
+
+    fn change(&self, kind: Kind, namespace: &str, name: &str, change: impl FnOnce(&mut Parts)) {
+        let key: Box<[u8]> = format!("{}/{namespace}/{name}", kind.plural()).into_bytes().into();
+        let mut all = self.parts();
+        let parts = all.entry(key.clone()).or_insert_with(|| Parts {
+            workload: Workload::new(kind, namespace, name, self.clock),
+            object: None,
+            slices: HashMap::new(),
+            pods: HashMap::new(),
+        });
+        let before = parts.object.clone();
+        change(parts);
+        let pods = parts.pods();
+        let routes = self.routes.pin();
+        match &parts.object {
+            Some(object) => {
+                let route = Route { object: object.clone(), workload: parts.workload.clone(), pods: pods.clone() };
+                routes.insert(key.clone(), Arc::new(route));
+            }
+            None => {
+                routes.remove(&key);
+            }
+        }
+        let stands = |object: &Option<Arc<Object>>| object.as_ref().map(|object| object.halt.is_some());
+        parts.workload.change(pods, stands(&before) != stands(&parts.object));
+        if parts.object.is_none() && parts.slices.is_empty() {
+            all.remove(&key);
+        }
+    }
+
+    fn parts(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Parts>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Parts {
+    /// The Pods to be asked, after every slice; Pods known before keep what is known of them.
+    fn pods(&mut self) -> Arc<[Arc<Pod>]> {
+        let cap = self.object.as_ref().and_then(|object| object.concurrency).unwrap_or(0);
+        let mut known = HashMap::new();
+        let mut found: Vec<(Standing, Arc<Pod>)> = Vec::new();
+        for endpoint in self.slices.values().flat_map(|slice| &slice.endpoints) {
+            // A Pod may be in two slices: while it moves between them, and with an address of each family.
+            if known.contains_key(&endpoint.uid) {
+                continue;
+            }
+            let pod = match self.pods.get(&endpoint.uid).filter(|pod| pod.address == endpoint.address) {
+                Some(pod) => pod.clone(),
+                None => Arc::new(Pod::new(endpoint.address, cap)),
+            };
+            known.insert(endpoint.uid.clone(), pod.clone());
+            pod.keeps_connections(endpoint.standing == Standing::Ready);
+            found.push((endpoint.standing, pod));
+        }
+        let gone = self.pods.iter().filter(|(uid, pod)| !known.get(*uid).is_some_and(|now| Arc::ptr_eq(now, pod)));
+        gone.for_each(|(_, pod)| pod.keeps_connections(false));
+        self.pods = known;
+        let best = found.iter().map(|(standing, _)| *standing).max().unwrap_or(Standing::Unready);
+        let asked = found.into_iter().filter(|(standing, _)| *standing == best && best != Standing::Unready);
+        asked.map(|(_, pod)| pod).collect()
+    }
+}

@@ -1,0 +1,132 @@
+//! What is sent again, to whom, and what never is.
+
+use super::*;
+
+const POST: &[u8] = b"POST /v1/agents/ns/a HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody";
+
+#[tokio::test]
+async fn a_pod_without_room_sends_a_request_on_with_its_body() {
+    let (mut one, mut other) = (Pod::start().await, Pod::start().await);
+    let gateway = Gateway::start(&[], &[one.address, other.address]).await;
+    let mut client = gateway.asks(POST).await;
+    let ((mut full, _), second) = tokio::select! {
+        found = one.next() => (found, &mut other),
+        found = other.next() => (found, &mut one),
+    };
+    assert_eq!(exactly(&mut full, 4).await, "body");
+    full.write_all(FULL).await.unwrap();
+    let (mut workload, seen) = second.next().await;
+    assert!(seen.starts_with("POST / "), "{seen}");
+    assert_eq!(exactly(&mut workload, 4).await, "body");
+    workload.write_all(OK).await.unwrap();
+    assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_long_to_be_held_is_not_sent_again() {
+    let mut pod = Pod::start().await;
+    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let length = 100_000;
+    let request = format!("POST /v1/agents/ns/a HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
+    let mut client = gateway.asks(request.as_bytes()).await;
+    client.write_all(&vec![b'x'; length]).await.unwrap();
+    let (mut workload, _) = pod.next().await;
+    exactly(&mut workload, length).await;
+    workload.write_all(FULL).await.unwrap();
+    let (answer, _) = whole(&mut client).await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert_eq!(gateway.demand().refused, 1);
+}
+
+#[tokio::test]
+async fn a_pod_that_cannot_be_reached_is_passed_over() {
+    let mut pod = Pod::start().await;
+    let gateway = Gateway::start(&[], &[pod.address, nobody().await]).await;
+    for _ in 0..20 {
+        let mut client = gateway.asks(POST).await;
+        let (mut workload, _) = pod.next().await;
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        exactly(&mut workload, 4).await;
+        workload.write_all(answer).await.unwrap();
+        assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 200 "));
+    }
+}
+
+#[tokio::test]
+async fn nobody_reachable_is_said_so_after_two_retries() {
+    let (one, two, three, four) = (nobody().await, nobody().await, nobody().await, nobody().await);
+    let gateway = Gateway::start(&[], &[one, two, three, four]).await;
+    let mut client = gateway.asks(GET).await;
+    let (answer, body) = whole(&mut client).await;
+    assert!(answer.starts_with("HTTP/1.1 502 ") && body.contains("\"reason\":\"connect\""), "{answer}");
+    assert_eq!(gateway.in_flight(), 0);
+}
+
+#[tokio::test]
+async fn what_may_have_been_done_is_never_done_again() {
+    let mut pod = Pod::start().await;
+    let gateway = Gateway::start(&[], &[pod.address]).await;
+    for request in [GET, POST] {
+        let mut client = gateway.asks(request).await;
+        let (workload, _) = pod.next().await;
+        drop(workload);
+        assert!(head(&mut client).await.starts_with("HTTP/1.1 502 "));
+    }
+    let mut client = gateway.asks(GET).await;
+    let (mut workload, _) = pod.next().await;
+    workload.write_all(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+    assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 503 Busy"), "the workload's own word, passed on");
+    assert!(!pod.has_connections());
+}
+
+#[tokio::test]
+async fn a_connection_that_went_stale_costs_no_safe_request() {
+    let mut pod = Pod::start().await;
+    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut client = gateway.asks(GET).await;
+    let (mut workload, _) = pod.next().await;
+    workload.write_all(OK).await.unwrap();
+    whole(&mut client).await;
+    client.write_all(GET).await.unwrap();
+    head(&mut workload).await;
+    drop(workload);
+    let (mut workload, _) = pod.next().await;
+    workload.write_all(OK).await.unwrap();
+    whole(&mut client).await;
+    client.write_all(POST).await.unwrap();
+    head(&mut workload).await;
+    drop(workload);
+    assert!(head(&mut client).await.starts_with("HTTP/1.1 502 "));
+}
+
+#[tokio::test]
+async fn a_pod_that_stops_being_ready_loses_its_idle_connections() {
+    let mut pod = Pod::start().await;
+    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut client = gateway.asks(GET).await;
+    let (mut workload, _) = pod.next().await;
+    workload.write_all(OK).await.unwrap();
+    whole(&mut client).await;
+    gateway.pods(&[(pod.address, Standing::Leaving)]);
+    let mut rest = Vec::new();
+    timeout(SOON, workload.read_to_end(&mut rest)).await.unwrap().unwrap();
+    client.write_all(GET).await.unwrap();
+    let (mut workload, _) = pod.next().await;
+    workload.write_all(OK).await.unwrap();
+    whole(&mut client).await;
+    timeout(SOON, workload.read_to_end(&mut rest)).await.unwrap().unwrap();
+    assert_eq!(rest, b"", "one that is going serves while nobody is ready, and keeps no connection");
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_come_is_said_so() {
+    let mut pod = Pod::start().await;
+    let gateway = Gateway::start(&[], &[pod.address]).await;
+    gateway.object(Some(Object { timeout: Some(Duration::from_millis(20)), ..object() }));
+    let mut client = gateway.asks(GET).await;
+    let (mut workload, _) = pod.next().await;
+    let (answer, body) = whole(&mut client).await;
+    assert!(answer.starts_with("HTTP/1.1 504 ") && body.contains("\"reason\":\"timeout\""), "{answer}");
+    let mut rest = Vec::new();
+    timeout(SOON, workload.read_to_end(&mut rest)).await.unwrap().unwrap();
+}

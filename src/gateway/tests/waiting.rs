@@ -1,0 +1,144 @@
+//! Requests for which there is no room yet.
+
+use super::*;
+
+/// One request at a time per Pod.
+fn narrow() -> Object {
+    Object { concurrency: Some(1), ..object() }
+}
+
+async fn narrow_gateway(flags: &[&str], pods: &[SocketAddr]) -> Gateway {
+    let gateway = Gateway::start(flags, &[]).await;
+    gateway.object(Some(narrow()));
+    gateway.pods(&pods.iter().map(|address| (*address, Standing::Ready)).collect::<Vec<_>>());
+    gateway
+}
+
+#[tokio::test]
+async fn a_request_waits_until_another_has_ended() {
+    let mut pod = Pod::start().await;
+    let gateway = narrow_gateway(&[], &[pod.address]).await;
+    let mut first = gateway.asks(GET).await;
+    let (mut workload, _) = pod.next().await;
+    let mut second = gateway.asks(GET).await;
+    gateway.until_waiting(1).await;
+    assert_eq!(gateway.in_flight(), 1);
+    workload.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nx-recif-load: 1/1\r\n\r\nok").await.unwrap();
+    whole(&mut first).await;
+    head(&mut workload).await;
+    assert_eq!(gateway.demand().waiting, 0);
+    workload.write_all(OK).await.unwrap();
+    whole(&mut second).await;
+    gateway.until_in_flight(0).await;
+    let demand = gateway.demand();
+    assert!(demand.waited > Duration::ZERO && demand.refused == 0, "{demand:?}");
+}
+
+#[tokio::test]
+async fn a_pod_that_refused_is_asked_again_in_a_moment() {
+    let mut pod = Pod::start().await;
+    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut client = gateway.asks(GET).await;
+    let (mut workload, _) = pod.next().await;
+    for _ in 0..3 {
+        workload.write_all(FULL).await.unwrap();
+        head(&mut workload).await;
+    }
+    workload.write_all(OK).await.unwrap();
+    assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn who_left_is_out_at_once() {
+    let mut pod = Pod::start().await;
+    let gateway = narrow_gateway(&[], &[pod.address]).await;
+    let mut first = gateway.asks(GET).await;
+    let (mut workload, _) = pod.next().await;
+    let leaving = gateway.asks(b"POST /v1/agents/ns/a HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nbody").await;
+    gateway.until_waiting(1).await;
+    drop(leaving);
+    gateway.until_waiting(0).await;
+    let mut second = gateway.asks(GET).await;
+    gateway.until_waiting(1).await;
+    workload.write_all(OK).await.unwrap();
+    whole(&mut first).await;
+    assert!(head(&mut workload).await.starts_with("GET "));
+    workload.write_all(OK).await.unwrap();
+    whole(&mut second).await;
+}
+
+#[tokio::test]
+async fn no_more_wait_than_may() {
+    let mut pod = Pod::start().await;
+    let gateway = narrow_gateway(&["--queue-per-workload", "1"], &[pod.address]).await;
+    let _first = gateway.asks(GET).await;
+    let _held = pod.next().await;
+    let _second = gateway.asks(GET).await;
+    gateway.until_waiting(1).await;
+    let mut third = gateway.asks(GET).await;
+    let (answer, body) = whole(&mut third).await;
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("Retry-After: 1\r\n"), "{answer}");
+    assert!(body.contains("\"reason\":\"queue-full\""), "{body}");
+    assert_eq!((gateway.demand().waiting, gateway.demand().refused), (1, 1));
+}
+
+#[tokio::test]
+async fn the_wait_ends_in_time() {
+    let mut pod = Pod::start().await;
+    let gateway = narrow_gateway(&["--queue-timeout", "60ms", "--cold-start-timeout", "30ms"], &[pod.address]).await;
+    let _first = gateway.asks(GET).await;
+    let _held = pod.next().await;
+    let (answer, body) = whole(&mut gateway.asks(GET).await).await;
+    assert!(answer.starts_with("HTTP/1.1 503 ") && body.contains("\"reason\":\"no-capacity\""), "{answer} {body}");
+    gateway.pods(&[]);
+    let (answer, body) = whole(&mut gateway.asks(GET).await).await;
+    assert!(answer.starts_with("HTTP/1.1 503 ") && body.contains("\"reason\":\"not-ready\""), "{answer} {body}");
+    assert_eq!(gateway.demand().refused, 2);
+}
+
+#[tokio::test]
+async fn a_workload_at_zero_is_waited_for_until_it_has_a_pod() {
+    let gateway = Gateway::start(&[], &[]).await;
+    let mut client = gateway.asks(GET).await;
+    gateway.until_waiting(1).await;
+    let mut pod = Pod::start().await;
+    gateway.pods(&[(pod.address, Standing::Unready)]);
+    assert_eq!(gateway.demand().waiting, 1);
+    gateway.pods(&[(pod.address, Standing::Ready)]);
+    let (mut workload, _) = pod.next().await;
+    workload.write_all(OK).await.unwrap();
+    whole(&mut client).await;
+}
+
+#[tokio::test]
+async fn nobody_waits_for_what_does_not_come() {
+    let gateway = Gateway::start(&[], &[]).await;
+    let mut early = gateway.asks(GET).await;
+    gateway.until_waiting(1).await;
+    gateway.halt(true);
+    for client in [&mut early, &mut gateway.asks(GET).await] {
+        let (answer, body) = whole(client).await;
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        assert_eq!(body, "{\"error\":\"Agent ns/a is Failed.\",\"reason\":\"unavailable\"}");
+    }
+    assert_eq!(gateway.demand().refused, 0, "more Pods would not help");
+    gateway.object(Some(object()));
+    let mut late = gateway.asks(GET).await;
+    gateway.until_waiting(1).await;
+    gateway.object(None);
+    assert!(head(&mut late).await.starts_with("HTTP/1.1 404 "));
+}
+
+#[tokio::test]
+async fn pods_of_a_failed_update_serve_and_those_of_a_deleted_object_do_not() {
+    let mut pod = Pod::start().await;
+    let gateway = Gateway::start(&[], &[pod.address]).await;
+    gateway.halt(true);
+    let mut client = gateway.asks(GET).await;
+    let (mut workload, _) = pod.next().await;
+    workload.write_all(OK).await.unwrap();
+    whole(&mut client).await;
+    gateway.halt(false);
+    client.write_all(GET).await.unwrap();
+    assert!(head(&mut client).await.starts_with("HTTP/1.1 503 "));
+}

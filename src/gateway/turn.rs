@@ -1,0 +1,137 @@
+//! A request's way to a slot of a Pod: at once if there is room, else by waiting for its turn.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::{Instant, sleep},
+};
+
+use super::{
+    answer::Answer,
+    clock::between,
+    routes::Route,
+    serve::Shared,
+    workload::{Lease, Place},
+};
+use crate::http1::Side;
+
+/// Most bytes of a request that are taken in while it waits. One read may bring more.
+const HELD: usize = 64 * 1024;
+/// The longest wait of a workload that says nothing else, also for the first byte of an answer.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why there is no slot.
+pub(super) enum NoTurn {
+    /// The client is to be told this.
+    Refused(Answer),
+    /// It left.
+    ClientGone,
+}
+
+/// A slot for the request that arrived at `arrived`. `route` is brought up to date while it waits.
+pub(super) async fn turn<S>(
+    client: &mut Side<S>,
+    key: &[u8],
+    route: &mut Arc<Route>,
+    arrived: Instant,
+    shared: &Shared,
+) -> Result<Lease, NoTurn>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    check(route)?;
+    if let Some(lease) = route.workload.take(&route.pods) {
+        return Ok(lease);
+    }
+    // Boxed, because few requests wait and every connection has room for what one request needs.
+    Box::pin(wait(client, key, route, arrived, shared)).await
+}
+
+async fn wait<S>(
+    client: &mut Side<S>,
+    key: &[u8],
+    route: &mut Arc<Route>,
+    arrived: Instant,
+    shared: &Shared,
+) -> Result<Lease, NoTurn>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let settings = &shared.settings;
+    let mut cold = false;
+    let mut pause = 25;
+    let mut place: Option<Place> = None;
+    let _depth = shared.metrics.waits(route.workload.kind);
+    loop {
+        cold |= route.pods.is_empty();
+        let longest = if cold { settings.cold_start_timeout } else { settings.queue_timeout };
+        let until = arrived + longest.min(route.object.timeout.unwrap_or(TIMEOUT));
+        if Instant::now() >= until {
+            route.workload.refuse();
+            return Err(NoTurn::Refused(late(cold)));
+        }
+        let granted = match &mut place {
+            Some(place) => place,
+            None => match route.workload.join(arrived, settings.queue_per_workload) {
+                Some(joined) => place.insert(joined),
+                None => {
+                    route.workload.refuse();
+                    let error = "as many requests as allowed wait for this workload already";
+                    return Err(NoTurn::Refused(Answer::new(503, "queue-full", error)));
+                }
+            },
+        };
+        let wake = Instant::now() + Duration::from_millis(between(pause / 2, pause));
+        tokio::select! {
+            biased;
+            lease = &mut granted.granted => match lease {
+                Ok(lease) => return Ok(lease),
+                // What is waited for has changed.
+                Err(_) => place = None,
+            },
+            there = client.fill(), if client.incoming.len() < HELD => {
+                if !there.unwrap_or(false) {
+                    return Err(NoTurn::ClientGone);
+                }
+                continue;
+            }
+            () = sleep(until.min(wake).saturating_duration_since(Instant::now())) => {
+                pause = (pause * 2).min(200);
+                route.workload.dispatch();
+            }
+        }
+        *route = shared.routes.find(key).ok_or_else(gone)?;
+        check(route)?;
+    }
+}
+
+/// Whether there is something to wait for.
+fn check(route: &Route) -> Result<(), NoTurn> {
+    match &route.object.halt {
+        Some(halt) if route.pods.is_empty() || !halt.pods_serve => {
+            Err(NoTurn::Refused(Answer::new(503, "unavailable", String::from(&*halt.sentence))))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn gone() -> NoTurn {
+    NoTurn::Refused(unknown())
+}
+
+/// There is no such workload.
+pub(super) fn unknown() -> Answer {
+    Answer::new(
+        404,
+        "unknown",
+        "there is no such workload: use /v1/agents, /v1/flows or /v1/flowsets, namespace and name",
+    )
+}
+
+fn late(cold: bool) -> Answer {
+    match cold {
+        true => Answer::new(503, "not-ready", "no Pod of the workload became ready in time"),
+        false => Answer::new(503, "no-capacity", "every Pod of the workload was busy for too long"),
+    }
+}

@@ -1,0 +1,230 @@
+//! One workload as its requests share it: who waits for room, and what was counted. It outlives every change of its object.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{
+    balance,
+    budget::Budget,
+    clock::{Clock, random},
+    object::Kind,
+    pod::Pod,
+    queue::Queue,
+};
+
+/// One workload.
+#[derive(Debug)]
+pub(super) struct Workload {
+    /// Its kind.
+    pub(super) kind: Kind,
+    /// Its namespace.
+    pub(super) namespace: Box<str>,
+    /// Its name.
+    pub(super) name: Box<str>,
+    /// When an answer below 500 was last relayed from it, in milliseconds since 1970; 0: never by this process.
+    pub(super) invoked_at: AtomicI64,
+    /// What may be tried again.
+    pub(super) budget: Budget,
+    clock: Clock,
+    waiting: AtomicUsize,
+    refused: AtomicU64,
+    room: Mutex<Room>,
+}
+
+#[derive(Debug)]
+struct Room {
+    queue: Queue<oneshot::Sender<Lease>>,
+    pods: Arc<[Arc<Pod>]>,
+    /// The number of those who wait, integrated over time up to `since`.
+    waited: Duration,
+    since: Instant,
+}
+
+/// A slot of a Pod. Dropping it gives it back, and whoever is next gets it.
+#[derive(Debug)]
+pub(super) struct Lease {
+    workload: Arc<Workload>,
+    /// Whose slot it is.
+    pub(super) pod: Arc<Pod>,
+    /// Whether the Pod has room for another one when this one is given back.
+    served: bool,
+}
+
+/// A place in the queue. Dropping it leaves the queue.
+#[derive(Debug)]
+pub(super) struct Place {
+    workload: Arc<Workload>,
+    number: u64,
+    /// Gets the slot. It is closed when what is waited for has changed.
+    pub(super) granted: oneshot::Receiver<Lease>,
+}
+
+/// What is waited for and was not given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Demand {
+    /// Requests that wait now.
+    pub(super) waiting: usize,
+    /// Their number integrated over time.
+    pub(super) waited: Duration,
+    /// Requests that were refused for want of room.
+    pub(super) refused: u64,
+}
+
+impl Workload {
+    /// One for which nobody has asked yet.
+    pub(super) fn new(kind: Kind, namespace: &str, name: &str, clock: Clock) -> Arc<Self> {
+        let room = Room { queue: Queue::default(), pods: Arc::new([]), waited: Duration::ZERO, since: Instant::now() };
+        Arc::new(Self {
+            kind,
+            namespace: namespace.into(),
+            name: name.into(),
+            invoked_at: AtomicI64::new(0),
+            budget: Budget::default(),
+            clock,
+            waiting: AtomicUsize::new(0),
+            refused: AtomicU64::new(0),
+            room: Mutex::new(room),
+        })
+    }
+
+    /// A slot of one of these Pods, if there is room and nobody waits for it.
+    pub(super) fn take(self: &Arc<Self>, pods: &[Arc<Pod>]) -> Option<Lease> {
+        if self.waiting.load(Relaxed) > 0 {
+            return None;
+        }
+        balance::take(pods, self.clock.now(), random()).map(|pod| self.lease(pod))
+    }
+
+    /// A place in the queue for a request that arrived at this time; `None`: as many as `most` wait already.
+    pub(super) fn join(self: &Arc<Self>, arrived: Instant, most: usize) -> Option<Place> {
+        let (sender, granted) = oneshot::channel();
+        let number = {
+            let mut room = self.room();
+            if room.queue.len() >= most {
+                return None;
+            }
+            self.settle(&mut room);
+            let number = room.queue.push(arrived, sender);
+            self.waiting.store(room.queue.len(), Relaxed);
+            number
+        };
+        // Room may have come between the look for it and the joining.
+        self.dispatch();
+        Some(Place { workload: self.clone(), number, granted })
+    }
+
+    /// Gives slots to those who wait, as long as there is room.
+    pub(super) fn dispatch(self: &Arc<Self>) {
+        if self.waiting.load(Relaxed) == 0 {
+            return;
+        }
+        let mut room = self.room();
+        self.settle(&mut room);
+        while room.queue.len() > 0
+            && let Some(pod) = balance::take(&room.pods, self.clock.now(), random())
+        {
+            let mut lease = self.lease(pod);
+            loop {
+                let Some(next) = room.queue.next(Instant::now()) else {
+                    // Dropping it as served would come back here, while the room is locked.
+                    lease.served = false;
+                    break;
+                };
+                match next.send(lease) {
+                    Ok(()) => break,
+                    // Who was next has just left.
+                    Err(unwanted) => lease = unwanted,
+                }
+            }
+        }
+        self.waiting.store(room.queue.len(), Relaxed);
+    }
+
+    /// The Pods are these from now on. `anew`: those who wait are to look again at what they wait for.
+    pub(super) fn change(self: &Arc<Self>, pods: Arc<[Arc<Pod>]>, anew: bool) {
+        let mut room = self.room();
+        room.pods = pods;
+        if anew {
+            self.settle(&mut room);
+            room.queue.clear();
+            self.waiting.store(0, Relaxed);
+        }
+        drop(room);
+        self.dispatch();
+    }
+
+    /// Counts a request that was refused for want of room.
+    pub(super) fn refuse(&self) {
+        self.refused.fetch_add(1, Relaxed);
+    }
+
+    /// Takes note that an answer below 500 was relayed from it.
+    pub(super) fn invoked(&self) {
+        self.invoked_at.fetch_max(Timestamp::now().as_millisecond(), Relaxed);
+    }
+
+    /// What is waited for and was not given.
+    pub(super) fn demand(&self) -> Demand {
+        let mut room = self.room();
+        self.settle(&mut room);
+        Demand { waiting: room.queue.len(), waited: room.waited, refused: self.refused.load(Relaxed) }
+    }
+
+    fn lease(self: &Arc<Self>, pod: Arc<Pod>) -> Lease {
+        Lease { workload: self.clone(), pod, served: true }
+    }
+
+    /// Brings what grows with time up to now.
+    fn settle(&self, room: &mut Room) {
+        let now = Instant::now();
+        room.waited += (now - room.since) * u32::try_from(room.queue.len()).unwrap_or(u32::MAX);
+        room.since = now;
+    }
+
+    fn room(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lease {
+    /// Gives it back: the Pod has no room.
+    pub(super) fn refused(mut self, now: u64) {
+        self.served = false;
+        self.pod.refused(now);
+    }
+
+    /// Gives it back: no connection to the Pod could be made.
+    pub(super) fn unreachable(mut self, now: u64) {
+        self.served = false;
+        self.pod.unreachable(now);
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.pod.release(self.served);
+        if self.served {
+            self.workload.dispatch();
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        {
+            let mut room = self.workload.room();
+            self.workload.settle(&mut room);
+            room.queue.remove(self.number);
+            self.workload.waiting.store(room.queue.len(), Relaxed);
+        }
+        // A slot that was granted and never taken is given back with the receiver, after this.
+    }
+}
