@@ -1,0 +1,119 @@
+//! HTTP/1.1, as much as a workload behind a strict relay has to understand.
+
+use std::io;
+
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpStream,
+};
+
+/// A client's connection.
+pub(crate) type Io = BufReader<TcpStream>;
+
+/// A request with its body.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// The first line.
+    pub(crate) line: String,
+    /// Names in lower case, values as they came.
+    pub(crate) headers: Vec<(String, String)>,
+    /// All of it.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Request {
+    /// The next one; `None`: the client wants no more.
+    pub(crate) async fn read(io: &mut Io) -> io::Result<Option<Self>> {
+        let Some(line) = read_line(io).await? else { return Ok(None) };
+        let mut headers = Vec::new();
+        while let Some(field) = read_line(io).await?.filter(|line| !line.is_empty()) {
+            let (name, value) = field.split_once(':').ok_or(io::ErrorKind::InvalidData)?;
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        let mut request = Self { line, headers, body: Vec::new() };
+        request.body = read_body(io, &request).await?;
+        Ok(Some(request))
+    }
+
+    /// A header's value.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The path without the query.
+    pub(crate) fn path(&self) -> &str {
+        self.target().split('?').next().unwrap_or_default()
+    }
+
+    /// A value of the query.
+    pub(crate) fn query(&self, name: &str) -> &str {
+        let query = self.target().split_once('?').map_or("", |(_, query)| query);
+        let values = query.split('&').filter_map(|pair| pair.split_once('='));
+        values.into_iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+    }
+
+    fn target(&self) -> &str {
+        self.line.split(' ').nth(1).unwrap_or_default()
+    }
+}
+
+async fn read_line(io: &mut Io) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    let read = io.read_line(&mut line).await?;
+    Ok((read > 0).then(|| line.trim_end_matches(['\r', '\n']).to_owned()))
+}
+
+async fn read_body(io: &mut Io, request: &Request) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    if let Some(length) = request.header("content-length").and_then(|length| length.parse().ok()) {
+        io.take(length).read_to_end(&mut body).await?;
+        return Ok(body);
+    }
+    if request.header("transfer-encoding").is_none() {
+        return Ok(body);
+    }
+    loop {
+        let size = read_line(io).await?.and_then(|size| u64::from_str_radix(&size, 16).ok());
+        let size = size.ok_or(io::ErrorKind::InvalidData)?;
+        io.take(size).read_to_end(&mut body).await?;
+        // What ends the chunk, or, without trailers, the body.
+        read_line(io).await?;
+        if size == 0 {
+            return Ok(body);
+        }
+    }
+}
+
+/// Sends an answer with a body.
+pub(crate) async fn respond(io: &mut Io, status: &str, media_type: &str, body: &str, close: bool) -> io::Result<()> {
+    let close = if close { "Connection: close\r\n" } else { "" };
+    let length = body.len();
+    let answer =
+        format!("HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\n{close}\r\n{body}");
+    io.write_all(answer.as_bytes()).await
+}
+
+/// Begins a stream of events.
+pub(crate) async fn begin_events(io: &mut Io) -> io::Result<()> {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n\
+                Transfer-Encoding: chunked\r\n\r\n";
+    io.write_all(head.as_bytes()).await
+}
+
+/// Sends an event.
+pub(crate) async fn event(io: &mut Io, data: &str) -> io::Result<()> {
+    let event = format!("data: {data}\n\n");
+    io.write_all(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes()).await
+}
+
+/// Ends a stream of events.
+pub(crate) async fn end_events(io: &mut Io) -> io::Result<()> {
+    io.write_all(b"0\r\n\r\n").await
+}
+
+/// Returns when the client is gone. Bytes of another request are left alone; while there are some, nothing is noticed.
+pub(crate) async fn gone(io: &mut Io) {
+    if io.fill_buf().await.is_ok_and(|bytes| !bytes.is_empty()) {
+        std::future::pending().await
+    }
+}

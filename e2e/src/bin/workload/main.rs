@@ -1,0 +1,83 @@
+//! A workload made for tests of the way of a request: it does what a test tells it to, and tells what it saw.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/healthz` | 200 until `/break` was called, then 500 |
+//! | `/chat` | `{"reply": "echo: <message>"}` to `{"message": …}` |
+//! | `/events?gate=x` | an event, and a second one after `/open?gate=x` was called |
+//! | `/hold?ms=n` | an event now and every 200 ms, until after n ms the last one says `end` |
+//! | `/sleep?ms=n` | 200 after n ms |
+//! | `/ws` | a WebSocket that sends back what it gets |
+//! | `/abort` | half a chunk, then a reset |
+//! | `/seen…` | the request line and headers, as JSON |
+//! | `/stats` | what was seen so far: highest number in flight, counts, as JSON |
+//! | `/exit` | none: the process ends |
+//!
+//! Environment: `CORAIL_PORT` (8000), `WORKLOAD_LISTEN_AFTER_MS` (0), and `WORKLOAD_ON_TERM`: `finish` what is in flight, or
+//! `exit` at once.
+
+mod http;
+mod paths;
+mod state;
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+use tokio::{
+    io::BufReader,
+    net::{TcpListener, TcpStream},
+    signal::unix::{SignalKind, signal},
+    time::{sleep, timeout},
+};
+
+use crate::state::State;
+
+/// Longest wait for what is in flight at the end.
+const FINISH: Duration = Duration::from_secs(60);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let port = number("CORAIL_PORT", 8000)?;
+    let finishes = std::env::var("WORKLOAD_ON_TERM").as_deref() != Ok("exit");
+    let state = Arc::new(State::default());
+    let serving = async {
+        sleep(Duration::from_millis(number("WORKLOAD_LISTEN_AFTER_MS", 0)?)).await;
+        let listener = TcpListener::bind(("0.0.0.0", u16::try_from(port)?)).await?;
+        loop {
+            let (io, _) = listener.accept().await?;
+            tokio::spawn(connection(io, state.clone()));
+        }
+    };
+    tokio::select! {
+        ended = serving => return ended,
+        _ = terminate.recv() => {}
+    }
+    if finishes {
+        state.stop();
+        timeout(FINISH, state.idle()).await.context("requests did not end")?;
+    }
+    Ok(())
+}
+
+fn number(variable: &str, default: u64) -> Result<u64> {
+    let Ok(value) = std::env::var(variable) else { return Ok(default) };
+    value.parse().with_context(|| format!("{variable}={value:?} is no number"))
+}
+
+/// Request after request. A client that goes ends its connection, and nothing else.
+async fn connection(io: TcpStream, state: Arc<State>) {
+    let _ = io.set_nodelay(true);
+    let mut io = BufReader::new(io);
+    loop {
+        let request = tokio::select! {
+            request = http::Request::read(&mut io) => request,
+            () = state.stopped() => return,
+        };
+        let Ok(Some(request)) = request else { return };
+        match paths::answer(io, &request, &state).await {
+            Ok(Some(again)) => io = again,
+            Ok(None) | Err(_) => return,
+        }
+    }
+}

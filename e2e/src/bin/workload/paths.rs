@@ -1,0 +1,142 @@
+//! What each path answers.
+
+use std::{io, time::Duration};
+
+use futures::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use tokio::{
+    io::AsyncWriteExt as _,
+    time::{Instant, interval, sleep, sleep_until},
+};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{handshake::derive_accept_key, protocol::Role},
+};
+
+use crate::{
+    http::{Io, Request, begin_events, end_events, event, gone, respond},
+    state::State,
+};
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain";
+
+/// Answers a request; the connection, if another one may follow on it.
+pub(crate) async fn answer(mut io: Io, request: &Request, state: &State) -> io::Result<Option<Io>> {
+    let close = state.is_stopping();
+    let io_ = &mut io;
+    // What only tells something, or is told to the workload, is no work of its.
+    match request.path() {
+        "/healthz" if state.is_healthy() => respond(io_, "200 OK", TEXT, "ok", close).await?,
+        "/healthz" => respond(io_, "500 Internal Server Error", TEXT, "broken", close).await?,
+        "/stats" => respond(io_, "200 OK", JSON, &state.stats(), close).await?,
+        "/open" => {
+            state.open(request.query("gate"));
+            respond(io_, "200 OK", TEXT, "open", close).await?;
+        }
+        "/break" => {
+            state.break_down();
+            respond(io_, "200 OK", TEXT, "broken", close).await?;
+        }
+        "/exit" => std::process::exit(1),
+        _ => {
+            let flight = state.begin();
+            let again = work(io, request, state).await?;
+            flight.complete();
+            return Ok(again.filter(|_| !close));
+        }
+    }
+    Ok((!close).then_some(io))
+}
+
+async fn work(mut io: Io, request: &Request, state: &State) -> io::Result<Option<Io>> {
+    let close = state.is_stopping();
+    let io_ = &mut io;
+    match request.path() {
+        "/chat" => {
+            let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+            let reply = format!("echo: {}", asked["message"].as_str().unwrap_or_default());
+            respond(io_, "200 OK", JSON, &json!({ "reply": reply }).to_string(), close).await?;
+        }
+        path if path.starts_with("/seen") => {
+            let seen = json!({ "line": request.line, "headers": request.headers }).to_string();
+            respond(io_, "200 OK", JSON, &seen, close).await?;
+        }
+        "/sleep" => {
+            unless_gone(io_, sleep(duration(request))).await?;
+            respond(io_, "200 OK", TEXT, "slept", close).await?;
+        }
+        "/events" => {
+            begin_events(io_).await?;
+            event(io_, "first").await?;
+            unless_gone(io_, state.pass(request.query("gate"))).await?;
+            event(io_, "second").await?;
+            end_events(io_).await?;
+        }
+        "/hold" => hold(io_, duration(request)).await?,
+        "/abort" => {
+            begin_events(io_).await?;
+            io_.write_all(b"10\r\nhalf a").await?;
+            // It arrives before the reset does.
+            sleep(Duration::from_millis(100)).await;
+            io.into_inner().set_zero_linger()?;
+            return Ok(None);
+        }
+        "/ws" => {
+            echo(io, request).await?;
+            return Ok(None);
+        }
+        _ => respond(io_, "404 Not Found", TEXT, "there is nothing here", close).await?,
+    }
+    Ok(Some(io))
+}
+
+fn duration(request: &Request) -> Duration {
+    Duration::from_millis(request.query("ms").parse().unwrap_or_default())
+}
+
+/// An error when the client goes first.
+async fn unless_gone<T>(io: &mut Io, work: impl Future<Output = T>) -> io::Result<T> {
+    tokio::select! {
+        done = work => Ok(done),
+        () = gone(io) => Err(io::ErrorKind::ConnectionAborted.into()),
+    }
+}
+
+async fn hold(io: &mut Io, how_long: Duration) -> io::Result<()> {
+    begin_events(io).await?;
+    let until = Instant::now() + how_long;
+    let mut ticks = interval(Duration::from_millis(200));
+    loop {
+        tokio::select! {
+            () = sleep_until(until) => break,
+            _ = ticks.tick() => event(io, "still here").await?,
+            () = gone(io) => return Err(io::ErrorKind::ConnectionAborted.into()),
+        }
+    }
+    event(io, "end").await?;
+    end_events(io).await
+}
+
+async fn echo(mut io: Io, request: &Request) -> io::Result<()> {
+    let Some(key) = request.header("sec-websocket-key") else {
+        return respond(&mut io, "426 Upgrade Required", TEXT, "this is a WebSocket", true).await;
+    };
+    let accept = derive_accept_key(key.as_bytes());
+    let head = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
+    );
+    io.write_all(head.as_bytes()).await?;
+    let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, None).await;
+    while let Some(Ok(message)) = socket.next().await {
+        if message.is_close() {
+            break;
+        }
+        if message.is_text() || message.is_binary() {
+            socket.send(message).await.map_err(io::Error::other)?;
+        }
+    }
+    // The handshake of the end.
+    let _ = socket.close(None).await;
+    Ok(())
+}
