@@ -6,6 +6,8 @@ use crate::http1::{HeadWriter, ResponseHead, Version};
 /// Writes the head that a Pod gets.
 pub(super) fn forward(call: &Call<'_>, out: &mut Vec<u8>) {
     let Call { head, path, caller, peer, shared, .. } = call;
+    // Enough for what is added, so that the buffer grows once.
+    out.reserve(head.bytes.len() + 512);
     let mut traces = head.fields.values(head.bytes, "traceparent");
     let traced = matches!((traces.next(), traces.next()), (Some(parent), None) if is_trace_parent(parent));
     let mut with_root = Vec::new();
@@ -54,6 +56,7 @@ pub(super) fn forward(call: &Call<'_>, out: &mut Vec<u8>) {
 
 /// Writes the head that a client gets.
 pub(super) fn answer(head: &ResponseHead<'_>, version: Version, close: bool, out: &mut Vec<u8>) {
+    out.reserve(head.bytes.len() + 32);
     let writer = HeadWriter::response(head, out)
         .copy(head.bytes, head.fields, |name| name.eq_ignore_ascii_case(b"x-recif-load"));
     if head.is_interim() {

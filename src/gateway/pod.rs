@@ -4,6 +4,7 @@
 //! Pod that refused is taken for full until it answers something else, or for a moment.
 
 use std::{
+    cell::Cell,
     io,
     net::SocketAddr,
     sync::{
@@ -23,8 +24,8 @@ use crate::http1::Side;
 
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(30);
-/// Idle connections kept at most.
-const POOL: usize = 256;
+/// Idle connections that one thread keeps at most.
+const MOST_IDLE: usize = 256;
 /// Longest wait for a connection. A SYN that was lost is sent again after one second.
 const CONNECT: Duration = Duration::from_secs(2);
 /// How long what others have in flight is believed, in milliseconds.
@@ -46,14 +47,33 @@ pub(super) struct Pod {
     others: AtomicU32,
     others_until: AtomicU64,
     full_until: AtomicU64,
-    pool: Mutex<Pool>,
-    pooled: AtomicBool,
+    pools: [Pool; POOLS],
+}
+
+/// Connections that one thread made. Another thread could use them, but each of their bytes would wake both.
+#[derive(Debug, Default)]
+struct Pool {
+    idle: Mutex<Idle>,
+    /// Whether there may be any.
+    filled: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Pool {
-    idle: Vec<(Side<TcpStream>, Instant)>,
+struct Idle {
+    sides: Vec<(Side<TcpStream>, Instant)>,
     closed: bool,
+}
+
+/// The most threads that serve connections.
+pub(super) const POOLS: usize = 8;
+
+thread_local! {
+    static POOL: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Gives this thread its own pool of every Pod; numbers count from 0 to [`POOLS`] - 1.
+pub(super) fn use_pool(number: usize) {
+    POOL.set(number % POOLS);
 }
 
 /// What a Pod's sidecar says with an answer: `in flight/cap`.
@@ -81,8 +101,7 @@ impl Pod {
             others: AtomicU32::new(0),
             others_until: AtomicU64::new(0),
             full_until: AtomicU64::new(0),
-            pool: Mutex::default(),
-            pooled: AtomicBool::new(false),
+            pools: Default::default(),
         }
     }
 
@@ -154,14 +173,15 @@ impl Pod {
 
     /// An idle connection that looks alive.
     pub(super) fn reuse(&self) -> Option<Side<TcpStream>> {
-        if !self.pooled.load(Relaxed) {
+        let pool = &self.pools[POOL.get()];
+        if !pool.filled.load(Relaxed) {
             return None;
         }
-        let mut pool = self.pool();
-        while let Some((side, since)) = pool.idle.pop() {
+        let mut idle = pool.lock();
+        while let Some((side, since)) = idle.sides.pop() {
             if since.elapsed() >= IDLE {
                 // The others have been idle for longer.
-                pool.idle.clear();
+                idle.sides.clear();
                 break;
             }
             // Data that nobody asked for, or the end: neither is to be taken for the next answer.
@@ -169,7 +189,7 @@ impl Pod {
                 return Some(side);
             }
         }
-        self.pooled.store(false, Relaxed);
+        pool.filled.store(false, Relaxed);
         None
     }
 
@@ -186,35 +206,40 @@ impl Pod {
 
     /// Keeps a connection for another request.
     pub(super) fn keep(&self, side: Side<TcpStream>) {
-        let mut pool = self.pool();
-        if !pool.closed && pool.idle.len() < POOL {
-            pool.idle.push((side, Instant::now()));
-            self.pooled.store(true, Relaxed);
+        let pool = &self.pools[POOL.get()];
+        let mut idle = pool.lock();
+        if !idle.closed && idle.sides.len() < MOST_IDLE {
+            idle.sides.push((side, Instant::now()));
+            pool.filled.store(true, Relaxed);
         }
     }
 
     /// Says whether connections are kept. One that is not ready keeps none.
     pub(super) fn keeps_connections(&self, keeps: bool) {
-        let mut pool = self.pool();
-        pool.closed = !keeps;
-        if !keeps {
-            pool.idle.clear();
+        for pool in &self.pools {
+            let mut idle = pool.lock();
+            idle.closed = !keeps;
+            if !keeps {
+                idle.sides.clear();
+            }
         }
     }
 
     /// Closes connections that were idle for too long.
     pub(super) fn sweep(&self) {
-        if self.pooled.load(Relaxed) {
-            self.pool().idle.retain(|(_, since)| since.elapsed() < IDLE);
+        for pool in self.pools.iter().filter(|pool| pool.filled.load(Relaxed)) {
+            pool.lock().sides.retain(|(_, since)| since.elapsed() < IDLE);
         }
     }
 
     fn forget(&self) {
-        self.pool().idle.clear();
+        self.pools.iter().for_each(|pool| pool.lock().sides.clear());
     }
+}
 
-    fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

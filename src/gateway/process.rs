@@ -24,7 +24,7 @@ use super::{
     metrics::Metrics,
     object::{self, Kind},
     routes::Routes,
-    serve::{Shared, accept, bind},
+    serve::{Shared, accept_on_all, bind},
     slice,
 };
 use crate::cluster::{
@@ -50,6 +50,8 @@ enum GatewayError {
     Signals(std::io::Error),
     #[error("the system has no random numbers: {0}")]
     Random(#[from] getrandom::Error),
+    #[error("serve connections: {0}")]
+    Threads(std::io::Error),
     #[error("a task of the process ended: {0}")]
     Ended(String),
 }
@@ -129,9 +131,13 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        () = accept(listener, shared.clone(), shutdown_timeout) => Ok(()),
+        ended = accept_on_all(listener, shared.clone(), shutdown_timeout) => ended.map_err(GatewayError::Threads),
         () = ends => Ok(()),
-        ended = tasks.join_next() => Err(GatewayError::Ended(format!("{ended:?}"))),
+        ended = tasks.join_next() => {
+            // The threads that serve would keep the process.
+            shared.closing.cancel();
+            Err(GatewayError::Ended(format!("{ended:?}")))
+        }
     }
 }
 

@@ -151,3 +151,92 @@ impl Parts {
         asked.map(|(_, pod)| pod).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::gateway::slice::Endpoint;
+
+    const KEY: &[u8] = b"flows/ns/f";
+
+    fn routes() -> Routes {
+        let routes = Routes::new(Clock::new());
+        let object = Object {
+            uid: "u".into(),
+            timeout: None,
+            concurrency: None,
+            anonymous_paths: Box::default(),
+            last_invocation_at: None,
+            halt: None,
+        };
+        routes.object(Kind::Flow, &Key::new("ns", "f"), Some(Arc::new(object)));
+        routes
+    }
+
+    fn slice(workload: &str, endpoints: &[(&str, u8, Standing)]) -> Arc<Slice> {
+        let endpoint = |(uid, at, standing): &(&str, u8, Standing)| Endpoint {
+            uid: (*uid).into(),
+            address: SocketAddr::from(([10, 0, 0, *at], 8888)),
+            standing: *standing,
+        };
+        let workload = Some((Kind::Flow, workload.into()));
+        Arc::new(Slice { workload, endpoints: endpoints.iter().map(endpoint).collect() })
+    }
+
+    /// The last byte of each Pod's address, in order.
+    fn pods(routes: &Routes) -> Vec<u8> {
+        let ip = |pod: &Arc<Pod>| match pod.address {
+            SocketAddr::V4(address) => address.ip().octets()[3],
+            SocketAddr::V6(_) => 0,
+        };
+        let mut found: Vec<_> = routes.find(KEY).unwrap().pods.iter().map(ip).collect();
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn the_ready_pods_of_every_slice_are_asked_each_once_and_those_that_go_when_nobody_is_ready() {
+        use Standing::{Leaving, Ready, Unready};
+        let routes = routes();
+        let (a, b) = (Key::new("ns", "f-a"), Key::new("ns", "f-b"));
+        let first = slice("f", &[("p", 1, Ready), ("q", 2, Leaving), ("r", 3, Unready)]);
+        routes.slice(&a, None, Some(&first));
+        routes.slice(&b, None, Some(&slice("f", &[("p", 1, Ready), ("s", 4, Ready)])));
+        assert_eq!(pods(&routes), [1, 4]);
+        let second = slice("f", &[("p", 1, Leaving), ("q", 2, Leaving), ("r", 3, Unready)]);
+        routes.slice(&a, Some(&first), Some(&second));
+        routes.slice(&b, None, Some(&slice("f", &[])));
+        assert_eq!(pods(&routes), [1, 2]);
+        routes.slice(&a, Some(&second), None);
+        assert!(pods(&routes).is_empty());
+    }
+
+    #[test]
+    fn a_pod_stays_the_same_through_changes_until_it_moves() {
+        let routes = routes();
+        let key = Key::new("ns", "f-a");
+        let of = |at: u8| slice("f", &[("p", at, Standing::Ready)]);
+        routes.slice(&key, None, Some(&of(1)));
+        let before = routes.find(KEY).unwrap().pods[0].clone();
+        routes.slice(&key, Some(&of(1)), Some(&slice("f", &[("p", 1, Standing::Ready), ("q", 2, Standing::Ready)])));
+        assert!(routes.find(KEY).unwrap().pods.iter().any(|pod| Arc::ptr_eq(pod, &before)));
+        routes.slice(&key, Some(&of(1)), Some(&of(9)));
+        assert_eq!(pods(&routes), [9]);
+    }
+
+    #[test]
+    fn a_slice_that_changes_hands_leaves_nothing_behind() {
+        let routes = routes();
+        let key = Key::new("ns", "x");
+        let (ours, other) = (slice("f", &[("p", 1, Standing::Ready)]), slice("g", &[("p", 1, Standing::Ready)]));
+        routes.slice(&key, None, Some(&ours));
+        routes.slice(&key, Some(&ours), Some(&other));
+        assert!(pods(&routes).is_empty());
+        assert!(routes.find(b"flows/ns/g").is_none(), "Pods alone are no workload");
+        routes.slice(&key, Some(&other), None);
+        routes.object(Kind::Flow, &Key::new("ns", "f"), None);
+        assert!(routes.find(KEY).is_none() && routes.parts().is_empty());
+    }
+}

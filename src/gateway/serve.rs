@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt as _;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     task::JoinSet,
@@ -25,6 +26,7 @@ use super::{
     clock::Clock,
     connection::{self, Peer},
     metrics::Metrics,
+    pod::{POOLS, use_pool},
     routes::Routes,
     turn,
 };
@@ -81,27 +83,58 @@ impl Shared {
     }
 }
 
-/// Takes the port.
+/// Takes the port. The listener is of no runtime yet, so that several can share it.
 ///
 /// # Errors
 /// When it cannot be had.
-pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+pub(super) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(4096)
+    socket.listen(4096)?.into_std()
+}
+
+/// Serves connections on a thread for each processor, until all have ended as [`accept`] says. Threads do not share tasks:
+/// a request is served where its connection was taken, from its first byte to its last.
+///
+/// # Errors
+/// The system gives no more threads.
+pub(super) async fn accept_on_all(
+    listener: std::net::TcpListener,
+    shared: Arc<Shared>,
+    patience: Duration,
+) -> io::Result<()> {
+    let count = std::thread::available_parallelism().map_or(1, usize::from).min(POOLS);
+    let mut threads = JoinSet::new();
+    for number in 0..count {
+        let (listener, shared) = (listener.try_clone()?, shared.clone());
+        threads.spawn_blocking(move || {
+            use_pool(number);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                accept(TcpListener::from_std(listener)?, shared, patience, count).await;
+                Ok::<_, io::Error>(())
+            })
+        });
+    }
+    drop(listener);
+    while let Some(ended) = threads.join_next().await {
+        ended.map_err(io::Error::other)??;
+    }
+    Ok(())
 }
 
 /// Serves every connection until `closing` is cancelled and the last one has ended, or for `patience` after that: then the
-/// others are aborted.
-pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, patience: Duration) {
+/// others are aborted. `threads` do so and share what is allowed.
+pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, patience: Duration, threads: usize) {
+    let most = shared.settings.max_connections.div_ceil(threads);
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             biased;
             () = shared.closing.cancelled() => break,
             Some(_) = connections.join_next() => {}
-            accepted = listener.accept(), if connections.len() < shared.settings.max_connections => match accepted {
+            accepted = listener.accept(), if connections.len() < most => match accepted {
                 Ok((io, peer)) => {
                     connections.spawn(serve(io, peer.ip(), shared.clone()));
                 }
@@ -112,6 +145,10 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, patience:
                 }
             },
         }
+    }
+    // Those that the kernel has taken already would be reset.
+    while let Some(Ok((io, peer))) = listener.accept().now_or_never() {
+        connections.spawn(serve(io, peer.ip(), shared.clone()));
     }
     drop(listener);
     let ended = async { while connections.join_next().await.is_some() {} };

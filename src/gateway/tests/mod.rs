@@ -119,7 +119,7 @@ impl Gateway {
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(accept(listener, shared.clone(), SOON));
+        tokio::spawn(accept(listener, shared.clone(), SOON, 1));
         let gateway = Self { address, shared };
         gateway.object(Some(object()));
         gateway.pods(&pods.iter().map(|address| (*address, Standing::Ready)).collect::<Vec<_>>());

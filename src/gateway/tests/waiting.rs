@@ -1,6 +1,7 @@
 //! Requests for which there is no room yet.
 
 use super::*;
+use crate::gateway::admin::Admin;
 
 /// One request at a time per Pod.
 fn narrow() -> Object {
@@ -141,4 +142,50 @@ async fn pods_of_a_failed_update_serve_and_those_of_a_deleted_object_do_not() {
     gateway.halt(false);
     client.write_all(GET).await.unwrap();
     assert!(head(&mut client).await.starts_with("HTTP/1.1 503 "));
+}
+
+#[tokio::test]
+async fn the_scaler_is_told_who_waits_and_who_was_refused() {
+    use tower::ServiceExt as _;
+
+    let gateway = Gateway::start(&["--queue-per-workload", "1"], &[]).await;
+    let admin = Admin::new(gateway.shared.clone(), Arc::default());
+    let ask = async |path: &str| {
+        let request = axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
+        let answer = admin.clone().router().oneshot(request).await.unwrap();
+        let status = answer.status().as_u16();
+        let body = axum::body::to_bytes(answer.into_body(), 100_000).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    };
+    let demand = async || serde_json::from_str::<serde_json::Value>(&ask("/_recif/demand").await.1).unwrap();
+    let first = demand().await;
+    assert_eq!((first["instance"].as_str(), first["workloads"].as_array().map(Vec::len)), (Some("gw"), Some(0)));
+    let _waiting = gateway.asks(GET).await;
+    gateway.until_waiting(1).await;
+    whole(&mut gateway.asks(GET).await).await;
+    until_grown(&gateway).await;
+    let second = demand().await;
+    let found = &second["workloads"][0];
+    let named = (found["kind"].as_str(), found["namespace"].as_str(), found["name"].as_str());
+    assert_eq!(named, (Some("Agent"), Some("ns"), Some("a")));
+    assert_eq!((found["waiting"].as_u64(), found["refused"].as_u64()), (Some(1), Some(1)));
+    assert!(found["waitingMs"].as_u64() >= Some(1) && second["uptimeMs"].as_u64() >= first["uptimeMs"].as_u64());
+
+    assert_eq!(ask("/readyz").await.0, 200);
+    gateway.shared.leaving.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(ask("/readyz").await, (503, "the gateway is shutting down\n".to_owned()));
+    assert_eq!(ask("/healthz").await.0, 200);
+    let metrics = ask("/metrics").await.1;
+    for line in [
+        "recif_gateway_requests_total{kind=\"Agent\",code=\"503\"} 1",
+        "recif_gateway_refused_total{reason=\"queue-full\"} 1",
+        "recif_gateway_queue_depth{kind=\"Agent\"} 1",
+        "recif_gateway_active_streams{kind=\"Agent\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+}
+
+async fn until_grown(gateway: &Gateway) {
+    until(|| gateway.demand().waited >= Duration::from_millis(1)).await;
 }
