@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, hint::black_box, sync::Arc};
 
 use actions::render::{
-    Contract, FLOW_SET, FlowModel, FlowParts, FlowTool, flow_config_children, flow_workload_children,
+    Contract, FLOW_SET, FlowImages, FlowModel, FlowParts, FlowTool, flow_config_children, flow_workload_children,
 };
 use crds::FlowSet;
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -50,13 +50,14 @@ fn render(criterion: &mut Criterion) {
         std::process::exit(1);
     };
     let data = BTreeMap::new();
+    let images = FlowImages { runner: "runner", proxy: "proxy" };
     criterion.bench_function("render and hash a FlowSet of 50 flows", |bencher| {
         bencher.iter(|| {
             let contract = Contract::of_set("s", black_box(&flows), &data);
             contract.map(|contract| {
                 let runtime = &set.spec.runtime;
                 let config = flow_config_children(&set, FLOW_SET, runtime, &contract);
-                (config, flow_workload_children(&set, FLOW_SET, runtime, &contract, "runner", Some(1)))
+                (config, flow_workload_children(&set, FLOW_SET, runtime, &contract, images, Some(1)))
             })
         });
     });

@@ -206,6 +206,25 @@ mod tests {
     }
 
     #[test]
+    fn what_keeps_an_init_container_or_the_sidecar_from_running_is_said_first() {
+        let with = |sidecar: &str| {
+            let json = format!(
+                r#"{{"metadata":{{"name":"p","namespace":"ns","uid":"u","resourceVersion":"1"}},
+                "spec":{{"containers":[{{"name":"agent","image":"a"}}],"initContainers":[{{"name":"proxy","image":"r/p"}}]}},
+                "status":{{"initContainerStatuses":[{{"name":"proxy",{sidecar}}}],
+                "containerStatuses":[{{"name":"agent","state":{{"waiting":{{"reason":"PodInitializing"}}}}}}]}}}}"#
+            );
+            pod(&head(&json).unwrap(), &json).unwrap().trouble
+        };
+        let image = Some(PodTrouble::ImagePull { image: "r/p".into() });
+        assert_eq!(with(r#""state":{"waiting":{"reason":"ImagePullBackOff"}}"#), image);
+        let crash = Some(PodTrouble::CrashLoop { container: "proxy".into(), exit_code: 2 });
+        let ended = r#""restartCount":3,"lastState":{"terminated":{"exitCode":2}}"#;
+        assert_eq!(with(&format!(r#""state":{{"waiting":{{"reason":"CrashLoopBackOff"}}}},{ended}"#)), crash);
+        assert_eq!(with(r#""ready":false,"restartCount":0,"state":{"running":{}}"#), None, "it is ready after the agent");
+    }
+
+    #[test]
     fn a_ready_pod_has_no_trouble() {
         let pod = read(
             r#"{"conditions":[{"type":"Ready","status":"True"}],

@@ -93,6 +93,10 @@ pub struct OperatorArgs {
     #[arg(long, env = "RECIF_RUNNER_IMAGE", default_value = "recif.local/runner:dev", value_name = "IMAGE",
         value_parser = clap::builder::NonEmptyStringValueParser::new())]
     runner_image: String,
+    /// Image of the sidecar of Agents, Flows and FlowSets; one that runs keeps its image until it changes or is rolled out
+    #[arg(long, env = "RECIF_PROXY_IMAGE", default_value = "recif.local/proxy:dev", value_name = "IMAGE",
+        value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    proxy_image: String,
     /// For tests: end the process at its n-th write, given as N:before, N:unacked or N:after
     #[arg(long, env = "RECIF_CRASH_AT", value_name = "N:SIDE")]
     crash_at: Option<String>,
@@ -146,9 +150,11 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         database_url,
         ollama_base_url,
         runner_image,
+        proxy_image,
         crash_at,
     } = args;
-    let settings = settings(&operator_namespace, cluster_domain, database_url, ollama_base_url, runner_image)?;
+    let settings =
+        settings(&operator_namespace, cluster_domain, database_url, ollama_base_url, (runner_image, proxy_image))?;
     logs::init(log_format, &log).map_err(|error| OperatorError::Flag(format!("--log {log}: {error}")))?;
     let crash = crash_at.filter(|at| !at.is_empty()).map(|at| CrashPoint::parse(&at)).transpose();
     let crash = crash.map_err(OperatorError::Flag)?.unwrap_or_default();
@@ -259,7 +265,7 @@ fn settings(
     cluster_domain: String,
     database_url: Option<String>,
     ollama_base_url: Option<String>,
-    runner_image: String,
+    (runner_image, proxy_image): (String, String),
 ) -> Result<Settings, OperatorError> {
     let given = |value: Option<String>| value.filter(|value| !value.is_empty());
     let database_url = given(database_url);
@@ -269,7 +275,7 @@ fn settings(
     }
     let operator_namespace = operator_namespace.to_owned();
     let ollama_base_url = given(ollama_base_url);
-    Ok(Settings { operator_namespace, cluster_domain, database_url, ollama_base_url, runner_image })
+    Ok(Settings { operator_namespace, cluster_domain, database_url, ollama_base_url, runner_image, proxy_image })
 }
 
 /// For a process that is no Pod. Two of them must differ, nothing more.

@@ -2,7 +2,9 @@
 
 mod parts;
 
-use crds::{Agent, RefKind, Refers, WorkloadStatus, cycle::Node, digest};
+use std::collections::BTreeMap;
+
+use crds::{Agent, RefKind, Refers, Traffic, WorkloadStatus, cycle::Node, digest};
 
 use crate::{
     kind,
@@ -14,13 +16,17 @@ use crate::{
 };
 use parts::Found;
 
-kind::workload!(Agent, render version 2);
+kind::workload!(Agent, render version 3);
 
 impl Workload for Agent {
     const LABEL: &'static str = render::AGENT_LABEL;
 
     fn replicas(&self) -> i32 {
         self.spec.replicas
+    }
+
+    fn traffic(&self) -> &Traffic {
+        &self.spec.traffic
     }
 
     fn status(&self) -> Option<&WorkloadStatus> {
@@ -33,7 +39,7 @@ impl Workload for Agent {
 
     fn validate(&self, settings: &Settings) -> Result<(), ActionError> {
         let config = render::agent_config(self, &AgentParts::default(), settings).map_err(terminal)?;
-        render::agent_workload_children(self, &config, Some(self.spec.replicas)).map_err(terminal)?;
+        render::agent_workload_children(self, &config, &settings.proxy_image, None).map_err(terminal)?;
         Ok(())
     }
 
@@ -48,7 +54,7 @@ impl Workload for Agent {
     fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {
         let found = Found::look_up(self, world);
         let config = render::agent_config(self, &found.parts()?, &world.settings).map_err(terminal)?;
-        let running = render::agent_workload_children(self, &config, replicas).map_err(terminal)?;
+        let running = render::agent_workload_children(self, &config, &self.proxy_image(&world.settings), replicas);
         let knowledge = (!self.spec.knowledge_bases.is_empty()).then(|| match config.knowledge_bases_missing_dsn {
             false => condition("KnowledgeBasesConfigured", true, "Configured", ""),
             true => condition(
@@ -61,10 +67,14 @@ impl Workload for Agent {
         Ok(Rendered {
             config: render::agent_config_children(self, &config),
             content_hash: config.content_hash,
-            running: Vec::from(running),
+            running: Vec::from(running.map_err(terminal)?),
             overlay: self.spec.pod_template.is_some(),
             conditions: Vec::from_iter(knowledge),
         })
+    }
+
+    fn images(&self, settings: &Settings) -> BTreeMap<String, String> {
+        self.offered_proxy(settings).into_iter().collect()
     }
 
     fn endpoint(&self, settings: &Settings) -> String {

@@ -16,6 +16,7 @@ pub(crate) fn settings() -> Settings {
         database_url: None,
         ollama_base_url: None,
         runner_image: "recif.local/runner:1".to_owned(),
+        proxy_image: "recif.local/proxy:1".to_owned(),
     }
 }
 

@@ -6,7 +6,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use crds::{Flow, RefKind, Refers, WorkloadStatus, cycle::Node, digest};
+use crds::{Flow, RefKind, Refers, Traffic, WorkloadStatus, cycle::Node, digest};
 
 pub(crate) use parts::flow_parts;
 
@@ -15,17 +15,21 @@ use crate::{
     machine::{ActionError, BadTable, Machine, Registry},
     ports::World,
     references::{Found, Inputs, Lookup},
-    render::{self, Contract, FLOW, FlowKind, FlowParts, RenderError, Settings},
+    render::{self, Contract, FLOW, FlowImages, FlowKind, FlowParts, RenderError, Settings},
     workload::{self, Rendered, Workload},
 };
 
-kind::workload!(Flow, render version 1);
+kind::workload!(Flow, render version 2);
 
 impl Workload for Flow {
     const LABEL: &'static str = FLOW.label;
 
     fn replicas(&self) -> i32 {
         self.spec.runtime.replicas
+    }
+
+    fn traffic(&self) -> &Traffic {
+        &self.spec.runtime.traffic
     }
 
     fn status(&self) -> Option<&WorkloadStatus> {
@@ -61,7 +65,8 @@ impl Workload for Flow {
     }
 
     fn images(&self, settings: &Settings) -> BTreeMap<String, String> {
-        runner_image(FLOW, self.spec.runtime.image.as_deref(), settings)
+        let runner = offered_runner(FLOW, self.spec.runtime.image.as_deref(), settings);
+        runner.into_iter().chain(self.offered_proxy(settings)).collect()
     }
 
     fn endpoint(&self, settings: &Settings) -> String {
@@ -78,8 +83,9 @@ fn rendered(
 ) -> Result<Rendered, ActionError> {
     let runtime = &flow.spec.runtime;
     let contract = Contract::of_flow(parts, data).map_err(terminal)?;
-    let image = image_of(flow, FLOW, runtime.image.as_deref(), settings);
-    let running = render::flow_workload_children(flow, FLOW, runtime, &contract, &image, replicas);
+    let (runner, proxy) = (runner_image(flow, FLOW, runtime.image.as_deref(), settings), flow.proxy_image(settings));
+    let images = FlowImages { runner: &runner, proxy: &proxy };
+    let running = render::flow_workload_children(flow, FLOW, runtime, &contract, images, replicas);
     Ok(Rendered {
         config: render::flow_config_children(flow, FLOW, runtime, &contract),
         running: Vec::from(running.map_err(terminal)?),
@@ -97,18 +103,17 @@ pub fn registry() -> Result<Registry<Flow>, BadTable> {
     Registry::new(workload::actions())
 }
 
-/// The container that runs the operator's image, unless the spec names one.
-pub(crate) fn runner_image(kind: FlowKind, named: Option<&str>, settings: &Settings) -> BTreeMap<String, String> {
-    match named.unwrap_or_default() {
-        "" => BTreeMap::from([(kind.name.to_owned(), settings.runner_image.clone())]),
-        _ => BTreeMap::new(),
-    }
+/// The container that runs the operator's image, with the one that it would get now, unless the spec names one.
+pub(crate) fn offered_runner(kind: FlowKind, named: Option<&str>, settings: &Settings) -> Option<(String, String)> {
+    named.unwrap_or_default().is_empty().then(|| (kind.name.to_owned(), settings.runner_image.clone()))
 }
 
 /// The image of the container: the spec's, else the one that is pinned, else the operator's.
-pub(crate) fn image_of<K: Workload>(cr: &K, kind: FlowKind, named: Option<&str>, settings: &Settings) -> String {
-    let pinned = cr.status().and_then(|status| status.images.get(kind.name)).map(String::as_str);
-    named.filter(|name| !name.is_empty()).or(pinned).unwrap_or(&settings.runner_image).to_owned()
+pub(crate) fn runner_image<K: Workload>(cr: &K, kind: FlowKind, named: Option<&str>, settings: &Settings) -> String {
+    match named.filter(|name| !name.is_empty()) {
+        Some(named) => named.to_owned(),
+        None => cr.pinned_image(kind.name, &settings.runner_image),
+    }
 }
 
 /// The digest of what flows use of the operator's settings; not the image, which is pinned.

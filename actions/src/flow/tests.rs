@@ -55,8 +55,14 @@ fn template(sim: &Sim, name: &str, pointer: &str) -> Value {
     sim.store().at(&id("Deployment", name), &format!("/spec/template{pointer}"))
 }
 
+/// The image of the container that answers.
 fn image(sim: &Sim) -> Value {
     template(sim, "f", "/spec/containers/0/image")
+}
+
+/// The image of the sidecar.
+fn proxy(sim: &Sim, name: &str) -> Value {
+    template(sim, name, "/spec/initContainers/0/image")
 }
 
 fn hash(sim: &Sim, name: &str) -> Value {
@@ -65,7 +71,8 @@ fn hash(sim: &Sim, name: &str) -> Value {
 
 /// An operator of a later version.
 fn upgraded(sim: &Sim) -> Operator {
-    let settings = Settings { runner_image: "recif.local/runner:2".to_owned(), ..settings() };
+    let [runner_image, proxy_image] = ["runner", "proxy"].map(|name| format!("recif.local/{name}:2"));
+    let settings = Settings { runner_image, proxy_image, ..settings() };
     Operator::with(sim, agents::registry().unwrap(), settings)
 }
 
@@ -77,7 +84,7 @@ async fn a_flow_applied_together_with_all_it_needs_runs() {
     Operator::start(&sim).run(MINUTE).await;
     assert_eq!(phase(&sim, "f"), "Running");
     assert_eq!(status(&sim, "f", "/endpoint"), "http://f.team.svc.cluster.local:9000");
-    assert_eq!(status(&sim, "f", "/images"), json!({ "flow": "recif.local/runner:1" }));
+    assert_eq!(status(&sim, "f", "/images"), json!({ "flow": "recif.local/runner:1", "proxy": "recif.local/proxy:1" }));
     assert_eq!(status(&sim, "f", "/contentHash"), hash(&sim, "f"));
     let data = |kind, name| sim.store().at(&id(kind, name), "/data");
     assert_eq!(data("ConfigMap", "f-prompts"), json!({ "hello.prompt": "say hello" }));
@@ -158,25 +165,37 @@ async fn a_new_operator_restarts_nothing_and_an_edit_brings_its_image() {
     let mut operator = upgraded(&sim);
     operator.run(20 * MINUTE).await;
     assert_eq!(sim.take_requests(), []);
-    assert_eq!(image(&sim), "recif.local/runner:1");
+    assert_eq!((image(&sim), proxy(&sim, "f")), (json!("recif.local/runner:1"), json!("recif.local/proxy:1")));
     sim.store().meddle(&id("Deployment", "f"), "/spec/progressDeadlineSeconds", Some(json!(5)), "kubectl");
     operator.run(MINUTE).await;
-    assert_eq!(image(&sim), "recif.local/runner:1", "a repair is no reason");
+    assert_eq!(
+        (image(&sim), proxy(&sim, "f")),
+        (json!("recif.local/runner:1"), json!("recif.local/proxy:1")),
+        "a repair is no reason"
+    );
     sim.store().edit(&id("Prompt", "hello"), |body| body["spec"]["content"] = json!("say hi"));
     operator.run(MINUTE).await;
-    assert_eq!(image(&sim), "recif.local/runner:2");
-    assert_eq!(status(&sim, "f", "/images/flow"), "recif.local/runner:2");
+    assert_eq!((image(&sim), proxy(&sim, "f")), (json!("recif.local/runner:2"), json!("recif.local/proxy:2")));
+    let pinned = json!({ "flow": "recif.local/runner:2", "proxy": "recif.local/proxy:2" });
+    assert_eq!(status(&sim, "f", "/images"), pinned);
     sim.store().edit(&id("Flow", "f"), |body| body["spec"]["image"] = json!("mine:3"));
     operator.run(MINUTE).await;
-    assert_eq!((image(&sim), status(&sim, "f", "/images")), (json!("mine:3"), Value::Null));
+    let pinned = json!({ "proxy": "recif.local/proxy:2" });
+    assert_eq!((image(&sim), status(&sim, "f", "/images")), (json!("mine:3"), pinned));
+    sim.store().edit(&id("Flow", "f"), |body| body["spec"]["proxy"] = json!({ "enabled": false }));
+    operator.run(MINUTE).await;
+    assert_eq!((proxy(&sim, "f"), status(&sim, "f", "/images")), (Value::Null, Value::Null));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_replaces_the_pods_once_and_renews_the_image() {
-    let (sim, _) = running().await;
+    let (sim, mut before) = running().await;
     sim.store().create(&id("Agent", "a"), agent(json!({})));
+    before.run(MINUTE).await;
+    drop(before);
     let mut operator = upgraded(&sim);
     operator.run(MINUTE).await;
+    assert_eq!(proxy(&sim, "a"), "recif.local/proxy:1");
     sim.take_requests();
     for kind in ["Flow", "Agent"] {
         let name = if kind == "Flow" { "f" } else { "a" };
@@ -190,6 +209,7 @@ async fn a_rollout_replaces_the_pods_once_and_renews_the_image() {
         assert_eq!(at, "2026-01-01T00:00:00Z");
     }
     assert_eq!(image(&sim), "recif.local/runner:2");
+    assert_eq!((proxy(&sim, "f"), proxy(&sim, "a")), (json!("recif.local/proxy:2"), json!("recif.local/proxy:2")));
     let applied: Vec<_> = sim.take_writes().into_iter().filter(|write| write.starts_with("Apply")).collect();
     assert_eq!(applied.len(), 2, "only the Deployments: {applied:?}");
     operator.run(20 * MINUTE).await;

@@ -7,26 +7,30 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use crds::{FlowSet, Refers, WorkloadPhase, WorkloadStatus, flow_set::FlowState};
+use crds::{FlowSet, Refers, Traffic, WorkloadPhase, WorkloadStatus, flow_set::FlowState};
 
 use crate::{
-    flow::{flow_parts, image_of, runner_image, settings_digest, terminal},
+    flow::{flow_parts, offered_runner, runner_image, settings_digest, terminal},
     kind,
     machine::{ActionError, BadTable, Machine, Registry},
     ports::World,
     references::{Found, Inputs, Lookup},
-    render::{self, Contract, FLOW_SET, FlowParts, RenderError, Settings},
+    render::{self, Contract, FLOW_SET, FlowImages, FlowParts, RenderError, Settings},
     workload::{self, Rendered, Workload, is_available},
 };
 use members::{LEFT_OUT, Member, SERVED, input, is_pinned, members};
 
-kind::workload!(FlowSet, render version 1, in workload);
+kind::workload!(FlowSet, render version 2, in workload);
 
 impl Workload for FlowSet {
     const LABEL: &'static str = FLOW_SET.label;
 
     fn replicas(&self) -> i32 {
         self.spec.runtime.replicas
+    }
+
+    fn traffic(&self) -> &Traffic {
+        &self.spec.runtime.traffic
     }
 
     fn status(&self) -> Option<&WorkloadStatus> {
@@ -90,7 +94,8 @@ impl Workload for FlowSet {
     }
 
     fn images(&self, settings: &Settings) -> BTreeMap<String, String> {
-        runner_image(FLOW_SET, self.spec.runtime.image.as_deref(), settings)
+        let runner = offered_runner(FLOW_SET, self.spec.runtime.image.as_deref(), settings);
+        runner.into_iter().chain(self.offered_proxy(settings)).collect()
     }
 
     fn tell(&mut self, world: &World) -> bool {
@@ -139,8 +144,9 @@ fn rendered(
 ) -> Result<Rendered, ActionError> {
     let runtime = &set.spec.runtime;
     let contract = Contract::of_set(&set.key().name, flows, data).map_err(terminal)?;
-    let image = image_of(set, FLOW_SET, runtime.image.as_deref(), settings);
-    let running = render::flow_workload_children(set, FLOW_SET, runtime, &contract, &image, replicas);
+    let (runner, proxy) = (runner_image(set, FLOW_SET, runtime.image.as_deref(), settings), set.proxy_image(settings));
+    let images = FlowImages { runner: &runner, proxy: &proxy };
+    let running = render::flow_workload_children(set, FLOW_SET, runtime, &contract, images, replicas);
     Ok(Rendered {
         config: render::flow_config_children(set, FLOW_SET, runtime, &contract),
         running: Vec::from(running.map_err(terminal)?),

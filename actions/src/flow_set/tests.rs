@@ -80,7 +80,7 @@ async fn a_set_applied_together_with_all_it_needs_runs_and_rolls_once() {
     let (sim, _) = with(&[entry("a", "hello"), entry("b", "bye")]).await;
     is_whole(&sim, 2);
     assert_eq!(served(&sim), ["a", "b"]);
-    assert_eq!(status(&sim, "/images"), json!({ "flowset": "recif.local/runner:1" }));
+    assert_eq!(status(&sim, "/images"), json!({ "flowset": "recif.local/runner:1", "proxy": "recif.local/proxy:1" }));
     let writes = sim.take_writes();
     assert_eq!(writes.iter().filter(|write| *write == "Apply Deployment/s").count(), 1, "{writes:?}");
     Operator::start(&sim).run(20 * MINUTE).await;

@@ -10,6 +10,7 @@ use super::{
     labels::{AGENT_LABEL, child},
     pod::Container,
     service::{AGENT_PORT, Port},
+    sidecar::Sidecar,
     workload::{Running, TakenNames, base64, own_service_account},
 };
 use crate::ports::{ChildKind, Manifest};
@@ -30,13 +31,15 @@ pub fn agent_config_children(agent: &Agent, config: &Config) -> Vec<Manifest> {
     account.into_iter().chain([config_map]).chain(secret).collect()
 }
 
-/// The Service and the Deployment. Without `replicas` the apply leaves that field to whoever has it.
+/// The Service and the Deployment, whose Pods' sidecar, if they have one, runs `proxy_image`. Without `replicas` the apply
+/// leaves that field to whoever has it.
 ///
 /// # Errors
-/// [`RenderError::PodTemplate`] and [`RenderError::EnvTaken`]: an overlay that cannot be merged.
+/// [`RenderError::PodTemplate`] and [`RenderError::EnvTaken`]: an overlay that cannot be merged; [`RenderError::PortTaken`].
 pub fn agent_workload_children(
     agent: &Agent,
     config: &Config,
+    proxy_image: &str,
     replicas: Option<i32>,
 ) -> Result<[Manifest; 2], RenderError> {
     let spec = &agent.spec;
@@ -61,6 +64,7 @@ pub fn agent_workload_children(
             volumes: Vec::new(),
         },
         port: Port { type_: "ClusterIP", number: AGENT_PORT },
+        sidecar: Sidecar::of(agent, &spec.traffic, spec.port, proxy_image)?,
         service_account_name: spec.service_account_name.as_deref(),
         image_pull_secrets: &spec.image_pull_secrets,
         hash: (CONFIG_HASH, &config.content_hash),

@@ -27,6 +27,9 @@ pub enum RenderError {
         /// The most that is possible, in bytes.
         max: usize,
     },
+    /// The container and its sidecar would listen on one port.
+    #[error("port {0} is the sidecar's: let the container listen on another one, or set proxy.enabled to false")]
+    PortTaken(i32),
     /// The user sets a variable that comes from another field of the spec.
     #[error("{field} sets {name}, which the operator renders for this {kind}: remove it and use the field of the spec")]
     EnvTaken {
@@ -111,6 +114,7 @@ impl RenderError {
             | Self::ObjectTooLarge { .. }
             | Self::EnvTaken { .. }
             | Self::EnvTwice(_)
+            | Self::PortTaken(_)
             | Self::VariableTwice(_)
             | Self::BadName { .. }
             | Self::Twice { .. }

@@ -10,6 +10,7 @@ use super::{
     Contract, RenderError,
     pod::Container,
     service::Port,
+    sidecar::Sidecar,
     workload::{Running, TakenNames, own_service_account},
 };
 use crate::ports::Manifest;
@@ -44,17 +45,26 @@ pub fn flow_config_children<K: Resource<DynamicType = ()>>(
     account.into_iter().chain(contract.children(owner, kind.label)).collect()
 }
 
-/// The Service and the Deployment, whose containers run `image`. Without `replicas` the apply leaves that field to whoever
+/// Images of the containers of a flow's Pods.
+#[derive(Debug, Clone, Copy)]
+pub struct FlowImages<'a> {
+    /// What answers.
+    pub runner: &'a str,
+    /// The sidecar.
+    pub proxy: &'a str,
+}
+
+/// The Service and the Deployment, whose containers run `images`. Without `replicas` the apply leaves that field to whoever
 /// has it.
 ///
 /// # Errors
-/// A variable of the spec that is ours or that is there twice, and an overlay that cannot be merged.
+/// A variable of the spec that is ours or that is there twice, the sidecar's port, and an overlay that cannot be merged.
 pub fn flow_workload_children<K: Resource<DynamicType = ()>>(
     owner: &K,
     kind: FlowKind,
     runtime: &Runtime,
     contract: &Contract,
-    image: &str,
+    images: FlowImages<'_>,
     replicas: Option<i32>,
 ) -> Result<[Manifest; 2], RenderError> {
     let ours = Variables::of(owner, runtime, contract);
@@ -65,7 +75,7 @@ pub fn flow_workload_children<K: Resource<DynamicType = ()>>(
         label: kind.label,
         name: owner.name_any(),
         container: Container {
-            image,
+            image: images.runner,
             pull_policy: runtime.image_pull_policy.as_deref(),
             port: runtime.port,
             readiness: "/readyz",
@@ -75,6 +85,7 @@ pub fn flow_workload_children<K: Resource<DynamicType = ()>>(
             volumes: vec![contract.volume()],
         },
         port: Port { type_: &runtime.service_type, number: runtime.port },
+        sidecar: Sidecar::of(owner, &runtime.traffic, runtime.port, images.proxy)?,
         service_account_name: runtime.service_account_name.as_deref(),
         image_pull_secrets: &runtime.image_pull_secrets,
         hash: (CONTENT_HASH, &contract.content_hash),

@@ -17,6 +17,7 @@ mod model;
 mod overlay;
 mod pod;
 mod service;
+mod sidecar;
 mod tools;
 mod workload;
 
@@ -27,10 +28,11 @@ pub use agent::{CONFIG_HASH, agent_config_children, agent_workload_children};
 pub use contract::{Contract, Credentials, FlowModel, FlowParts, FlowTool, check_member, check_names};
 pub use env::{AgentParts, Config, agent_config};
 pub use error::RenderError;
-pub use flow::{CONTENT_HASH, FLOW, FLOW_SET, FlowKind, flow_config_children, flow_workload_children};
+pub use flow::{CONTENT_HASH, FLOW, FLOW_SET, FlowImages, FlowKind, flow_config_children, flow_workload_children};
 pub use headers::{HeaderVariable, header_variables, headers};
 pub use labels::{AGENT_LABEL, MANAGED_BY_LABEL, child_labels, controller_reference, selector_labels, selector_text};
 pub use service::{AGENT_PORT, endpoint, endpoint_of};
+pub use sidecar::PROXY;
 pub use tools::{ToolSlot, is_builtin_tool, tool_error};
 
 /// The operator's settings that rendering uses.
@@ -46,4 +48,6 @@ pub struct Settings {
     pub ollama_base_url: Option<String>,
     /// Image of Flows and FlowSets that name none.
     pub runner_image: String,
+    /// Image of the sidecar.
+    pub proxy_image: String,
 }

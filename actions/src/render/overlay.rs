@@ -1,7 +1,7 @@
 //! `spec.podTemplate` merged into the Pod template: objects deeply, lists of named things by their name.
 //!
 //! The overlay may change nearly everything; whether the result is a Pod is for the API server to say. Refused here is
-//! what it would accept although the Pods would be lost to their agent: other labels, another hash, our variables.
+//! what it would accept although the Pods would be lost to their agent: other labels, another hash, our variables, a way around the sidecar.
 //!
 //! A `null` takes a field away. An element that is a choice of one source (a variable, a volume, a mount) replaces the
 //! one of the same name, and a probe's handler the other handler: both together would be refused.
@@ -39,6 +39,9 @@ pub(super) fn merge(mut template: Value, overlay: &Value, running: &Running<'_>)
     }
     check_metadata(overlay, running)?;
     check_env(overlay, running)?;
+    if let Some(sidecar) = &running.sidecar {
+        sidecar.check_overlay(overlay, running.kind)?;
+    }
     merge_value("", &mut template, overlay)?;
     Ok(template)
 }

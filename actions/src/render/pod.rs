@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{
     RenderError,
     labels::{child_labels, selector_labels},
-    overlay,
+    overlay, sidecar,
     workload::Running,
 };
 
@@ -35,8 +35,7 @@ pub(super) fn template(running: &Running<'_>) -> Result<Value, RenderError> {
         "serviceAccountName": running.service_account(),
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
-        // The runtime drains for 25 s after SIGTERM.
-        "terminationGracePeriodSeconds": 30,
+        "terminationGracePeriodSeconds": sidecar::grace(running.sidecar.as_ref()),
         // An image that names its user by a word is refused by the kubelet under runAsNonRoot unless a number is given.
         "securityContext": {
             "runAsNonRoot": true,
@@ -50,8 +49,11 @@ pub(super) fn template(running: &Running<'_>) -> Result<Value, RenderError> {
             "whenUnsatisfiable": "ScheduleAnyway",
             "labelSelector": { "matchLabels": selector_labels(running.label, &running.name) },
         }],
-        "containers": [container(running.kind, &running.container)],
+        "containers": [container(running)],
     });
+    if let Some(sidecar) = &running.sidecar {
+        pod["initContainers"] = json!([sidecar.container(running.container.port)]);
+    }
     let tmp = json!({ "name": "tmp", "emptyDir": {} });
     let volumes = running.container.volumes.iter().map(|(volume, _)| volume.clone());
     pod["volumes"] = [tmp].into_iter().chain(volumes).collect();
@@ -84,7 +86,10 @@ fn image_pull_secrets(secrets: &[LocalObjectReference]) -> Value {
     names.into_iter().map(|name| json!({ "name": name })).collect()
 }
 
-fn container(name: &str, container: &Container<'_>) -> Value {
+fn container(running: &Running<'_>) -> Value {
+    let container = &running.container;
+    let port = sidecar::port_name(running.sidecar.as_ref());
+    let probe = |path: &str, timing: Value| probe(path, port, timing);
     // Without a registry the image was loaded into the node; nowhere could it be pulled from.
     let by_name = if container.image.contains('/') { "IfNotPresent" } else { "Never" };
     let mut mounts = vec![json!({ "name": "tmp", "mountPath": "/tmp" })];
@@ -92,10 +97,10 @@ fn container(name: &str, container: &Container<'_>) -> Value {
     mounts
         .extend(contents.map(|(volume, path)| json!({ "name": volume["name"], "mountPath": path, "readOnly": true })));
     let mut rendered = json!({
-        "name": name,
+        "name": running.kind,
         "image": container.image,
         "imagePullPolicy": container.pull_policy.unwrap_or(by_name),
-        "ports": [{ "name": "http", "containerPort": container.port }],
+        "ports": [{ "name": port, "containerPort": container.port }],
         "startupProbe": probe("/healthz", json!({ "periodSeconds": 1, "failureThreshold": 360 })),
         "livenessProbe": probe("/healthz", json!({ "initialDelaySeconds": 5, "periodSeconds": 10 })),
         "readinessProbe": probe(container.readiness, json!({ "initialDelaySeconds": 3, "periodSeconds": 5 })),
@@ -105,6 +110,9 @@ fn container(name: &str, container: &Container<'_>) -> Value {
         },
         "volumeMounts": mounts,
     });
+    if let Some(sidecar) = &running.sidecar {
+        rendered["lifecycle"] = json!({ "preStop": sidecar.drain() });
+    }
     if !container.env_from.is_empty() {
         rendered["envFrom"] = json!(container.env_from);
     }
@@ -117,9 +125,9 @@ fn container(name: &str, container: &Container<'_>) -> Value {
     rendered
 }
 
-fn probe(path: &str, timing: Value) -> Value {
+fn probe(path: &str, port: &str, timing: Value) -> Value {
     let mut probe = Map::new();
-    probe.insert("httpGet".to_owned(), json!({ "path": path, "port": "http" }));
+    probe.insert("httpGet".to_owned(), json!({ "path": path, "port": port }));
     if let Value::Object(timing) = timing {
         probe.extend(timing);
     }

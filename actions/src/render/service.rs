@@ -1,6 +1,7 @@
 //! The Service of a workload, and the address it gives.
 //!
-//! It leads to the container port *named* `http`, whatever its number.
+//! It leads to the container port *named* `http`, whatever its number: the sidecar's, or in a Pod without one the
+//! workload's. So Pods of both sorts serve side by side.
 
 use kube::{Resource, ResourceExt};
 use serde_json::json;
@@ -8,6 +9,7 @@ use serde_json::json;
 use super::{
     Settings,
     labels::{child, selector_labels},
+    sidecar::SERVED,
 };
 use crate::ports::{ChildKind, Manifest};
 
@@ -39,7 +41,7 @@ pub(super) fn service<K: Resource<DynamicType = ()>>(owner: &K, label: &str, por
     let spec = json!({
         "type": port.type_,
         "selector": selector_labels(label, &name),
-        "ports": [{ "name": "http", "port": port.number, "targetPort": "http" }],
+        "ports": [{ "name": "http", "port": port.number, "targetPort": SERVED }],
     });
     child(owner, label, ChildKind::Service, name, json!({ "spec": spec }))
 }

@@ -11,6 +11,7 @@ use super::{
     labels::{child, selector_labels},
     pod::{Container, template},
     service::{Port, service},
+    sidecar::Sidecar,
 };
 use crate::ports::{ChildKind, Manifest};
 
@@ -27,6 +28,8 @@ pub(super) struct Running<'a> {
     pub(super) container: Container<'a>,
     /// Its Service.
     pub(super) port: Port<'a>,
+    /// What stands in front of the container, unless it was refused.
+    pub(super) sidecar: Option<Sidecar<'a>>,
     /// The ServiceAccount of the spec, if it names one.
     pub(super) service_account_name: Option<&'a str>,
     /// As in a Pod.

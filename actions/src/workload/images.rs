@@ -32,11 +32,12 @@ pub(super) fn render_with_images<K: Workload>(cx: &Context<K>, next: &mut K) -> 
 fn template_digest(rendered: &Rendered, images: &BTreeMap<String, String>) -> String {
     let deployment = rendered.running.iter().find(|manifest| manifest.child.kind == ChildKind::Deployment);
     let mut template = deployment.and_then(|found| found.body.pointer("/spec/template")).cloned().unwrap_or_default();
-    let containers = template.pointer_mut("/spec/containers").and_then(Value::as_array_mut);
-    for container in containers.into_iter().flatten() {
-        let ours = container["name"].as_str().is_some_and(|name| images.contains_key(name));
-        if let Some(fields) = container.as_object_mut().filter(|_| ours) {
-            fields.remove("image");
+    for list in ["/spec/initContainers", "/spec/containers"] {
+        for container in template.pointer_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            let ours = container["name"].as_str().is_some_and(|name| images.contains_key(name));
+            if let Some(fields) = container.as_object_mut().filter(|_| ours) {
+                fields.remove("image");
+            }
         }
     }
     digest::digest(&template)

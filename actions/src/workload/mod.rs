@@ -22,7 +22,7 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crds::{WorkloadPhase, WorkloadStatus};
+use crds::{Traffic, WorkloadPhase, WorkloadStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 pub use accept::Accept;
@@ -40,7 +40,7 @@ use crate::{
     machine::{Action, ActionError, Machine},
     ports::{ChildKind, ChildRef, Manifest, World},
     references::Inputs,
-    render::{Settings, selector_text},
+    render::{PROXY, Settings, selector_text},
 };
 
 /// What a kind that runs Pods brings of its own.
@@ -50,6 +50,8 @@ pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
 
     /// The Pods it asks for.
     fn replicas(&self) -> i32;
+    /// How requests reach it.
+    fn traffic(&self) -> &Traffic;
     /// Its status.
     fn status(&self) -> Option<&WorkloadStatus>;
     /// Its status, made if there is none.
@@ -70,6 +72,19 @@ pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
     /// Containers whose image is the operator's, with the image that they would get now.
     fn images(&self, _settings: &Settings) -> BTreeMap<String, String> {
         BTreeMap::new()
+    }
+    /// The container of the sidecar with the image that it would get now, if it has one.
+    fn offered_proxy(&self, settings: &Settings) -> Option<(String, String)> {
+        self.traffic().proxy.enabled.then(|| (PROXY.to_owned(), settings.proxy_image.clone()))
+    }
+    /// The image that is pinned for a container, else the one `offered`.
+    fn pinned_image(&self, container: &str, offered: &str) -> String {
+        let pinned = self.status().and_then(|status| status.images.get(container)).map(String::as_str);
+        pinned.unwrap_or(offered).to_owned()
+    }
+    /// The image of the sidecar.
+    fn proxy_image(&self, settings: &Settings) -> String {
+        self.pinned_image(PROXY, &settings.proxy_image)
     }
     /// Puts what only its kind has there into the status, as it is in its phase; whether that changed anything.
     fn tell(&mut self, _world: &World) -> bool {

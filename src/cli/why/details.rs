@@ -39,11 +39,19 @@ pub fn pod_trouble(pod: &Pod) -> Vec<String> {
     if let Some(reason) = status.reason.as_deref() {
         lines.push(format!("Pod {name}: {}", said(reason, status.message.as_deref())));
     }
+    let told = |container: &ContainerStatus| {
+        container_trouble(container).map(|text| format!("Pod {name}, {}: {text}", container.name))
+    };
+    let main: Vec<_> = status.container_statuses.iter().flatten().filter_map(told).collect();
+    // A sidecar that runs is not ready because the container behind it is not, which is the thing to tell.
     let init = status.init_container_statuses.iter().flatten();
-    for container in init.chain(status.container_statuses.iter().flatten()) {
-        lines.extend(container_trouble(container).map(|text| format!("Pod {name}, {}: {text}", container.name)));
-    }
+    lines.extend(init.filter(|container| main.is_empty() || !is_running(container)).filter_map(told));
+    lines.extend(main);
     lines
+}
+
+fn is_running(container: &ContainerStatus) -> bool {
+    container.state.as_ref().is_some_and(|state| state.running.is_some())
 }
 
 /// Why a rollout does not go on.
@@ -93,8 +101,7 @@ fn container_trouble(container: &ContainerStatus) -> Option<String> {
         let reason = ended.reason.as_deref().unwrap_or("Error");
         return Some(format!("{}, exit code {}", said(reason, ended.message.as_deref()), ended.exit_code));
     }
-    let running = state.is_some_and(|state| state.running.is_some());
-    (running && !container.ready).then(|| format!("running, but its readiness probe does not pass{restarts}"))
+    (is_running(container) && !container.ready).then(|| format!("running, but its readiness probe does not pass{restarts}"))
 }
 
 fn said(reason: &str, message: Option<&str>) -> String {
@@ -119,6 +126,14 @@ mod tests {
             "restartCount": 0, "state": state }] })
     }
 
+    /// A container without image behind a sidecar in this state.
+    fn beside_the_sidecar(state: Value) -> Value {
+        let mut status = container(json!({ "waiting": { "reason": "ErrImagePull" } }));
+        status["initContainerStatuses"] = container(state)["containerStatuses"].take();
+        status["initContainerStatuses"][0]["name"] = json!("proxy");
+        status
+    }
+
     #[test]
     fn a_pod_is_told_in_the_words_of_kubelet_and_scheduler() {
         let back_off =
@@ -135,6 +150,11 @@ mod tests {
             (container(json!({ "terminated": { "exitCode": 1 } })), &["Pod a-1, agent: Error, exit code 1"]),
             (container(json!({ "running": {} })), &["Pod a-1, agent: running, but its readiness probe does not pass"]),
             (container(json!({ "waiting": { "reason": "ContainerCreating" } })), &[]),
+            (beside_the_sidecar(json!({ "running": {} })), &["Pod a-1, agent: ErrImagePull"]),
+            (
+                beside_the_sidecar(json!({ "waiting": { "reason": "CrashLoopBackOff" } })),
+                &["Pod a-1, proxy: CrashLoopBackOff", "Pod a-1, agent: ErrImagePull"],
+            ),
             (json!({ "reason": "Evicted", "message": "low on disk" }), &["Pod a-1: Evicted: low on disk"]),
             (json!({}), &[]),
         ] {

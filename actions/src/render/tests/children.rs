@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{agent, bare, settings, template, tool, with_tools};
+use super::{PROXY_IMAGE, agent, bare, settings, template, tool, with_tools};
 use crate::{
     ports::{ChildKind, Manifest},
     render::{
@@ -15,7 +15,7 @@ fn children(spec: Value, tools: &[ToolSlot<'_>], settings: &Settings, replicas: 
     let agent = agent(spec);
     let config = agent_config(&agent, &with_tools(tools), settings).unwrap();
     let mut children = agent_config_children(&agent, &config);
-    children.extend(agent_workload_children(&agent, &config, replicas).unwrap());
+    children.extend(agent_workload_children(&agent, &config, PROXY_IMAGE, replicas).unwrap());
     children
 }
 

@@ -10,7 +10,7 @@ use super::tool;
 use crate::{
     ports::Manifest,
     render::{
-        Contract, Credentials, FLOW, FLOW_SET, FlowModel, FlowParts, FlowTool, check_member, check_names,
+        Contract, Credentials, FLOW, FLOW_SET, FlowImages, FlowModel, FlowParts, FlowTool, check_member, check_names,
         flow_config_children, flow_workload_children,
     },
 };
@@ -92,6 +92,10 @@ fn bodies(children: impl IntoIterator<Item = Manifest>) -> Vec<Value> {
     children.into_iter().map(|child| child.body).collect()
 }
 
+fn images(runner: &str) -> FlowImages<'_> {
+    FlowImages { runner, proxy: "proxy:1" }
+}
+
 #[test]
 fn a_flow_with_everything() {
     let mut flow = flow(json!({
@@ -104,7 +108,7 @@ fn a_flow_with_everything() {
     let contract = Contract::of_flow(&parts("f"), &Texts::new()).unwrap();
     let runtime = &flow.spec.runtime;
     let mut children = flow_config_children(&flow, FLOW, runtime, &contract);
-    children.extend(flow_workload_children(&flow, FLOW, runtime, &contract, "runner:1", Some(2)).unwrap());
+    children.extend(flow_workload_children(&flow, FLOW, runtime, &contract, images("runner:1"), Some(2)).unwrap());
     insta::assert_yaml_snapshot!(bodies(children));
 }
 
@@ -122,7 +126,9 @@ fn a_set_whose_flows_share_a_secret() {
     let flows = [with("write", shared()), with("read", shared()), with("echo", None), parts("act")];
     let contract = Contract::of_set("s", &flows, &Texts::new()).unwrap();
     let mut children = flow_config_children(&set, FLOW_SET, &set.spec.runtime, &contract);
-    children.extend(flow_workload_children(&set, FLOW_SET, &set.spec.runtime, &contract, "reg/runner", None).unwrap());
+    children.extend(
+        flow_workload_children(&set, FLOW_SET, &set.spec.runtime, &contract, images("reg/runner"), None).unwrap(),
+    );
     insta::assert_yaml_snapshot!(bodies(children));
 }
 
@@ -284,7 +290,8 @@ fn a_variable_of_ours_cannot_be_set_by_the_user() {
         let overlay = json!({ "spec": { "containers": [{ "name": "flow", "env": env }] } });
         for spec in [json!({ "env": env }), json!({ "podTemplate": overlay })] {
             let flow = flow(spec);
-            let error = flow_workload_children(&flow, FLOW, &flow.spec.runtime, &contract, "runner", None).unwrap_err();
+            let error =
+                flow_workload_children(&flow, FLOW, &flow.spec.runtime, &contract, images("runner"), None).unwrap_err();
             assert!(error.to_string().contains(&format!("sets {name}, which the operator renders for this flow")));
         }
     }

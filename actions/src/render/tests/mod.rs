@@ -7,6 +7,7 @@ mod dsn;
 mod hash;
 mod model;
 mod overlay;
+mod sidecar;
 mod tools;
 
 use crds::{Agent, Tool};
@@ -16,6 +17,8 @@ use super::{AgentParts, Config, RenderError, Settings, ToolSlot, agent_config, a
 
 const OPERATORS: &str = "postgres://recif:recif_dev@recif-postgresql:5432/recif?sslmode=disable";
 
+const PROXY_IMAGE: &str = "recif.local/proxy:1";
+
 /// An operator without database and Ollama.
 fn bare() -> Settings {
     Settings {
@@ -24,6 +27,7 @@ fn bare() -> Settings {
         database_url: None,
         ollama_base_url: None,
         runner_image: "recif.local/runner:1".to_owned(),
+        proxy_image: PROXY_IMAGE.to_owned(),
     }
 }
 
@@ -82,6 +86,6 @@ fn config_with(tools: &[Tool]) -> Config {
 fn template(spec: Value) -> Result<Value, RenderError> {
     let agent = agent(spec);
     let config = agent_config(&agent, &AgentParts::default(), &bare())?;
-    let [_, deployment] = agent_workload_children(&agent, &config, Some(1))?;
+    let [_, deployment] = agent_workload_children(&agent, &config, PROXY_IMAGE, Some(1))?;
     Ok(deployment.body["spec"]["template"].clone())
 }

@@ -48,7 +48,11 @@ async fn labels_neither_conflict_nor_get_lost() {
 #[tokio::test(start_paused = true)]
 async fn foreign_status_fields_neither_conflict_nor_get_lost() {
     between_any_two_requests(true, |store| {
-        store.edit(&agent_id("a"), |body| body["status"]["lastInvocationAt"] = json!("2030-01-01T00:00:00Z"));
+        store.edit(&agent_id("a"), |body| {
+            // The gateway's and the scaler's; the time is written as another build might.
+            body["status"]["lastInvocationAt"] = json!("2030-01-01T00:00:00.5Z");
+            body["status"]["desiredReplicas"] = json!(3);
+        });
     })
     .await;
 }

@@ -1,0 +1,195 @@
+//! The sidecar of a workload's Pods: a native one, an init container that goes on running, so that it is there before the
+//! workload's container starts and still there when that one ends.
+//!
+//! When a Pod is deleted, two hooks start at once: the sidecar's own says that the Pod is going, the workload's returns when
+//! nothing is in flight any more. The workload gets SIGTERM only then, and the sidecar only when the workload has ended. So
+//! nobody waits for a fixed time. The hooks prove themselves by a key that only the Pod's template holds.
+
+use std::time::Duration;
+
+use crds::{PROXY_PORT, Traffic, digest::sha256_hex};
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use super::RenderError;
+
+/// Name of the container; of its image in `status.images`, too.
+pub const PROXY: &str = "proxy";
+/// The port to which the Service leads: the sidecar's, or without one the workload's.
+pub(super) const SERVED: &str = "http";
+/// The workload's port behind the sidecar.
+const BEHIND: &str = "agent";
+/// How long a Pod that goes serves as before: until everybody knows that it goes.
+const LAME_DUCK: Duration = Duration::from_secs(5);
+/// What the workload has for its own SIGTERM, and the rest of the time that a Pod has to end.
+const REST: Duration = Duration::from_secs(10 + 5);
+/// The time that a Pod without a sidecar has to end: the runtime drains for 25 s after SIGTERM.
+const ALONE: u64 = 30;
+
+/// What the overlay may change of the sidecar.
+const OPEN: [&str; 7] =
+    ["name", "image", "imagePullPolicy", "resources", "env", "securityContext", "terminationMessagePolicy"];
+
+/// What is rendered of a workload's sidecar.
+#[derive(Debug)]
+pub(super) struct Sidecar<'a> {
+    image: &'a str,
+    traffic: &'a Traffic,
+    /// The workload, by name and namespace.
+    workload: (String, String),
+    key: String,
+}
+
+impl<'a> Sidecar<'a> {
+    /// The sidecar of `owner`, unless it wants none; its container listens on `port`.
+    ///
+    /// # Errors
+    /// [`RenderError::PortTaken`]: both would listen on one port.
+    pub(super) fn of<K: Resource<DynamicType = ()>>(
+        owner: &K,
+        traffic: &'a Traffic,
+        port: i32,
+        image: &'a str,
+    ) -> Result<Option<Self>, RenderError> {
+        if !traffic.proxy.enabled {
+            return Ok(None);
+        }
+        if port == PROXY_PORT {
+            return Err(RenderError::PortTaken(port));
+        }
+        let mut key = sha256_hex(owner.uid().unwrap_or_default().as_bytes());
+        key.truncate(32);
+        let workload = (owner.name_any(), owner.namespace().unwrap_or_default());
+        Ok(Some(Self { image, traffic, workload, key }))
+    }
+
+    /// The container, in front of one that listens on `port`.
+    pub(super) fn container(&self, port: i32) -> Value {
+        let (name, namespace) = &self.workload;
+        let env = [
+            ("RECIF_UPSTREAM_URL", format!("http://127.0.0.1:{port}")),
+            ("RECIF_CONCURRENCY", self.traffic.concurrency().to_string()),
+            ("RECIF_TIMEOUT", written(self.traffic.timeout())),
+            ("RECIF_LAME_DUCK", written(LAME_DUCK)),
+            ("RECIF_SHUTDOWN_TIMEOUT", written(self.traffic.drain_timeout())),
+            ("RECIF_KEY", self.key.clone()),
+            ("RECIF_NAME", name.clone()),
+            ("RECIF_NAMESPACE", namespace.clone()),
+        ];
+        let probe = |path: &str, failures: i32| {
+            json!({
+                "httpGet": { "path": path, "port": SERVED },
+                "periodSeconds": 1,
+                "failureThreshold": failures,
+            })
+        };
+        json!({
+            "name": PROXY,
+            "image": self.image,
+            "imagePullPolicy": "IfNotPresent",
+            "restartPolicy": "Always",
+            "ports": [{ "name": SERVED, "containerPort": PROXY_PORT }],
+            "env": env.map(|(name, value)| json!({ "name": name, "value": value })),
+            // Never /readyz: the workload's container starts only after it has passed.
+            "startupProbe": probe("/healthz", 60),
+            "readinessProbe": probe("/readyz", 2),
+            "lifecycle": { "preStop": self.hook("/_recif/lame-duck") },
+            "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
+            "securityContext": {
+                "allowPrivilegeEscalation": false,
+                "readOnlyRootFilesystem": true,
+                "capabilities": { "drop": ["ALL"] },
+            },
+        })
+    }
+
+    /// The hook of the workload's container.
+    pub(super) fn drain(&self) -> Value {
+        self.hook("/_recif/drain")
+    }
+
+    fn hook(&self, path: &str) -> Value {
+        // By number: the name of another container's port is not found.
+        let headers = [json!({ "name": "X-Recif-Key", "value": self.key })];
+        json!({ "httpGet": { "path": path, "port": PROXY_PORT, "httpHeaders": headers } })
+    }
+
+    /// Refuses an overlay that would take the sidecar away, or lead around it.
+    pub(super) fn check_overlay(&self, overlay: &Value, kind: &str) -> Result<(), RenderError> {
+        let refuse = |message: String| Err(RenderError::PodTemplate(message));
+        if overlay.pointer("/spec/initContainers").is_some_and(|list| !list.is_array()) {
+            return refuse(
+                "initContainers must be a list: to run without the sidecar set proxy.enabled to false".into(),
+            );
+        }
+        for container in listed(overlay, "initContainers").filter(|found| found["name"] == PROXY) {
+            let fields = container.as_object().into_iter().flatten().map(|(field, _)| field);
+            if let Some(field) = fields.filter(|field| !OPEN.contains(&field.as_str())).min() {
+                return refuse(format!("container {PROXY} is the sidecar, which sets {field} itself: remove that"));
+            }
+            let variables = container["env"].as_array().into_iter().flatten();
+            let names = variables.filter_map(|variable| variable["name"].as_str());
+            if let Some(name) = names.filter(|name| name.starts_with("RECIF_") && *name != "RECIF_IDLE_TIMEOUT").min() {
+                return refuse(format!(
+                    "container {PROXY} is the sidecar, whose {name} comes from the spec: remove that"
+                ));
+            }
+        }
+        for container in listed(overlay, "containers") {
+            if container["name"] == PROXY {
+                return refuse(format!(
+                    "{PROXY} is the name of the sidecar: give the container another one, or change the sidecar under initContainers"
+                ));
+            }
+            for port in container["ports"].as_array().into_iter().flatten() {
+                if port["name"] == SERVED || port["containerPort"] == PROXY_PORT {
+                    return refuse(format!(
+                        "port {PROXY_PORT} and the name {SERVED} are the sidecar's: give the port another number or name"
+                    ));
+                }
+            }
+        }
+        for container in listed(overlay, "containers").filter(|found| found["name"] == kind) {
+            let lifecycle = container.get("lifecycle");
+            if lifecycle.is_some_and(|hooks| !hooks.is_object() || hooks.get("preStop").is_some()) {
+                return refuse(format!(
+                    "lifecycle.preStop of container {kind} is where the sidecar empties the Pod: remove it, or set \
+                     proxy.enabled to false"
+                ));
+            }
+            for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+                let port = |handler: &str| &container[probe][handler]["port"];
+                if [port("httpGet"), port("tcpSocket")].contains(&&json!(SERVED)) {
+                    return refuse(format!(
+                        "{probe} of container {kind} names port {SERVED}, which is the sidecar's: name it {BEHIND}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn listed<'a>(overlay: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
+    overlay["spec"][list].as_array().into_iter().flatten()
+}
+
+/// Name of the workload's port.
+pub(super) fn port_name(sidecar: Option<&Sidecar<'_>>) -> &'static str {
+    if sidecar.is_some() { BEHIND } else { SERVED }
+}
+
+/// The time that a Pod has to end, in seconds: the lame duck, what is in flight, the workload's own SIGTERM, and a rest.
+pub(super) fn grace(sidecar: Option<&Sidecar<'_>>) -> u64 {
+    sidecar.map_or(ALONE, |sidecar| {
+        let whole = LAME_DUCK + sidecar.traffic.drain_timeout() + REST;
+        whole.as_secs() + u64::from(whole.subsec_nanos() > 0)
+    })
+}
+
+fn written(length: Duration) -> String {
+    match length.subsec_millis() {
+        0 => format!("{}s", length.as_secs()),
+        _ => format!("{}ms", length.as_millis()),
+    }
+}
