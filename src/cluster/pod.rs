@@ -221,7 +221,11 @@ mod tests {
         let crash = Some(PodTrouble::CrashLoop { container: "proxy".into(), exit_code: 2 });
         let ended = r#""restartCount":3,"lastState":{"terminated":{"exitCode":2}}"#;
         assert_eq!(with(&format!(r#""state":{{"waiting":{{"reason":"CrashLoopBackOff"}}}},{ended}"#)), crash);
-        assert_eq!(with(r#""ready":false,"restartCount":0,"state":{"running":{}}"#), None, "it is ready after the agent");
+        assert_eq!(
+            with(r#""ready":false,"restartCount":0,"state":{"running":{}}"#),
+            None,
+            "it is ready after the agent"
+        );
     }
 
     #[test]

@@ -90,8 +90,6 @@ fn container(running: &Running<'_>) -> Value {
     let container = &running.container;
     let port = sidecar::port_name(running.sidecar.as_ref());
     let probe = |path: &str, timing: Value| probe(path, port, timing);
-    // Without a registry the image was loaded into the node; nowhere could it be pulled from.
-    let by_name = if container.image.contains('/') { "IfNotPresent" } else { "Never" };
     let mut mounts = vec![json!({ "name": "tmp", "mountPath": "/tmp" })];
     let contents = container.volumes.iter();
     mounts
@@ -99,7 +97,7 @@ fn container(running: &Running<'_>) -> Value {
     let mut rendered = json!({
         "name": running.kind,
         "image": container.image,
-        "imagePullPolicy": container.pull_policy.unwrap_or(by_name),
+        "imagePullPolicy": container.pull_policy.unwrap_or(pull_policy(container.image)),
         "ports": [{ "name": port, "containerPort": container.port }],
         "startupProbe": probe("/healthz", json!({ "periodSeconds": 1, "failureThreshold": 360 })),
         "livenessProbe": probe("/healthz", json!({ "initialDelaySeconds": 5, "periodSeconds": 10 })),
@@ -123,6 +121,11 @@ fn container(running: &Running<'_>) -> Value {
         rendered["resources"] = container.resources.clone();
     }
     rendered
+}
+
+/// When an image is pulled, by its name: without a registry it was loaded into the node, for nowhere could it be pulled from.
+pub(super) fn pull_policy(image: &str) -> &'static str {
+    if image.contains('/') { "IfNotPresent" } else { "Never" }
 }
 
 fn probe(path: &str, port: &str, timing: Value) -> Value {

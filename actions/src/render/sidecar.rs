@@ -11,7 +11,7 @@ use crds::{PROXY_PORT, Traffic, digest::sha256_hex};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::RenderError;
+use super::{RenderError, pod::pull_policy};
 
 /// Name of the container; of its image in `status.images`, too.
 pub const PROXY: &str = "proxy";
@@ -86,7 +86,7 @@ impl<'a> Sidecar<'a> {
         json!({
             "name": PROXY,
             "image": self.image,
-            "imagePullPolicy": "IfNotPresent",
+            "imagePullPolicy": pull_policy(self.image),
             "restartPolicy": "Always",
             "ports": [{ "name": SERVED, "containerPort": PROXY_PORT }],
             "env": env.map(|(name, value)| json!({ "name": name, "value": value })),

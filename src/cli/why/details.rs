@@ -101,7 +101,8 @@ fn container_trouble(container: &ContainerStatus) -> Option<String> {
         let reason = ended.reason.as_deref().unwrap_or("Error");
         return Some(format!("{}, exit code {}", said(reason, ended.message.as_deref()), ended.exit_code));
     }
-    (is_running(container) && !container.ready).then(|| format!("running, but its readiness probe does not pass{restarts}"))
+    (is_running(container) && !container.ready)
+        .then(|| format!("running, but its readiness probe does not pass{restarts}"))
 }
 
 fn said(reason: &str, message: Option<&str>) -> String {
