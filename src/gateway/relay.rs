@@ -153,7 +153,7 @@ fn refused(status: u16, reason: &'static str, error: &'static str) -> Outcome {
 struct Answers<'a> {
     call: &'a Call<'a>,
     pod: &'a super::pod::Pod,
-    workload: &'a Workload,
+    workload: &'a Arc<Workload>,
 }
 
 impl Policy for Answers<'_> {
@@ -167,6 +167,8 @@ impl Policy for Answers<'_> {
         if !head.is_interim() {
             let load = head.fields.values(head.bytes, "x-recif-load").next().and_then(Reported::read);
             self.pod.answered(load, shared.clock.now());
+            // It may have room for those who wait.
+            self.workload.dispatch();
             shared.metrics.answered(self.workload.kind, head.status, arrived.elapsed());
             if head.status < 500 {
                 self.workload.invoked();

@@ -228,3 +228,79 @@ impl Drop for Place {
         // A slot that was granted and never taken is given back with the receiver, after this.
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// A workload with one Pod that takes one request.
+    fn narrow() -> (Arc<Workload>, Arc<[Arc<Pod>]>) {
+        let workload = Workload::new(Kind::Agent, "ns", "a", Clock::new());
+        let pods: Arc<[Arc<Pod>]> = Arc::new([Arc::new(Pod::new(SocketAddr::from(([127, 0, 0, 1], 1)), 1))]);
+        workload.change(pods.clone(), false);
+        (workload, pods)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slot_goes_to_who_is_next_and_nobody_passes_those_who_wait() {
+        let (workload, pods) = narrow();
+        let held = workload.take(&pods).unwrap();
+        let mut first = workload.join(Instant::now(), 9).unwrap();
+        advance(Duration::from_millis(1)).await;
+        let mut second = workload.join(Instant::now(), 9).unwrap();
+        drop(held);
+        assert!(workload.take(&pods).is_none());
+        let granted = first.granted.try_recv().unwrap();
+        assert!(second.granted.try_recv().is_err());
+        drop(granted);
+        assert!(second.granted.try_recv().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slot_that_was_granted_to_one_who_left_goes_to_the_next() {
+        let (workload, pods) = narrow();
+        let held = workload.take(&pods).unwrap();
+        let first = workload.join(Instant::now(), 9).unwrap();
+        let mut second = workload.join(Instant::now(), 9).unwrap();
+        drop(held);
+        drop(first);
+        assert!(second.granted.try_recv().is_ok());
+        drop(second);
+        assert_eq!((workload.demand().waiting, pods[0].in_flight()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_of_what_is_waited_for_is_felt_and_the_old_place_takes_nobody_elses() {
+        let (workload, pods) = narrow();
+        let held = workload.take(&pods).unwrap();
+        let mut old = workload.join(Instant::now(), 9).unwrap();
+        workload.change(pods.clone(), true);
+        assert!(matches!(old.granted.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
+        let mut new = workload.join(Instant::now(), 9).unwrap();
+        drop(old);
+        drop(held);
+        assert!(new.granted.try_recv().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_is_counted_as_requests_times_time() {
+        let (workload, pods) = narrow();
+        let held = workload.take(&pods).unwrap();
+        let first = workload.join(Instant::now(), 2).unwrap();
+        advance(Duration::from_millis(300)).await;
+        let second = workload.join(Instant::now(), 2).unwrap();
+        assert!(workload.join(Instant::now(), 2).is_none());
+        advance(Duration::from_millis(100)).await;
+        drop(first);
+        advance(Duration::from_millis(50)).await;
+        let expected = Demand { waiting: 1, waited: Duration::from_millis(550), refused: 0 };
+        assert_eq!(workload.demand(), expected);
+        drop((second, held));
+        advance(Duration::from_secs(9)).await;
+        assert_eq!(workload.demand(), Demand { waiting: 0, ..expected });
+    }
+}
