@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use recif::proxy::{self, Config};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{filter::Targets, fmt, prelude::*};
 
 /// Takes the requests of a workload, lets no more in than its cap, and empties its Pod before it goes. It is configured by
 /// environment variables alone.
@@ -14,8 +14,10 @@ struct Cli {}
 
 fn main() -> ExitCode {
     let Cli {} = Cli::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).json().flatten_event(true).init();
+    let wanted = std::env::var("RUST_LOG").ok().and_then(|text| text.parse().ok());
+    let filter = wanted.unwrap_or_else(|| Targets::new().with_default(tracing::Level::INFO));
+    let lines = fmt::layer().with_writer(std::io::stderr).json().flatten_event(true);
+    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
     let config = match Config::read(|name| std::env::var(name).ok()) {
         Ok(config) => config,
         Err(error) => {

@@ -24,6 +24,9 @@ pub enum Bad {
     /// The target is neither a path nor an absolute URL.
     #[error("the request target is not valid")]
     Target,
+    /// A segment of the path is `.` or `..`, plain or encoded, so that others may take it for another path.
+    #[error("the path has a dot segment")]
+    DotSegment,
     /// Neither HTTP/1.0 nor HTTP/1.1.
     #[error("only HTTP/1.0 and HTTP/1.1 are served")]
     Version,

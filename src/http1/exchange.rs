@@ -7,6 +7,9 @@
 //!
 //! The connections are any that can be polled; the sockets are the caller's.
 
+mod answer;
+mod request;
+
 use std::{
     future::poll_fn,
     pin::Pin,
@@ -19,13 +22,12 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
+use self::answer::Answer;
 use super::{
-    Bad, Body, Fields, Framing, Progress, RequestHead, ResponseHead, Version, head_length,
-    side::{Read, Side, with_scratch},
+    Bad, Body, Framing, RequestHead, ResponseHead, Version,
+    side::{Scratch, Side, with_scratch},
+    timer::poll_due,
 };
-
-/// Most bytes of later requests that are taken in while one is answered.
-const PIPELINED: usize = 16 * 1024;
 
 /// What the relay asks about an answer.
 pub trait Policy {
@@ -70,9 +72,9 @@ impl From<&RequestHead<'_>> for Request {
 /// How long to wait.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// For the first byte of the answer, from the beginning of the exchange.
+    /// For the first byte of the answer, from when the request had come whole.
     pub first_byte: Duration,
-    /// For any byte in either direction afterwards.
+    /// For any byte in either direction, before and afterwards.
     pub idle: Duration,
 }
 
@@ -122,7 +124,6 @@ pub struct Exchange<'a, C, U, P> {
     request: Request,
     request_body: Body,
     answer: Answer,
-    fields: Fields,
     /// Whether a byte of the request has left.
     sent: bool,
     /// What was taken of the request's body, for as long as it can be sent again.
@@ -130,30 +131,13 @@ pub struct Exchange<'a, C, U, P> {
     /// The most bytes of it that are held.
     holds: usize,
     upstream_broken: bool,
-    started: Instant,
-    active: Instant,
+    /// Whether more was asked for meanwhile than is kept.
+    overrun: bool,
+    /// When the request had come whole, or as soon after that as there was nothing to do.
+    asked: Option<Instant>,
+    /// When there was nothing to do last.
+    active: Option<Instant>,
     patience: Patience,
-}
-
-#[derive(Debug)]
-enum Answer {
-    /// No complete final head yet; so many bytes were searched for its end. Interim ones may have been passed on, after
-    /// which the client can still be told anything, but nobody else may be asked.
-    Head {
-        scanned: usize,
-        interim: bool,
-    },
-    Body {
-        body: Body,
-        dechunk: bool,
-        keep: Keep,
-    },
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Keep {
-    client: bool,
-    upstream: bool,
 }
 
 impl<'a, C, U, P> Exchange<'a, C, U, P>
@@ -170,7 +154,6 @@ where
         patience: Patience,
         policy: P,
     ) -> Self {
-        let now = Instant::now();
         Self {
             client,
             upstream,
@@ -178,13 +161,13 @@ where
             request_body: Body::new(request.framing),
             request,
             answer: Answer::Head { scanned: 0, interim: false },
-            fields: Fields::default(),
             sent: false,
             held: Some(Vec::new()),
             holds: 0,
             upstream_broken: false,
-            started: now,
-            active: now,
+            overrun: false,
+            asked: None,
+            active: None,
             patience,
         }
     }
@@ -202,266 +185,59 @@ where
             if let Poll::Ready(end) = with_scratch(|scratch| self.poll(cx, scratch)) {
                 return Poll::Ready(end);
             }
-            loop {
-                let due = match self.answer {
-                    Answer::Head { .. } => self.started + self.patience.first_byte,
-                    Answer::Body { .. } => self.active + self.patience.idle,
-                };
-                if timer.deadline() > due || timer.is_elapsed() {
-                    timer.as_mut().reset(due);
+            // The clock is read only when there is nothing else to do: most answers take one look.
+            let active = *self.active.get_or_insert_with(Instant::now);
+            let due = match self.answer {
+                Answer::Head { .. } if self.request_body.has_ended() => {
+                    *self.asked.get_or_insert(active) + self.patience.first_byte
                 }
-                ready!(timer.as_mut().poll(cx));
-                if due <= Instant::now() {
-                    return Poll::Ready(match self.answer {
-                        Answer::Head { .. } => End::Late,
-                        Answer::Body { .. } => End::Cut,
-                    });
-                }
-            }
+                _ => active + self.patience.idle,
+            };
+            ready!(poll_due(timer.as_mut(), due, cx));
+            Poll::Ready(match self.answer {
+                Answer::Head { .. } => End::Late,
+                Answer::Body { .. } => End::Cut,
+            })
         })
         .await
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, scratch: &mut [u8]) -> Poll<End> {
+    fn poll(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<End> {
+        let mut moved = false;
+        let mut client_is_silent = false;
         loop {
-            let to_upstream = self.poll_request(cx, scratch);
-            let to_client = match &to_upstream {
-                Poll::Ready(Err(_)) => Poll::Pending,
-                _ => self.poll_answer(cx, scratch),
-            };
-            match (to_upstream, to_client) {
-                (Poll::Ready(Err(end)), _) | (_, Poll::Ready(Err(end))) => return Poll::Ready(end),
-                (Poll::Pending, Poll::Pending) => return Poll::Pending,
-                _ => self.active = Instant::now(),
-            }
-        }
-    }
-
-    /// Moves a part of the request.
-    fn poll_request(&mut self, cx: &mut Context<'_>, scratch: &mut [u8]) -> Poll<Result<(), End>> {
-        let had = self.upstream.outgoing.len();
-        if had > 0 && !self.upstream_broken {
-            match self.upstream.poll_flush(cx) {
-                Poll::Ready(Ok(())) => self.sent = true,
-                Poll::Ready(Err(_)) => self.break_upstream(),
-                Poll::Pending => {
-                    self.sent |= self.upstream.outgoing.len() < had;
-                    // An answer may come before the request is through.
-                    return Poll::Pending;
+            // First what is more likely: the answer, once everything was asked.
+            let answer_first = self.was_passed_on();
+            let mut answered = Poll::Pending;
+            if answer_first {
+                answered = self.poll_answer(cx, scratch);
+                if let Poll::Ready(Err(end)) = answered {
+                    return Poll::Ready(end);
                 }
             }
-        }
-        if self.request_body.has_ended() {
-            return self.poll_next_request(cx, scratch);
-        }
-        let (bytes, from_buffer) = if self.client.incoming.is_empty() {
-            match ready!(self.client.poll_read(cx, scratch)) {
-                Ok(Read::Bytes(length)) => (&scratch[..length], false),
-                Ok(Read::End) | Err(_) => return Poll::Ready(Err(End::ClientGone(None))),
-            }
-        } else {
-            let length = self.client.incoming.len().min(scratch.len());
-            scratch[..length].copy_from_slice(&self.client.incoming[..length]);
-            (&scratch[..length], true)
-        };
-        let progress = match self.request_body.advance(bytes) {
-            Ok(progress) => progress,
-            Err((_, bad)) => return Poll::Ready(Err(End::ClientGone(Some(bad)))),
-        };
-        if let Some(held) = &mut self.held {
-            match held.len() + progress.taken <= self.holds {
-                true => held.extend_from_slice(&bytes[..progress.taken]),
-                false => self.held = None,
-            }
-        }
-        if from_buffer {
-            self.client.incoming.drain(..progress.taken);
-            if self.client.incoming.is_empty() {
-                self.client.incoming = Vec::new();
-            }
-        } else {
-            self.client.incoming.extend_from_slice(&bytes[progress.taken..]);
-        }
-        if !self.upstream_broken && self.upstream.poll_send(cx, &bytes[..progress.taken]).is_err() {
-            self.break_upstream();
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// Whoever is answered is listened to: one that leaves needs no answer any more.
-    fn poll_next_request(&mut self, cx: &mut Context<'_>, scratch: &mut [u8]) -> Poll<Result<(), End>> {
-        if self.client.incoming.len() >= PIPELINED {
-            return Poll::Pending;
-        }
-        match ready!(self.client.poll_read(cx, &mut scratch[..PIPELINED])) {
-            Ok(Read::Bytes(length)) => {
-                self.client.incoming.extend_from_slice(&scratch[..length]);
-                Poll::Ready(Ok(()))
-            }
-            Ok(Read::End) | Err(_) => Poll::Ready(Err(End::ClientGone(None))),
-        }
-    }
-
-    /// What cannot be sent any more is not needed: the answer may still come.
-    fn break_upstream(&mut self) {
-        self.upstream_broken = true;
-        self.upstream.outgoing = Vec::new();
-    }
-
-    /// Moves a part of the answer.
-    fn poll_answer(&mut self, cx: &mut Context<'_>, scratch: &mut [u8]) -> Poll<Result<(), End>> {
-        if !self.client.outgoing.is_empty() && ready!(self.client.poll_flush(cx)).is_err() {
-            return Poll::Ready(Err(End::ClientGone(None)));
-        }
-        if let Answer::Body { body, keep, .. } = &self.answer
-            && body.has_ended()
-        {
-            return Poll::Ready(Err(self.done(*keep)));
-        }
-        let earlier = std::mem::take(&mut self.upstream.incoming);
-        if earlier.is_empty() || self.was_searched(&earlier) {
-            let length = match self.upstream.poll_read(cx, scratch) {
-                Poll::Ready(Ok(Read::Bytes(length))) => length,
-                other => {
-                    self.upstream.incoming = earlier;
-                    return match other {
-                        Poll::Pending => Poll::Pending,
-                        Poll::Ready(Ok(Read::End)) => Poll::Ready(Err(self.upstream_ended())),
-                        Poll::Ready(_) => Poll::Ready(Err(self.upstream_failed())),
-                    };
+            // Whoever said nothing wakes this when it does.
+            let mut asked = Poll::Pending;
+            if !(answer_first && client_is_silent) {
+                asked = self.poll_request(cx, &mut scratch.bytes);
+                if let Poll::Ready(Err(end)) = asked {
+                    return Poll::Ready(end);
                 }
-            };
-            if earlier.is_empty() {
-                return Poll::Ready(self.take(cx, &scratch[..length]));
+                client_is_silent = answer_first && asked.is_pending();
             }
-            return Poll::Ready(self.take(cx, &[&earlier, &scratch[..length]].concat()));
-        }
-        Poll::Ready(self.take(cx, &earlier))
-    }
-
-    fn take(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Result<(), End> {
-        match self.answer {
-            Answer::Head { .. } => self.take_head(cx, bytes),
-            Answer::Body { .. } => self.take_body(cx, bytes),
-        }
-    }
-
-    /// Whether these bytes hold no complete head, as an earlier search found.
-    fn was_searched(&self, bytes: &[u8]) -> bool {
-        matches!(self.answer, Answer::Head { scanned, .. } if scanned == bytes.len())
-    }
-
-    /// Reads as many heads as there are: interim ones, and the final one with what follows it.
-    fn take_head(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Result<(), End> {
-        let Answer::Head { scanned, .. } = &mut self.answer else { return Ok(()) };
-        let length = match head_length(bytes, scanned) {
-            Ok(Some(length)) => length,
-            Ok(None) => {
-                self.upstream.incoming.extend_from_slice(bytes);
-                return Ok(());
+            if !answer_first {
+                answered = self.poll_answer(cx, scratch);
+                if let Poll::Ready(Err(end)) = answered {
+                    return Poll::Ready(end);
+                }
             }
-            Err(bad) => return Err(End::BadAnswer(bad)),
-        };
-        let head =
-            ResponseHead::read(&bytes[..length], &mut self.fields, self.request.is_head).map_err(End::BadAnswer)?;
-        if head.status == 101 && !self.request.upgrades {
-            return Err(End::BadAnswer(Bad::Status));
-        }
-        let rest = &bytes[length..];
-        if head.is_interim() {
-            // HTTP/1.0 knows none.
-            if self.request.version == Version::Http11 {
-                self.policy.response(&head, false, &mut self.client.outgoing);
+            if asked.is_pending() && answered.is_pending() {
+                break;
             }
-            self.answer = Answer::Head { scanned: 0, interim: true };
-            self.upstream.incoming = rest.to_vec();
-            return Ok(());
+            moved = true;
         }
-        if self.held.is_some() && self.policy.declines(&head) {
-            let whole = Body::new(head.framing).advance(rest) == Ok(Progress { taken: rest.len(), ended: true });
-            let untouched = self.request_body.has_ended() && self.upstream.outgoing.is_empty() && !self.upstream_broken;
-            let upstream = head.keeps_alive && whole && untouched;
-            self.put_back();
-            return Err(End::Declined { upstream });
+        if moved {
+            self.active = None;
         }
-        self.held = None;
-        let dechunk = head.framing == Framing::Chunked && self.request.version == Version::Http10;
-        let ends_with_connection = dechunk || head.framing == Framing::Close;
-        let keep = Keep {
-            client: self.request.keeps_alive && self.request_body.has_ended() && !ends_with_connection,
-            upstream: head.keeps_alive,
-        };
-        self.policy.response(&head, !keep.client, &mut self.client.outgoing);
-        let upgraded = head.status == 101;
-        self.answer = Answer::Body { body: Body::new(head.framing), dechunk, keep };
-        if upgraded {
-            self.client.outgoing.extend_from_slice(rest);
-            return Err(End::Upgraded);
-        }
-        self.take_body(cx, rest)
-    }
-
-    fn take_body(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Result<(), End> {
-        let Answer::Body { body, dechunk, keep } = &mut self.answer else { return Ok(()) };
-        let mut data = Vec::new();
-        let progress = match *dechunk {
-            true => body.advance_with(bytes, |part| data.extend_from_slice(part)),
-            false => body.advance(bytes),
-        };
-        let taken = match progress {
-            Ok(progress) => progress.taken,
-            Err((taken, _)) => taken,
-        };
-        // Bytes after the end of an answer belong to nobody: that connection cannot be trusted.
-        keep.upstream &= taken == bytes.len();
-        let part = if *dechunk { &data } else { &bytes[..taken] };
-        let sent = if self.client.outgoing.is_empty() {
-            self.client.poll_send(cx, part)
-        } else {
-            // The head goes out together with what came with it.
-            self.client.outgoing.extend_from_slice(part);
-            match self.client.poll_flush(cx) {
-                Poll::Ready(result) => result,
-                Poll::Pending => Ok(()),
-            }
-        };
-        match (sent, progress) {
-            (Err(_), _) => Err(End::ClientGone(None)),
-            (_, Err(_)) => Err(End::Cut),
-            _ => Ok(()),
-        }
-    }
-
-    fn upstream_ended(&mut self) -> End {
-        match &self.answer {
-            Answer::Body { body, keep, .. } if body.ends_with_connection() => {
-                self.done(Keep { client: keep.client, upstream: false })
-            }
-            _ => self.upstream_failed(),
-        }
-    }
-
-    fn upstream_failed(&mut self) -> End {
-        match self.answer {
-            Answer::Head { interim, .. } => {
-                let unanswered = !interim && self.upstream.incoming.is_empty();
-                End::NoAnswer { unanswered, unsent: !self.sent, replayable: self.put_back() }
-            }
-            Answer::Body { .. } => End::Cut,
-        }
-    }
-
-    /// Makes the request's body as it was before it was sent, if that is possible.
-    fn put_back(&mut self) -> bool {
-        let Some(mut held) = self.held.take() else { return false };
-        held.append(&mut self.client.incoming);
-        self.client.incoming = held;
-        true
-    }
-
-    fn done(&self, keep: Keep) -> End {
-        let whole = self.request_body.has_ended();
-        let untouched = self.upstream.incoming.is_empty() && self.upstream.outgoing.is_empty() && !self.upstream_broken;
-        End::Done { client: keep.client && whole, upstream: keep.upstream && whole && untouched }
+        Poll::Pending
     }
 }

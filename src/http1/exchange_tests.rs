@@ -100,6 +100,23 @@ async fn an_answer_without_length_ends_with_the_connection() {
 }
 
 #[tokio::test]
+async fn an_answer_that_can_have_no_body_has_none_whatever_its_head_says() {
+    let head = Request { is_head: true, ..request(Framing::Length(0)) };
+    for (request, status) in
+        [(head, "200 OK"), (request(Framing::Length(0)), "204 None"), (request(Framing::Length(0)), "304 Same")]
+    {
+        for says in ["Content-Length: 5", "Transfer-Encoding: chunked"] {
+            let answer = format!("HTTP/1.1 {status}\r\n{says}\r\n\r\n");
+            for piece in [1, 1000] {
+                let (got, end) = answered(request, answer.as_bytes(), piece).await;
+                assert_eq!(got, answer);
+                assert!(matches!(end, End::Done { client: true, upstream: true }), "{end:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_older_client_gets_no_chunks() {
     let older = Request { version: Version::Http10, ..request(Framing::Length(0)) };
     let answer =

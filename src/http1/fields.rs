@@ -1,6 +1,6 @@
 //! The fields of a head: judged once, then read by their place in the buffer.
 
-use super::{Bad, MAX_FIELDS};
+use super::{Bad, MAX_FIELDS, MAX_HEAD};
 
 /// Where one field stands in the head: byte offsets from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,12 +15,38 @@ pub struct Line {
     pub value_end: u32,
     /// Byte after the line's CRLF.
     pub end: u32,
+    /// Which of those it is that mean something here.
+    pub(super) kind: Kind,
 }
+
+/// The fields that mean something to a relay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Host,
+    ContentLength,
+    TransferEncoding,
+    Connection,
+    Upgrade,
+    /// Of one connection, and of no interest.
+    HopByHop,
+    Other,
+}
+
+impl Kind {
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// A field that may stand only once stands there several times.
+pub(super) struct Several;
 
 /// The fields of one head, in their order.
 #[derive(Debug, Default)]
 pub struct Fields {
     lines: Vec<Line>,
+    /// One bit for each [`Kind`] that is there.
+    seen: u8,
 }
 
 impl Fields {
@@ -31,19 +57,26 @@ impl Fields {
     /// Anything but complete lines of `name: value` ([`Bad::Field`], [`Bad::LineEnd`]), or too many.
     pub(super) fn read(&mut self, head: &[u8], from: usize) -> Result<(), Bad> {
         self.lines.clear();
+        self.seen = 0;
+        let all = head.get(from..).ok_or(Bad::LineEnd)?;
+        if head.len() > MAX_HEAD {
+            return Err(Bad::HeadTooLarge);
+        }
+        if !is_text(all) {
+            return Err(Bad::Field);
+        }
+        self.lines.reserve(16);
         let mut at = from;
-        loop {
-            let rest = head.get(at..).ok_or(Bad::LineEnd)?;
-            if rest == b"\r\n" {
-                return Ok(());
-            }
+        while head[at..] != *b"\r\n" {
             if self.lines.len() == MAX_FIELDS {
                 return Err(Bad::TooManyFields);
             }
             let line = read_line(head, at)?;
             at = line.end as usize;
+            self.seen |= line.kind.bit();
             self.lines.push(line);
         }
+        Ok(())
     }
 
     /// Every field.
@@ -56,9 +89,35 @@ impl Fields {
         self.lines.iter().filter(move |line| line.is(head, name)).map(move |line| line.value(head))
     }
 
-    /// Whether a comma-separated field of this name holds this word, in any case.
-    pub fn lists(&self, head: &[u8], name: &str, word: &str) -> bool {
-        self.values(head, name).flat_map(words).any(|found| found.eq_ignore_ascii_case(word.as_bytes()))
+    /// Whether there is a field of this kind.
+    pub(super) fn has(&self, kind: Kind) -> bool {
+        self.seen & kind.bit() != 0
+    }
+
+    /// The only value of this kind, if there is one.
+    ///
+    /// # Errors
+    /// There are several.
+    pub(super) fn only<'a>(&self, head: &'a [u8], kind: Kind) -> Result<Option<&'a [u8]>, Several> {
+        if !self.has(kind) {
+            return Ok(None);
+        }
+        let mut found = self.lines.iter().filter(|line| line.kind == kind).map(|line| line.value(head));
+        match (found.next(), found.next()) {
+            (value, None) => Ok(value),
+            _ => Err(Several),
+        }
+    }
+
+    /// The values of the fields of this kind.
+    pub(super) fn of<'a>(&'a self, head: &'a [u8], kind: Kind) -> impl Iterator<Item = &'a [u8]> {
+        self.lines.iter().filter(move |line| line.kind == kind).map(move |line| line.value(head))
+    }
+
+    /// The words of the fields of this kind, which are comma-separated lists.
+    pub(super) fn words<'a>(&'a self, head: &'a [u8], kind: Kind) -> impl Iterator<Item = &'a [u8]> {
+        let elements = self.of(head, kind).flat_map(|list| list.split(|byte| *byte == b','));
+        elements.map(<[u8]>::trim_ascii).filter(|word| !word.is_empty())
     }
 }
 
@@ -75,15 +134,11 @@ impl Line {
 
     /// Whether it has this name.
     pub fn is(&self, head: &[u8], name: &str) -> bool {
-        self.name(head).eq_ignore_ascii_case(name.as_bytes())
+        (self.colon - self.start) as usize == name.len() && self.name(head).eq_ignore_ascii_case(name.as_bytes())
     }
 }
 
-/// The elements of a comma-separated list, without white space and empty ones.
-pub(super) fn words(list: &[u8]) -> impl Iterator<Item = &[u8]> {
-    list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|word| !word.is_empty())
-}
-
+/// Reads the line at `start`. The head has at most [`MAX_HEAD`] bytes and is text.
 fn read_line(head: &[u8], start: usize) -> Result<Line, Bad> {
     let rest = &head[start..];
     let length = rest.iter().position(|byte| !is_token(*byte)).ok_or(Bad::LineEnd)?;
@@ -91,25 +146,41 @@ fn read_line(head: &[u8], start: usize) -> Result<Line, Bad> {
     if length == 0 || rest[length] != b':' {
         return Err(Bad::Field);
     }
-    let value_at = start + length + 1;
-    let ends = head[value_at..].iter().position(|byte| !is_text(*byte)).ok_or(Bad::LineEnd)?;
-    let raw_end = value_at + ends;
-    match head.get(raw_end..raw_end + 2) {
-        Some(b"\r\n") => {}
-        _ if matches!(head[raw_end], b'\r' | b'\n') => return Err(Bad::LineEnd),
-        _ => return Err(Bad::Field),
+    let end = length + memchr::memchr2(b'\r', b'\n', &rest[length..]).ok_or(Bad::LineEnd)?;
+    if !rest[end..].starts_with(b"\r\n") {
+        return Err(Bad::LineEnd);
     }
-    let raw = &head[value_at..raw_end];
-    let value = value_at + raw.iter().position(|byte| !is_blank(*byte)).unwrap_or(raw.len());
-    let value_end = raw.iter().rposition(|byte| !is_blank(*byte)).map_or(value, |last| value_at + last + 1);
-    let place = |at: usize| u32::try_from(at).map_err(|_| Bad::HeadTooLarge);
+    let (mut value, mut value_end) = (length + 1, end);
+    while value < value_end && is_blank(rest[value]) {
+        value += 1;
+    }
+    while value_end > value && is_blank(rest[value_end - 1]) {
+        value_end -= 1;
+    }
+    let place = |at: usize| (start + at) as u32;
     Ok(Line {
-        start: place(start)?,
-        colon: place(start + length)?,
-        value: place(value)?,
-        value_end: place(value_end)?,
-        end: place(raw_end + 2)?,
+        start: place(0),
+        colon: place(length),
+        value: place(value),
+        value_end: place(value_end),
+        end: place(end + 2),
+        kind: kind(&rest[..length]),
     })
+}
+
+fn kind(name: &[u8]) -> Kind {
+    let (candidate, kind) = match name.len() {
+        2 => ("te", Kind::HopByHop),
+        4 => ("host", Kind::Host),
+        7 => ("upgrade", Kind::Upgrade),
+        10 if name[0] | 0x20 == b'k' => ("keep-alive", Kind::HopByHop),
+        10 => ("connection", Kind::Connection),
+        14 => ("content-length", Kind::ContentLength),
+        16 => ("proxy-connection", Kind::HopByHop),
+        17 => ("transfer-encoding", Kind::TransferEncoding),
+        _ => return Kind::Other,
+    };
+    if name.eq_ignore_ascii_case(candidate.as_bytes()) { kind } else { Kind::Other }
 }
 
 /// A character of a token (RFC 9110, section 5.6.2).
@@ -117,25 +188,29 @@ pub(super) fn is_token(byte: u8) -> bool {
     TOKEN[byte as usize]
 }
 
-const TOKEN: [bool; 256] = {
+const TOKEN: [bool; 256] = table(b"!#$%&'*+-.^_`|~");
+
+/// Letters, digits, and these.
+pub(super) const fn table(marks: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;
     while byte < 128 {
         table[byte] = (byte as u8).is_ascii_alphanumeric();
         byte += 1;
     }
-    let marks = b"!#$%&'*+-.^_`|~";
     let mut at = 0;
     while at < marks.len() {
         table[marks[at] as usize] = true;
         at += 1;
     }
     table
-};
+}
 
-/// A character of a field's value (RFC 9110, section 5.5): visible, blank, or not ASCII.
-fn is_text(byte: u8) -> bool {
-    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
+/// Whether these are what a field's value may hold (RFC 9110, section 5.5: visible, blank, or not ASCII) and ends of lines.
+/// Every byte is looked at, without a branch, so that the compiler takes many at once.
+fn is_text(bytes: &[u8]) -> bool {
+    let fits = |byte: u8| (byte >= b' ') & (byte != 0x7f) | (byte == b'\t') | (byte == b'\r') | (byte == b'\n');
+    bytes.iter().fold(true, |all, byte| all & fits(*byte))
 }
 
 fn is_blank(byte: u8) -> bool {

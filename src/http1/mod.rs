@@ -14,13 +14,23 @@ mod bad;
 mod body;
 mod exchange;
 mod fields;
+mod next_head;
 mod request;
 mod response;
 mod rewrite;
 mod side;
 mod target;
+mod timer;
 mod tunnel;
 
+#[cfg(test)]
+pub(crate) mod bad_requests;
+#[cfg(test)]
+mod differential_tests;
+#[cfg(test)]
+mod entries;
+#[cfg(test)]
+mod entries_tests;
 #[cfg(test)]
 mod exchange_tests;
 #[cfg(test)]
@@ -30,6 +40,7 @@ pub use bad::Bad;
 pub use body::{Body, Framing, Progress};
 pub use exchange::{End, Exchange, Patience, Policy, Request};
 pub use fields::{Fields, Line};
+pub use next_head::NoHead;
 pub use request::RequestHead;
 pub use response::ResponseHead;
 pub use rewrite::HeadWriter;
@@ -57,9 +68,15 @@ pub enum Version {
 /// # Errors
 /// [`Bad::HeadTooLarge`].
 pub fn head_length(buffer: &[u8], scanned: &mut usize) -> Result<Option<usize>, Bad> {
-    let from = scanned.saturating_sub(3);
-    let end = memchr::memmem::find(&buffer[from.min(buffer.len())..], b"\r\n\r\n").map(|at| from + at + 4);
+    let mut from = scanned.saturating_sub(3).min(buffer.len());
     *scanned = buffer.len();
+    let end = loop {
+        let Some(found) = memchr::memchr(b'\n', &buffer[from..]) else { break None };
+        from += found + 1;
+        if buffer[..from].ends_with(b"\r\n") && buffer[from..].starts_with(b"\r\n") {
+            break Some(from + 2);
+        }
+    };
     match end {
         Some(length) if length <= MAX_HEAD => Ok(Some(length)),
         None if buffer.len() <= MAX_HEAD => Ok(None),

@@ -1,6 +1,10 @@
 //! The head of a request, judged.
 
-use super::{Bad, Fields, Framing, Version, fields::is_token, target};
+use super::{
+    Bad, Fields, Framing, Version,
+    fields::{Kind, is_token},
+    target,
+};
 
 /// The head of a request that may be passed on. All slices are of the bytes it was read from.
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +25,7 @@ pub struct RequestHead<'a> {
     pub framing: Framing,
     /// Whether the sender keeps the connection open for another request.
     pub keeps_alive: bool,
-    /// Whether it asks to speak another protocol afterwards: a WebSocket, for one.
+    /// Whether it asks to speak another protocol afterwards: a WebSocket, for one. With a body it does not.
     pub upgrades: bool,
 }
 
@@ -52,10 +56,12 @@ impl<'a> RequestHead<'a> {
         fields.read(bytes, end + 2)?;
         let fields = &*fields;
         let (target, authority) = target::split(method, target)?;
+        if target::has_dot_segment(target) {
+            return Err(Bad::DotSegment);
+        }
         let host = host(bytes, fields, version, authority)?;
         let framing = framing(bytes, fields, version)?;
-        check_connection(bytes, fields)?;
-        let close = fields.lists(bytes, "connection", "close");
+        let options = Options::read(bytes, fields)?;
         Ok(Self {
             bytes,
             fields,
@@ -64,10 +70,11 @@ impl<'a> RequestHead<'a> {
             host,
             version,
             framing,
-            keeps_alive: !close && (version == Version::Http11 || fields.lists(bytes, "connection", "keep-alive")),
+            keeps_alive: options.keep_alive(version),
             upgrades: version == Version::Http11
-                && fields.lists(bytes, "connection", "upgrade")
-                && fields.values(bytes, "upgrade").next().is_some(),
+                && options.upgrade
+                && framing == Framing::Length(0)
+                && fields.has(Kind::Upgrade),
         })
     }
 
@@ -89,16 +96,17 @@ impl<'a> RequestHead<'a> {
 
 /// Where the first line ends, before its CRLF.
 pub(super) fn line_end(bytes: &[u8]) -> Result<usize, Bad> {
-    let end = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n')).ok_or(Bad::LineEnd)?;
-    if bytes.get(end..end + 2) == Some(b"\r\n") { Ok(end) } else { Err(Bad::LineEnd) }
+    let end = memchr::memchr2(b'\r', b'\n', bytes).ok_or(Bad::LineEnd)?;
+    if bytes[end..].starts_with(b"\r\n") { Ok(end) } else { Err(Bad::LineEnd) }
 }
 
 fn start_line(line: &[u8]) -> Result<(&[u8], &[u8], Version), Bad> {
-    let mut parts = line.split(|byte| *byte == b' ');
-    let (Some(method), Some(target), Some(version), None) = (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
+    let first = memchr::memchr(b' ', line).ok_or(Bad::StartLine)?;
+    let second = first + 1 + memchr::memchr(b' ', &line[first + 1..]).ok_or(Bad::StartLine)?;
+    let (method, target, version) = (&line[..first], &line[first + 1..second], &line[second + 1..]);
+    if target.is_empty() || version.contains(&b' ') {
         return Err(Bad::StartLine);
-    };
+    }
     if method.is_empty() || !method.iter().all(|byte| is_token(*byte) && !byte.is_ascii_lowercase()) {
         return Err(Bad::Method);
     }
@@ -121,10 +129,9 @@ fn host<'a>(
     version: Version,
     authority: Option<&'a [u8]>,
 ) -> Result<&'a [u8], Bad> {
-    let mut values = fields.values(bytes, "host");
-    let host = match (values.next(), values.next(), version) {
-        (Some(host), None, _) => host,
-        (None, _, Version::Http10) => return Ok(authority.unwrap_or_default()),
+    let host = match (fields.only(bytes, Kind::Host), version) {
+        (Ok(Some(host)), _) => host,
+        (Ok(None), Version::Http10) => return Ok(authority.unwrap_or_default()),
         _ => return Err(Bad::Host),
     };
     let differs = authority.is_some_and(|authority| !authority.eq_ignore_ascii_case(host));
@@ -144,22 +151,16 @@ fn framing(bytes: &[u8], fields: &Fields, version: Version) -> Result<Framing, B
 
 /// Whether the body is chunked.
 pub(super) fn transfer_coding(bytes: &[u8], fields: &Fields, version: Version) -> Result<bool, Bad> {
-    let mut values = fields.values(bytes, "transfer-encoding");
-    match (values.next(), values.next()) {
-        (None, _) => Ok(false),
-        (Some(value), None) if value.eq_ignore_ascii_case(b"chunked") && version == Version::Http11 => Ok(true),
+    match fields.only(bytes, Kind::TransferEncoding) {
+        Ok(None) => Ok(false),
+        Ok(Some(value)) if value.eq_ignore_ascii_case(b"chunked") && version == Version::Http11 => Ok(true),
         _ => Err(Bad::Coding),
     }
 }
 
 /// The one Content-Length.
 pub(super) fn content_length(bytes: &[u8], fields: &Fields) -> Result<Option<u64>, Bad> {
-    let mut values = fields.values(bytes, "content-length");
-    let value = match (values.next(), values.next()) {
-        (None, _) => return Ok(None),
-        (Some(value), None) => value,
-        _ => return Err(Bad::Length),
-    };
+    let Some(value) = fields.only(bytes, Kind::ContentLength).map_err(|_| Bad::Length)? else { return Ok(None) };
     // Only digits: `+5` and `0x5` are numbers to some. 18 of them stay far from overflow.
     if value.is_empty() || value.len() > 18 || !value.iter().all(u8::is_ascii_digit) {
         return Err(Bad::Length);
@@ -167,12 +168,36 @@ pub(super) fn content_length(bytes: &[u8], fields: &Fields) -> Result<Option<u64
     Ok(Some(value.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'))))
 }
 
-/// Whether `Connection` names only what is for one connection.
-pub(super) fn check_connection(bytes: &[u8], fields: &Fields) -> Result<(), Bad> {
-    let mut named = fields.values(bytes, "connection").flat_map(super::fields::words);
-    let protected = |word: &[u8]| {
-        PROTECTED.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
-            || word.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"))
-    };
-    if named.any(protected) { Err(Bad::ConnectionNames) } else { Ok(()) }
+/// What `Connection` says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Options {
+    close: bool,
+    keep_alive: bool,
+    upgrade: bool,
+}
+
+impl Options {
+    /// Refuses what may not be declared to be for one connection.
+    pub(super) fn read(bytes: &[u8], fields: &Fields) -> Result<Self, Bad> {
+        let mut options = Self::default();
+        if !fields.has(Kind::Connection) {
+            return Ok(options);
+        }
+        for word in fields.words(bytes, Kind::Connection) {
+            let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+            options.close |= is("close");
+            options.keep_alive |= is("keep-alive");
+            options.upgrade |= is("upgrade");
+            let ours = word.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"));
+            if ours || PROTECTED.iter().any(|name| is(name)) {
+                return Err(Bad::ConnectionNames);
+            }
+        }
+        Ok(options)
+    }
+
+    /// Whether the sender keeps the connection open.
+    pub(super) fn keep_alive(self, version: Version) -> bool {
+        !self.close && (version == Version::Http11 || self.keep_alive)
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Bad, Fields, Framing, Version,
-    request::{content_length, line_end, transfer_coding},
+    request::{Options, content_length, line_end, transfer_coding},
 };
 
 /// The head of a response that may be passed on.
@@ -45,10 +45,7 @@ impl<'a> ResponseHead<'a> {
             (false, Some(length)) => Framing::Length(length),
             (false, None) => Framing::Close,
         };
-        let close = fields.lists(bytes, "connection", "close");
-        let keeps_alive = framing != Framing::Close
-            && !close
-            && (version == Version::Http11 || fields.lists(bytes, "connection", "keep-alive"));
+        let keeps_alive = Options::read(bytes, fields)?.keep_alive(version) && framing != Framing::Close;
         Ok(Self { bytes, fields, status, version, framing, keeps_alive })
     }
 

@@ -1,9 +1,9 @@
 //! A head as it is passed on: copied line by line, but for the lines that belong to one connection.
 
-use super::{Fields, Line, RequestHead, ResponseHead};
+use super::{Fields, Line, RequestHead, ResponseHead, fields::Kind};
 
-/// Fields of one connection (RFC 9110, section 7.6.1). `Transfer-Encoding` stays, because chunks are passed on as they are.
-const HOP_BY_HOP: &[&str] = &["connection", "keep-alive", "proxy-connection", "te", "upgrade"];
+/// Bytes that what is added usually needs.
+const ADDED: usize = 192;
 
 /// Writes a head to the end of a buffer.
 #[derive(Debug)]
@@ -14,6 +14,7 @@ pub struct HeadWriter<'o> {
 impl<'o> HeadWriter<'o> {
     /// Begins a request: method, this target, HTTP/1.1.
     pub fn request(head: &RequestHead<'_>, target: &[u8], out: &'o mut Vec<u8>) -> Self {
+        out.reserve(head.bytes.len() + ADDED);
         for part in [head.method, b" ", target, b" HTTP/1.1\r\n"] {
             out.extend_from_slice(part);
         }
@@ -22,7 +23,9 @@ impl<'o> HeadWriter<'o> {
 
     /// Begins a response: HTTP/1.1, status and reason as received.
     pub fn response(head: &ResponseHead<'_>, out: &'o mut Vec<u8>) -> Self {
-        let line = head.bytes.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+        out.reserve(head.bytes.len() + ADDED);
+        let end = memchr::memchr(b'\n', head.bytes).map_or(0, |at| at + 1);
+        let line = &head.bytes[..end];
         out.extend_from_slice(b"HTTP/1.1");
         out.extend_from_slice(line.get(8..).unwrap_or_default());
         Self { out }
@@ -30,10 +33,11 @@ impl<'o> HeadWriter<'o> {
 
     /// Copies the fields of a head, but for those of its connection and those that `leave_out` names.
     pub fn copy(self, bytes: &[u8], fields: &Fields, mut leave_out: impl FnMut(&[u8]) -> bool) -> Self {
-        let named = fields.values(bytes, "connection").next().is_some();
+        let named = fields.has(Kind::Connection);
         let mut drop = |line: &Line| {
             let name = line.name(bytes);
-            HOP_BY_HOP.iter().any(|hop| name.eq_ignore_ascii_case(hop.as_bytes()))
+            // Those of one connection (RFC 9110, section 7.6.1). `Transfer-Encoding` stays, because chunks do.
+            matches!(line.kind, Kind::Connection | Kind::Upgrade | Kind::HopByHop)
                 || (named && is_named_by_connection(bytes, fields, name))
                 || leave_out(name)
         };
@@ -59,6 +63,17 @@ impl<'o> HeadWriter<'o> {
         self
     }
 
+    /// Adds a field whose value is made of these parts.
+    pub fn parts<'v>(self, name: &str, parts: impl IntoIterator<Item = &'v [u8]>) -> Self {
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b": ");
+        for part in parts {
+            self.out.extend_from_slice(part);
+        }
+        self.out.extend_from_slice(b"\r\n");
+        self
+    }
+
     /// Ends the head.
     pub fn end(self) {
         self.out.extend_from_slice(b"\r\n");
@@ -66,5 +81,5 @@ impl<'o> HeadWriter<'o> {
 }
 
 fn is_named_by_connection(bytes: &[u8], fields: &Fields, name: &[u8]) -> bool {
-    fields.values(bytes, "connection").flat_map(super::fields::words).any(|word| word.eq_ignore_ascii_case(name))
+    fields.words(bytes, Kind::Connection).any(|word| word.eq_ignore_ascii_case(name))
 }

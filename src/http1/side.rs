@@ -3,20 +3,39 @@
 use std::{
     cell::RefCell,
     future::poll_fn,
-    io,
+    io::{self, IoSlice},
     pin::Pin,
     task::{Context, Poll, ready},
 };
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{Bad, head_length};
+use super::{Bad, Fields, head_length};
 
 /// Bytes read at once.
 const READ: usize = 64 * 1024;
 
+/// What all connections of a thread work with; nobody holds it while waiting.
+pub(super) struct Scratch {
+    /// Where is read into.
+    pub(super) bytes: Vec<u8>,
+    /// The fields of the head that is judged.
+    pub(super) fields: Fields,
+    /// The head that is written.
+    pub(super) head: Vec<u8>,
+}
+
 thread_local! {
-    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
+        bytes: vec![0; READ],
+        fields: Fields::default(),
+        head: Vec::new(),
+    });
+}
+
+/// Lends the thread's scratch space. `work` must not ask for it again.
+pub(super) fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+    SCRATCH.with_borrow_mut(|scratch| work(scratch))
 }
 
 /// One connection, with what was read from it and is not used yet, and what is to be written to it.
@@ -71,9 +90,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
     pub async fn fill(&mut self) -> io::Result<bool> {
         poll_fn(|cx| {
             with_scratch(|scratch| {
-                Poll::Ready(Ok(match ready!(self.poll_read(cx, scratch))? {
+                Poll::Ready(Ok(match ready!(self.poll_read(cx, &mut scratch.bytes))? {
                     Read::Bytes(length) => {
-                        self.incoming.extend_from_slice(&scratch[..length]);
+                        self.incoming.extend_from_slice(&scratch.bytes[..length]);
                         true
                     }
                     Read::End => false,
@@ -91,8 +110,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
-    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, scratch: &mut [u8]) -> Poll<io::Result<Read>> {
-        let mut buffer = ReadBuf::new(scratch);
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<Read>> {
+        let mut buffer = ReadBuf::new(bytes);
         ready!(Pin::new(&mut self.io).poll_read(cx, &mut buffer))?;
         Poll::Ready(Ok(match buffer.filled().len() {
             0 => Read::End,
@@ -101,44 +120,40 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
     }
 
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut written = 0;
-        let result = loop {
-            if written == self.outgoing.len() {
-                break Poll::Ready(Ok(()));
-            }
-            match Pin::new(&mut self.io).poll_write(cx, &self.outgoing[written..]) {
-                Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(length)) => written += length,
-                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
-                Poll::Pending => break Poll::Pending,
-            }
-        };
-        if written == self.outgoing.len() {
-            self.outgoing = Vec::new();
-        } else {
-            self.outgoing.drain(..written);
-        }
-        result
+        self.poll_send(cx, &[], &[])?;
+        if self.outgoing.is_empty() { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Writes as much as is taken now and keeps the rest. Nothing may be left in `outgoing`.
-    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> io::Result<()> {
-        let mut written = 0;
-        while written < bytes.len() {
-            match Pin::new(&mut self.io).poll_write(cx, &bytes[written..]) {
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(length)) => written += length,
-                Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending => {
-                    self.outgoing.extend_from_slice(&bytes[written..]);
-                    break;
+    /// Writes `outgoing`, then a head and then a body, as much as is taken now, and keeps the rest.
+    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, mut head: &[u8], mut body: &[u8]) -> io::Result<()> {
+        loop {
+            let io = Pin::new(&mut self.io);
+            let written = match (self.outgoing.is_empty(), head.is_empty(), body.is_empty()) {
+                (true, true, true) => return Ok(()),
+                (true, true, _) => io.poll_write(cx, body),
+                (true, _, true) => io.poll_write(cx, head),
+                (_, true, true) => io.poll_write(cx, &self.outgoing),
+                _ => {
+                    let parts = [IoSlice::new(&self.outgoing), IoSlice::new(head), IoSlice::new(body)];
+                    io.poll_write_vectored(cx, &parts)
                 }
+            };
+            let mut written = match written {
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(written) => written?,
+                Poll::Pending => {
+                    self.outgoing.extend_from_slice(head);
+                    self.outgoing.extend_from_slice(body);
+                    return Ok(());
+                }
+            };
+            if written >= self.outgoing.len() {
+                written -= std::mem::take(&mut self.outgoing).len();
+            } else {
+                self.outgoing.drain(..std::mem::take(&mut written));
             }
+            let of_head = written.min(head.len());
+            (head, body) = (&head[of_head..], &body[written - of_head..]);
         }
-        Ok(())
     }
-}
-
-pub(super) fn with_scratch<T>(work: impl FnOnce(&mut [u8]) -> T) -> T {
-    SCRATCH.with_borrow_mut(|scratch| work(scratch))
 }

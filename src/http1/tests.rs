@@ -38,6 +38,7 @@ fn bad_requests_are_refused() {
         ("GET * HTTP/1.1\r\nHost: a\r\n\r\n", Bad::Target),
         ("GET /#f HTTP/1.1\r\nHost: a\r\n\r\n", Bad::Target),
         ("GET /\u{7f} HTTP/1.1\r\nHost: a\r\n\r\n", Bad::Target),
+        ("GET /a/%2e%2e/b HTTP/1.1\r\nHost: a\r\n\r\n", Bad::DotSegment),
         ("GET http:/// HTTP/1.1\r\nHost: a\r\n\r\n", Bad::Target),
         ("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", Bad::StartLine),
         ("GET / HTTP/1.1\nHost: a\r\n\r\n", Bad::LineEnd),

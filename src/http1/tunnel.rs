@@ -13,7 +13,10 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-use super::side::{Read, Side, with_scratch};
+use super::{
+    side::{Read, Side, with_scratch},
+    timer::poll_due,
+};
 
 /// Carries bytes both ways until both sides have ended, or nothing was said for `idle`.
 ///
@@ -36,8 +39,8 @@ where
     poll_fn(|cx| {
         loop {
             let moved = with_scratch(|scratch| {
-                let up = poll_way(cx, client, upstream, &mut up, scratch);
-                let down = poll_way(cx, upstream, client, &mut down, scratch);
+                let up = poll_way(cx, client, upstream, &mut up, &mut scratch.bytes);
+                let down = poll_way(cx, upstream, client, &mut down, &mut scratch.bytes);
                 match (up, down) {
                     (Poll::Ready(Err(error)), _) | (_, Poll::Ready(Err(error))) => Err(error),
                     (Poll::Pending, Poll::Pending) => Ok(false),
@@ -52,16 +55,8 @@ where
             }
             active = Instant::now();
         }
-        loop {
-            let due = active + idle;
-            if timer.deadline() > due || timer.is_elapsed() {
-                timer.as_mut().reset(due);
-            }
-            ready!(timer.as_mut().poll(cx));
-            if due <= Instant::now() {
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-            }
-        }
+        ready!(poll_due(timer.as_mut(), active + idle, cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     })
     .await
 }
@@ -97,7 +92,7 @@ where
             Poll::Ready(Ok(()))
         }
         Way::Open => match ready!(from.poll_read(cx, scratch))? {
-            Read::Bytes(length) => Poll::Ready(to.poll_send(cx, &scratch[..length])),
+            Read::Bytes(length) => Poll::Ready(to.poll_send(cx, &[], &scratch[..length])),
             Read::End => {
                 *way = Way::Ending;
                 Poll::Ready(Ok(()))

@@ -1,7 +1,7 @@
 //! What the proxy answers itself: probes, metrics, its load, and the hooks of the Pod.
 
 use super::{life::Stage, serve::Shared};
-use crate::http1::RequestHead;
+use crate::http1::{Bad, RequestHead};
 
 /// An answer of the proxy's own.
 #[derive(Debug)]
@@ -28,6 +28,11 @@ impl Answer {
     pub(super) fn refusal(status: u16, error: &str, reason: &'static str) -> Self {
         let body = serde_json::json!({ "error": error, "reason": reason }).to_string();
         Self { status, content_type: "application/json", body, reason: Some(reason), retry: status == 503 }
+    }
+
+    /// To what must not be passed on.
+    pub(super) fn bad_request(bad: Bad) -> Self {
+        Self::refusal(bad.status(), &bad.to_string(), "bad-request")
     }
 
     /// As HTTP/1.1, for a request that was HEAD or not.
@@ -57,41 +62,68 @@ impl Answer {
     }
 }
 
-/// The answer to a request for one of the proxy's own paths; `None`: it is for the workload.
-pub(super) async fn answer(head: &RequestHead<'_>, shared: &Shared) -> Option<Answer> {
-    let path = head.target.split(|byte| *byte == b'?').next().unwrap_or_default();
-    let known = matches!(path, b"/healthz" | b"/readyz" | b"/metrics") || path.starts_with(b"/_recif/");
-    if !known {
-        return None;
+/// What the proxy is asked itself.
+#[derive(Debug)]
+pub(super) enum Own {
+    Health,
+    Ready,
+    Metrics,
+    InFlight,
+    LameDuck,
+    Drain,
+    Refused(Answer),
+}
+
+impl Own {
+    /// Whether a request is for one of the proxy's own paths, and what it asks.
+    pub(super) fn of(head: &RequestHead<'_>, shared: &Shared) -> Option<Self> {
+        let path = head.target.split(|byte| *byte == b'?').next().unwrap_or_default();
+        let known = matches!(path, b"/healthz" | b"/readyz" | b"/metrics") || path.starts_with(b"/_recif/");
+        if !known {
+            return None;
+        }
+        if !matches!(head.method, b"GET" | b"HEAD") {
+            return Some(Self::Refused(Answer::refusal(405, "only GET is answered here", "method")));
+        }
+        let proven = || head.value("x-recif-key").is_some_and(|key| shared.config.key.is(key));
+        Some(match path {
+            b"/healthz" => Self::Health,
+            b"/readyz" => Self::Ready,
+            b"/metrics" => Self::Metrics,
+            b"/_recif/inflight" => Self::InFlight,
+            b"/_recif/lame-duck" if proven() => Self::LameDuck,
+            b"/_recif/drain" if proven() => Self::Drain,
+            _ => Self::Refused(Answer::refusal(404, "there is no such path", "unknown")),
+        })
     }
-    if !matches!(head.method, b"GET" | b"HEAD") {
-        return Some(Answer::refusal(405, "only GET is answered here", "method"));
-    }
-    let proven = || head.value("x-recif-key").is_some_and(|key| shared.config.key.is(key));
-    Some(match path {
-        b"/healthz" => Answer::text(200, "ok\n"),
-        b"/readyz" => ready(shared).await,
-        b"/metrics" => match shared.metrics.encode(&shared.load) {
-            Ok(text) => Answer {
-                content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
-                ..Answer::text(200, text)
+
+    /// The answer.
+    pub(super) async fn answer(self, shared: &Shared) -> Answer {
+        match self {
+            Self::Health => Answer::text(200, "ok\n"),
+            Self::Ready => ready(shared).await,
+            Self::Metrics => match shared.metrics.encode(&shared.load) {
+                Ok(text) => Answer {
+                    content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                    ..Answer::text(200, text)
+                },
+                Err(error) => Answer::refusal(500, &error.to_string(), "metrics"),
             },
-            Err(error) => Answer::refusal(500, &error.to_string(), "metrics"),
-        },
-        b"/_recif/inflight" => match serde_json::to_string(&shared.load.report()) {
-            Ok(body) => Answer { content_type: "application/json", ..Answer::text(200, body) },
-            Err(error) => Answer::refusal(500, &error.to_string(), "inflight"),
-        },
-        b"/_recif/lame-duck" if proven() => {
-            shared.life.begin_lame_duck();
-            Answer::text(200, "lame duck\n")
+            Self::InFlight => match serde_json::to_string(&shared.load.report()) {
+                Ok(body) => Answer { content_type: "application/json", ..Answer::text(200, body) },
+                Err(error) => Answer::refusal(500, &error.to_string(), "inflight"),
+            },
+            Self::LameDuck => {
+                shared.life.begin_lame_duck();
+                Answer::text(200, "lame duck\n")
+            }
+            Self::Drain => {
+                shared.life.drain().await;
+                Answer::text(200, "drained\n")
+            }
+            Self::Refused(answer) => answer,
         }
-        b"/_recif/drain" if proven() => {
-            shared.life.drain().await;
-            Answer::text(200, "drained\n")
-        }
-        _ => Answer::refusal(404, "there is no such path", "unknown"),
-    })
+    }
 }
 
 async fn ready(shared: &Shared) -> Answer {

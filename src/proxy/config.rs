@@ -11,6 +11,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("RECIF_CONCURRENCY", "0", "requests in flight at most; 0 for no cap"),
     ("RECIF_TIMEOUT", "60s", "longest wait for the first byte of an answer"),
     ("RECIF_IDLE_TIMEOUT", "300s", "longest silence of a stream, in both directions"),
+    ("RECIF_LISTEN_STREAMS", "false", "whether event streams that answer a GET only listen: no request in flight"),
     ("RECIF_LAME_DUCK", "5s", "how long a Pod that goes serves as before"),
     ("RECIF_SHUTDOWN_TIMEOUT", "25s", "how long requests may take to end after that"),
     ("RECIF_KEY", "", "what the hooks of the Pod prove themselves with; never printed"),
@@ -41,6 +42,8 @@ pub struct Config {
     pub timeout: Duration,
     /// Longest silence of a stream.
     pub idle_timeout: Duration,
+    /// Whether event streams that answer a GET only listen, as those of MCP servers do: they are counted apart.
+    pub listen_streams: bool,
     /// How long a Pod that goes serves as before.
     pub lame_duck: Duration,
     /// How long requests may take to end after that.
@@ -114,6 +117,12 @@ impl Config {
             )?,
             timeout: duration("RECIF_TIMEOUT")?,
             idle_timeout: duration("RECIF_IDLE_TIMEOUT")?,
+            listen_streams: parse(
+                "RECIF_LISTEN_STREAMS",
+                text("RECIF_LISTEN_STREAMS"),
+                "`true` or `false`",
+                |value| value.parse().ok(),
+            )?,
             lame_duck: duration("RECIF_LAME_DUCK")?,
             shutdown_timeout: duration("RECIF_SHUTDOWN_TIMEOUT")?,
             key: Key(text("RECIF_KEY")),
@@ -166,6 +175,7 @@ mod tests {
             ("RECIF_UPSTREAM_URL", "https://127.0.0.1:1"),
             ("RECIF_UPSTREAM_URL", "http://example"),
             ("RECIF_CONCURRENCY", "-1"),
+            ("RECIF_LISTEN_STREAMS", "yes"),
             ("RECIF_TIMEOUT", "60"),
             ("RECIF_TIMEOUT", "-5s"),
             ("RECIF_LAME_DUCK", "soon"),

@@ -1,19 +1,26 @@
 //! One connection of a client: request after request, until one of the two wants no more.
 
-use std::{io, net::IpAddr, pin::Pin, time::Duration};
+use std::{
+    io,
+    net::IpAddr,
+    pin::pin,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use tokio::{
     net::TcpStream,
-    time::{Sleep, sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
-    admin::{self, Answer},
+    admin::{Answer, Own},
     life::Stage,
-    relay::{self, Outcome},
+    load::Slot,
+    relay::{Ask, Outcome, relay},
     serve::Shared,
 };
-use crate::http1::{Bad, Fields, Framing, RequestHead, Side};
+use crate::http1::{Fields, Framing, NoHead, RequestHead, Side};
 
 /// How long a connection may wait for its next request.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
@@ -23,87 +30,107 @@ const HEAD: Duration = Duration::from_secs(10);
 /// Serves a connection to its end.
 pub(super) async fn serve(io: TcpStream, peer: IpAddr, shared: &Shared) {
     let mut client = Side::new(io);
-    let mut timer = std::pin::pin!(sleep(KEEP_ALIVE));
-    while let Some(length) = next_head(&mut client).await {
-        match request(&mut client, length, peer, shared, timer.as_mut()).await {
-            Ok(true) => {}
-            Ok(false) => break,
-            // The client sees that something is missing, not a clean end.
-            Err(Aborted) => {
-                let _ = client.io.set_zero_linger();
-                return;
-            }
-        }
+    let peer = peer.to_canonical().to_string();
+    let busy = AtomicBool::new(false);
+    let end = {
+        let requests = pin!(requests(&mut client, &peer, &busy, shared));
+        shared.life.unless_aborted(&busy, requests).await
+    };
+    match end {
+        Some(Ok(())) => linger(client).await,
+        // The client sees that something is missing, not a clean end.
+        Some(Err(Aborted)) | None => drop(client.io.set_zero_linger()),
     }
-    linger(client).await;
 }
 
 /// The connection must end in a way that cannot be taken for a clean end.
 struct Aborted;
 
-/// Waits for a complete head; `None`: there is none to come, and if the client was at fault it was told.
-async fn next_head(client: &mut Side<TcpStream>) -> Option<usize> {
-    if client.incoming.is_empty() && !timeout(KEEP_ALIVE, client.fill()).await.ok()?.ok()? {
-        return None;
+/// Serves one request after the other. `busy` says whether one is in flight.
+async fn requests(client: &mut Side<TcpStream>, peer: &str, busy: &AtomicBool, shared: &Shared) -> Result<(), Aborted> {
+    let mut timer = pin!(sleep(KEEP_ALIVE));
+    loop {
+        let judge = |head: &[u8], fields: &mut Fields| judge(head, fields, peer, shared);
+        let next = match client.next_head(timer.as_mut(), KEEP_ALIVE, HEAD, judge).await {
+            Ok(next) => next,
+            Err(NoHead::Gone) => return Ok(()),
+            Err(NoHead::Bad(bad)) => Next::refuse(Answer::bad_request(bad), shared),
+            Err(NoHead::Late) => {
+                let why = "the head of the request did not come within 10 s";
+                Next::refuse(Answer::refusal(408, why, "timeout"), shared)
+            }
+        };
+        let again = match next {
+            Next::Tell { answer, to_head, close } => tell(client, &answer, to_head, close).await.is_ok() && !close,
+            Next::Own { own, to_head, close } => {
+                let answer = own.answer(shared).await;
+                tell(client, &answer, to_head, close).await.is_ok() && !close
+            }
+            Next::Relay { ask, slot } => {
+                let to_head = ask.is_head();
+                busy.store(true, Ordering::Relaxed);
+                let outcome = relay(client, ask, slot, shared, timer.as_mut()).await;
+                busy.store(false, Ordering::Relaxed);
+                match outcome {
+                    Outcome::Served { again } => again,
+                    Outcome::Aborted => return Err(Aborted),
+                    Outcome::Refused(answer) => {
+                        count(&answer, shared);
+                        let _ = tell(client, &answer, to_head, true).await;
+                        false
+                    }
+                }
+            }
+        };
+        if !again {
+            return Ok(());
+        }
     }
-    let refusal = match timeout(HEAD, client.head()).await {
-        Ok(Ok(Ok(length))) => return length,
-        Ok(Ok(Err(bad))) => of(bad),
-        Ok(Err(_)) => return None,
-        Err(_) => Answer::refusal(408, "the head of the request did not come within 10 s", "timeout"),
-    };
-    let _ = tell(client, &refusal, false, true).await;
-    None
 }
 
-/// Serves one request, whose head has `length` bytes. Whether another one may follow.
-async fn request(
-    client: &mut Side<TcpStream>,
-    length: usize,
-    peer: IpAddr,
-    shared: &Shared,
-    timer: Pin<&mut Sleep>,
-) -> Result<bool, Aborted> {
-    let rest = client.incoming.split_off(length);
-    let bytes = std::mem::replace(&mut client.incoming, rest);
-    let mut fields = Fields::default();
-    let head = match RequestHead::read(&bytes, &mut fields) {
-        Ok(head) => head,
-        Err(bad) => return told(client, &of(bad), false, true).await,
-    };
-    if let Some(answer) = admin::answer(&head, shared).await {
-        let close = !head.keeps_alive || head.framing != Framing::Length(0);
-        return told(client, &answer, head.is_head(), close).await;
+/// What is to be done with a request.
+enum Next {
+    /// It is refused.
+    Tell { answer: Answer, to_head: bool, close: bool },
+    /// It is for the proxy.
+    Own { own: Own, to_head: bool, close: bool },
+    /// It is for the workload.
+    Relay { ask: Ask, slot: Slot },
+}
+
+impl Next {
+    /// Refuses what is no request.
+    fn refuse(answer: Answer, shared: &Shared) -> Self {
+        count(&answer, shared);
+        Self::Tell { answer, to_head: false, close: true }
     }
-    let refusal = match shared.life.stage() {
+}
+
+/// Judges the head of a request. Nothing of it is kept but what is passed on.
+fn judge(head: &[u8], fields: &mut Fields, peer: &str, shared: &Shared) -> Next {
+    let head = match RequestHead::read(head, fields) {
+        Ok(head) => head,
+        Err(bad) => return Next::refuse(Answer::bad_request(bad), shared),
+    };
+    let to_head = head.is_head();
+    let close = !head.keeps_alive || head.framing != Framing::Length(0);
+    if let Some(own) = Own::of(&head, shared) {
+        return Next::Own { own, to_head, close };
+    }
+    let (now, stage) = (Instant::now(), shared.life.stage());
+    let answer = match stage {
         Stage::Draining | Stage::Restarting => Answer::refusal(503, "the workload is shutting down", "draining"),
-        Stage::Serving | Stage::LameDuck => match shared.load.take(head.value("x-recif-via").is_some()) {
-            Some(slot) => {
-                let outcome = relay::relay(client, &head, peer, shared, timer).await;
-                drop(slot);
-                return match outcome {
-                    Outcome::Served { again } => Ok(again),
-                    Outcome::Aborted => Err(Aborted),
-                    Outcome::Refused(answer) => {
-                        shared.metrics.rejected(answer.reason.unwrap_or("upstream"));
-                        told(client, &answer, head.is_head(), true).await
-                    }
-                };
-            }
+        Stage::Serving | Stage::LameDuck => match shared.load.take(head.value("x-recif-via").is_some(), now) {
+            Some(slot) => return Next::Relay { ask: Ask::new(&head, peer, now, shared), slot },
             None => Answer::refusal(503, "as many requests as allowed are in flight", "over-capacity"),
         },
     };
-    shared.metrics.rejected(refusal.reason.unwrap_or_default());
-    let close = !head.keeps_alive || head.framing != Framing::Length(0) || shared.life.stage() != Stage::Serving;
-    told(client, &refusal, head.is_head(), close).await
+    count(&answer, shared);
+    Next::Tell { answer, to_head, close: close || stage != Stage::Serving }
 }
 
-fn of(bad: Bad) -> Answer {
-    Answer::refusal(bad.status(), &bad.to_string(), "bad-request")
-}
-
-async fn told(client: &mut Side<TcpStream>, answer: &Answer, to_head: bool, close: bool) -> Result<bool, Aborted> {
-    Ok(tell(client, answer, to_head, close).await.is_ok() && !close)
+fn count(refusal: &Answer, shared: &Shared) {
+    shared.metrics.rejected(refusal.status, refusal.reason.unwrap_or_default());
 }
 
 async fn tell(client: &mut Side<TcpStream>, answer: &Answer, to_head: bool, close: bool) -> io::Result<()> {

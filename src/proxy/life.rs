@@ -10,13 +10,21 @@
 //!
 //! A drain that no lame duck came before is a restart of the workload's container alone.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
 
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     time::{sleep, timeout},
 };
-use tokio_util::sync::CancellationToken;
 
 use super::{config::Config, load::Load, upstream::Upstream};
 
@@ -46,7 +54,9 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(super) struct Life {
     stage: watch::Sender<Stage>,
-    abort: watch::Sender<CancellationToken>,
+    /// How often everything in flight was aborted.
+    aborts: AtomicU32,
+    aborted: Notify,
     load: Arc<Load>,
     upstream: Arc<Upstream>,
     lame_duck: Duration,
@@ -58,7 +68,8 @@ impl Life {
     pub(super) fn new(config: &Config, load: Arc<Load>, upstream: Arc<Upstream>) -> Arc<Self> {
         Arc::new(Self {
             stage: watch::Sender::new(Stage::Serving),
-            abort: watch::Sender::new(CancellationToken::new()),
+            aborts: AtomicU32::new(0),
+            aborted: Notify::new(),
             load,
             upstream,
             lame_duck: config.lame_duck,
@@ -71,9 +82,36 @@ impl Life {
         *self.stage.borrow()
     }
 
-    /// Cancelled when what is in flight is to be aborted.
-    pub(super) fn abort(&self) -> CancellationToken {
-        self.abort.borrow().clone()
+    /// What `work` gives, or `None` if everything in flight is to be aborted while it is `busy`.
+    ///
+    /// It waits for the call once per connection, not per request: registering for it costs more than a look at a counter.
+    pub(super) async fn unless_aborted<T>(
+        &self,
+        busy: &AtomicBool,
+        mut work: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
+        let mut seen = self.aborts.load(Ordering::Acquire);
+        let mut call = pin!(self.aborted.notified());
+        let mut waits = false;
+        poll_fn(|cx| {
+            loop {
+                let aborts = self.aborts.load(Ordering::Acquire);
+                if std::mem::replace(&mut seen, aborts) != aborts {
+                    if busy.load(Ordering::Relaxed) {
+                        return Poll::Ready(None);
+                    }
+                    call.set(self.aborted.notified());
+                    waits = false;
+                } else if waits {
+                    return work.as_mut().poll(cx).map(Some);
+                } else if call.as_mut().poll(cx).is_ready() {
+                    call.set(self.aborted.notified());
+                } else {
+                    waits = true;
+                }
+            }
+        })
+        .await
     }
 
     /// The Pod is going.
@@ -148,6 +186,7 @@ impl Life {
         if left > 0 {
             tracing::warn!(in_flight = left, "requests are cut off: they did not end in time");
         }
-        self.abort.send_replace(CancellationToken::new()).cancel();
+        self.aborts.fetch_add(1, Ordering::Release);
+        self.aborted.notify_waiters();
     }
 }

@@ -11,6 +11,8 @@ use tokio::{sync::Notify, time::Instant};
 /// Whole seconds whose peaks are kept.
 const PEAKS: usize = 10;
 
+const SECOND: Duration = Duration::from_secs(1);
+
 /// Slots and counters of one process.
 #[derive(Debug)]
 pub(super) struct Load {
@@ -24,6 +26,7 @@ pub(super) struct Load {
 #[derive(Debug)]
 struct Inner {
     in_flight: u32,
+    /// Streams that only listen, which are no work.
     streams: u32,
     /// In-flight integrated over time up to `since`, in request-microseconds.
     busy: u128,
@@ -33,6 +36,8 @@ struct Inner {
     /// Highest offered concurrency of each of the last seconds, by second modulo its length.
     peaks: [u32; PEAKS + 1],
     second: u64,
+    /// When that second ends.
+    second_ends: Instant,
     last_activity: Option<Instant>,
 }
 
@@ -58,6 +63,25 @@ pub(super) struct Report {
 #[derive(Debug)]
 pub(super) struct Slot {
     load: Arc<Load>,
+    listens: bool,
+    ends: Option<Instant>,
+}
+
+impl Slot {
+    /// Ends it, at this moment.
+    pub(super) fn end(mut self, now: Instant) {
+        self.ends = Some(now);
+    }
+
+    /// From here on it only listens: it is counted apart, and its place is free.
+    pub(super) fn listen(&mut self) {
+        if !std::mem::replace(&mut self.listens, true) {
+            let mut inner = self.load.lock();
+            inner.settle(Instant::now());
+            inner.streams += 1;
+            self.load.leave(&mut inner);
+        }
+    }
 }
 
 impl Load {
@@ -73,15 +97,16 @@ impl Load {
             refused: 0,
             peaks: [0; PEAKS + 1],
             second: 0,
+            second_ends: now + SECOND,
             last_activity: None,
         };
         Arc::new(Self { cap, started: now, instance, inner: Mutex::new(inner), emptied: Notify::new() })
     }
 
     /// A slot, or `None` when all are taken. `counted_elsewhere`: a gateway counts it when it is refused.
-    pub(super) fn take(self: &Arc<Self>, counted_elsewhere: bool) -> Option<Slot> {
+    pub(super) fn take(self: &Arc<Self>, counted_elsewhere: bool, now: Instant) -> Option<Slot> {
         let mut inner = self.lock();
-        inner.settle(self.started);
+        inner.settle(now);
         let offered = inner.in_flight + 1;
         inner.offer(offered);
         if self.cap != 0 && inner.in_flight >= self.cap {
@@ -89,7 +114,7 @@ impl Load {
             return None;
         }
         inner.in_flight = offered;
-        Some(Slot { load: self.clone() })
+        Some(Slot { load: self.clone(), listens: false, ends: None })
     }
 
     /// Requests in flight.
@@ -108,15 +133,27 @@ impl Load {
         }
     }
 
-    /// `in flight/cap`.
-    pub(super) fn as_text(&self) -> String {
-        format!("{}/{}", self.in_flight(), self.cap)
+    /// `in flight/cap`, in decimal digits.
+    pub(super) fn text(&self) -> Text {
+        let mut text = Text::default();
+        text.push(self.in_flight());
+        text.bytes[text.length] = b'/';
+        text.length += 1;
+        text.push(self.cap);
+        text
+    }
+
+    fn leave(&self, inner: &mut Inner) {
+        inner.in_flight -= 1;
+        if inner.in_flight == 0 {
+            self.emptied.notify_waiters();
+        }
     }
 
     /// Everything counted. Reading changes nothing that is counted.
     pub(super) fn report(&self) -> Report {
         let mut inner = self.lock();
-        inner.settle(self.started);
+        inner.settle(Instant::now());
         let second = inner.second;
         let peaks = (second.saturating_sub(PEAKS as u64)..second).map(|at| inner.peaks[at as usize % (PEAKS + 1)]);
         Report {
@@ -140,16 +177,19 @@ impl Load {
 
 impl Inner {
     /// Brings what grows with time up to now.
-    fn settle(&mut self, started: Instant) {
-        let now = Instant::now();
-        self.busy += u128::from(self.in_flight) * (now - self.since).as_micros();
-        self.since = now;
-        let second = (now - started).as_secs();
-        // A second in which nothing happened peaked at what was in flight.
-        for passed in (self.second + 1..=second).rev().take(PEAKS + 1) {
-            self.peaks[passed as usize % (PEAKS + 1)] = self.in_flight;
+    fn settle(&mut self, now: Instant) {
+        self.busy += u128::from(self.in_flight) * now.saturating_duration_since(self.since).as_micros();
+        self.since = now.max(self.since);
+        if now < self.second_ends {
+            return;
         }
-        self.second = second;
+        let passed = (now - self.second_ends).as_secs() + 1;
+        // A second in which nothing happened peaked at what was in flight.
+        for second in (self.second + 1..=self.second + passed).rev().take(PEAKS + 1) {
+            self.peaks[second as usize % (PEAKS + 1)] = self.in_flight;
+        }
+        self.second += passed;
+        self.second_ends += SECOND * u32::try_from(passed).unwrap_or(u32::MAX);
     }
 
     fn offer(&mut self, offered: u32) {
@@ -162,13 +202,39 @@ impl Inner {
 impl Drop for Slot {
     fn drop(&mut self) {
         let mut inner = self.load.lock();
-        inner.settle(self.load.started);
-        inner.in_flight -= 1;
-        inner.completed += 1;
+        inner.settle(self.ends.unwrap_or_else(Instant::now));
         inner.last_activity = Some(inner.since);
-        if inner.in_flight == 0 {
-            self.load.emptied.notify_waiters();
+        if self.listens {
+            inner.streams -= 1;
+        } else {
+            inner.completed += 1;
+            self.load.leave(&mut inner);
         }
+    }
+}
+
+/// A short text that needs no allocation: two numbers and a slash.
+#[derive(Debug, Default)]
+pub(super) struct Text {
+    bytes: [u8; 21],
+    length: usize,
+}
+
+impl Text {
+    fn push(&mut self, number: u32) {
+        let digits = number.checked_ilog10().map_or(1, |log| log as usize + 1);
+        let mut rest = number;
+        for at in (self.length..self.length + digits).rev() {
+            self.bytes[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        self.length += digits;
+    }
+}
+
+impl AsRef<[u8]> for Text {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.length]
     }
 }
 
@@ -185,22 +251,50 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_more_slots_than_the_cap_and_each_is_given_back() {
         let load = Load::new(2, "i".into());
-        let (a, b) = (load.take(false).unwrap(), load.take(false).unwrap());
-        assert!(load.take(false).is_none());
-        assert!(load.take(true).is_none());
-        assert_eq!((load.as_text().as_str(), load.report().refused), ("2/2", 1));
+        let (a, b) = (load.take(false, Instant::now()).unwrap(), load.take(false, Instant::now()).unwrap());
+        assert!(load.take(false, Instant::now()).is_none());
+        assert!(load.take(true, Instant::now()).is_none());
+        assert_eq!((load.text().as_ref(), load.report().refused), (&b"2/2"[..], 1));
         drop(a);
-        drop(load.take(false).unwrap());
+        drop(load.take(false, Instant::now()).unwrap());
         drop(b);
         assert_eq!((load.in_flight(), load.report().completed), (0, 3));
+    }
+
+    #[test]
+    fn numbers_are_written_in_full() {
+        for (number, expected) in [(0, "0"), (9, "9"), (10, "10"), (4_294_967_295, "4294967295")] {
+            let mut text = Text::default();
+            text.push(number);
+            assert_eq!(text.as_ref(), expected.as_bytes());
+        }
+        let load = Load::new(u32::MAX, "i".into());
+        assert_eq!(load.text().as_ref(), b"0/4294967295");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_only_listens_takes_no_place_and_does_no_work() {
+        let load = Load::new(1, "i".into());
+        let mut slot = load.take(false, Instant::now()).unwrap();
+        advance(Duration::from_millis(10)).await;
+        slot.listen();
+        slot.listen();
+        advance(Duration::from_secs(60)).await;
+        let report = load.report();
+        assert_eq!((report.inflight, report.streams, report.busy_ms, report.completed), (0, 1, 10, 0));
+        let other = load.take(false, Instant::now()).unwrap();
+        drop(slot);
+        assert_eq!((load.report().inflight, load.report().streams), (1, 0));
+        drop(other);
+        assert_eq!((load.in_flight(), load.report().completed), (0, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn busy_time_is_what_was_in_flight_for_how_long() {
         let load = Load::new(0, "i".into());
-        let a = load.take(false).unwrap();
+        let a = load.take(false, Instant::now()).unwrap();
         advance(Duration::from_millis(300)).await;
-        let b = load.take(false).unwrap();
+        let b = load.take(false, Instant::now()).unwrap();
         advance(Duration::from_millis(100)).await;
         assert_eq!(load.report().busy_ms, 500);
         drop((a, b));
@@ -212,8 +306,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn peaks_are_of_the_last_ten_whole_seconds() {
         let load = Load::new(1, "i".into());
-        let held = load.take(false).unwrap();
-        assert!(load.take(false).is_none());
+        let held = load.take(false, Instant::now()).unwrap();
+        assert!(load.take(false, Instant::now()).is_none());
         advance(Duration::from_secs(2)).await;
         drop(held);
         advance(Duration::from_secs(2)).await;

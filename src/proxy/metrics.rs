@@ -1,6 +1,6 @@
 //! What is counted for Prometheus. No label has an unbounded number of values.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::OnceLock, time::Duration};
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
@@ -27,6 +27,8 @@ struct Why {
 pub(super) struct Metrics {
     registry: Registry,
     requests: Family<Code, Counter>,
+    /// The counters of `requests` that are in use, by status code from 100 on: a look into the family takes a lock and a hash.
+    codes: Vec<OnceLock<Counter>>,
     rejected: Family<Why, Counter>,
     inflight: Gauge,
     duration: Histogram,
@@ -50,13 +52,20 @@ impl Metrics {
         registry.register("inflight", "Requests in flight", inflight.clone());
         registry.register("duration_seconds", "Time from a request's head to the end of its answer", duration.clone());
         registry.register("ttfb_seconds", "Time from a request's head to the head of its answer", ttfb.clone());
-        Self { registry, requests, rejected, inflight, duration, ttfb }
+        let codes = (100..600).map(|_| OnceLock::new()).collect();
+        Self { registry, requests, codes, rejected, inflight, duration, ttfb }
     }
 
-    /// An answer has begun.
+    /// The workload's answer has begun.
     pub(super) fn answered(&self, code: u16, after: Duration) {
-        self.requests.get_or_create(&Code { code }).inc();
+        self.count(code);
         self.ttfb.observe(after.as_secs_f64());
+    }
+
+    fn count(&self, code: u16) {
+        if let Some(counter) = self.codes.get(usize::from(code).wrapping_sub(100)) {
+            counter.get_or_init(|| self.requests.get_or_create(&Code { code }).clone()).inc();
+        }
     }
 
     /// An exchange has ended.
@@ -64,8 +73,9 @@ impl Metrics {
         self.duration.observe(after.as_secs_f64());
     }
 
-    /// A request was refused here.
-    pub(super) fn rejected(&self, reason: &'static str) {
+    /// A request was refused here, with this status.
+    pub(super) fn rejected(&self, code: u16, reason: &'static str) {
+        self.count(code);
         self.rejected.get_or_create(&Why { reason }).inc();
     }
 

@@ -1,13 +1,28 @@
 //! One request, taken to the workload and back.
 
-use std::{net::IpAddr, pin::Pin, time::Instant};
+use std::pin::Pin;
 
-use tokio::{net::TcpStream, time::Sleep};
-
-use super::{admin::Answer, life::Stage, serve::Shared};
-use crate::http1::{
-    Bad, End, Exchange, HeadWriter, Patience, Policy, Request, RequestHead, ResponseHead, Side, tunnel,
+use tokio::{
+    net::TcpStream,
+    time::{Instant, Sleep},
 };
+
+use super::{admin::Answer, life::Stage, load::Slot, serve::Shared};
+use crate::http1::{
+    End, Exchange, HeadWriter, Patience, Policy, Request, RequestHead, ResponseHead, Side, Version, tunnel,
+};
+
+/// A request that was admitted: what is left of its head.
+pub(super) struct Ask {
+    request: Request,
+    /// Whether it may be sent twice.
+    is_safe: bool,
+    /// Whether the answer may be a stream that only listens.
+    may_listen: bool,
+    /// The head that the workload gets.
+    head: Vec<u8>,
+    started: Instant,
+}
 
 /// What became of a request.
 pub(super) enum Outcome {
@@ -22,34 +37,55 @@ pub(super) enum Outcome {
     Refused(Answer),
 }
 
-/// Sends a request to the workload and its answer to the client.
+impl Ask {
+    /// The request as the workload is to get it. `peer` is the client's address.
+    pub(super) fn new(head: &RequestHead<'_>, peer: &str, now: Instant, shared: &Shared) -> Self {
+        Self {
+            request: Request::from(head),
+            is_safe: head.is_safe(),
+            may_listen: shared.config.listen_streams && head.method == b"GET",
+            head: forward(head, peer),
+            started: now,
+        }
+    }
+
+    /// Whether the request was HEAD.
+    pub(super) fn is_head(&self) -> bool {
+        self.request.is_head
+    }
+}
+
+/// Sends a request to the workload and its answer to the client. The slot is free when the workload's connection is kept or
+/// closed.
 pub(super) async fn relay(
     client: &mut Side<TcpStream>,
-    head: &RequestHead<'_>,
-    peer: IpAddr,
+    ask: Ask,
+    mut slot: Slot,
     shared: &Shared,
-    mut timer: Pin<&mut Sleep>,
+    timer: Pin<&mut Sleep>,
 ) -> Outcome {
-    let started = Instant::now();
-    let abort = shared.life.abort();
-    let outcome = tokio::select! {
-        biased;
-        () = abort.cancelled() => Outcome::Aborted,
-        outcome = attempts(client, head, peer, shared, timer.as_mut(), started) => outcome,
-    };
-    shared.metrics.ended(started.elapsed());
+    let started = ask.started;
+    let mut kept = None;
+    let outcome = attempts(client, ask, &mut slot, &mut kept, shared, timer).await;
+    let now = Instant::now();
+    if let Some(side) = kept {
+        shared.upstream.keep(side, now);
+    }
+    slot.end(now);
+    shared.metrics.ended(now - started);
     outcome
 }
 
+/// As [`relay`]; the workload's connection is left in `kept` if it may serve again.
 async fn attempts(
     client: &mut Side<TcpStream>,
-    head: &RequestHead<'_>,
-    peer: IpAddr,
+    mut ask: Ask,
+    slot: &mut Slot,
+    kept: &mut Option<Side<TcpStream>>,
     shared: &Shared,
     mut timer: Pin<&mut Sleep>,
-    started: Instant,
 ) -> Outcome {
-    let mut reused = shared.upstream.reuse();
+    let mut reused = shared.upstream.reuse(ask.started);
     loop {
         let was_reused = reused.is_some();
         let mut upstream = match reused.take() {
@@ -65,15 +101,15 @@ async fn attempts(
                 }
             },
         };
-        forward(head, peer, &mut upstream.outgoing);
-        let policy = Answers { shared, head, started };
+        // Only what was sent on a used connection may have to be sent again.
+        upstream.outgoing = if was_reused { ask.head.clone() } else { std::mem::take(&mut ask.head) };
+        let policy =
+            Answers { shared, slot, started: ask.started, may_listen: ask.may_listen, version: ask.request.version };
         let patience = Patience { first_byte: shared.config.timeout, idle: shared.config.idle_timeout };
-        let exchange = Exchange::new(client, &mut upstream, Request::from(head), patience, policy);
+        let exchange = Exchange::new(client, &mut upstream, ask.request, patience, policy);
         return match exchange.run(timer.as_mut()).await {
             End::Done { client, upstream: keep } => {
-                if keep {
-                    shared.upstream.keep(upstream);
-                }
+                *kept = keep.then_some(upstream);
                 Outcome::Served { again: client && shared.life.stage() == Stage::Serving }
             }
             End::Upgraded => match tunnel(client, &mut upstream, shared.config.idle_timeout, timer.as_mut()).await {
@@ -81,9 +117,7 @@ async fn attempts(
                 Err(_) => Outcome::Aborted,
             },
             // A server may close an idle connection at the moment in which it is used again.
-            End::NoAnswer { unanswered: true, unsent, replayable: true }
-                if was_reused && (unsent || head.is_safe()) =>
-            {
+            End::NoAnswer { unanswered: true, unsent, replayable: true } if was_reused && (unsent || ask.is_safe) => {
                 continue;
             }
             End::NoAnswer { .. } | End::Declined { .. } => Outcome::Refused(Answer::refusal(
@@ -96,48 +130,58 @@ async fn attempts(
                 Outcome::Refused(Answer::refusal(502, "the workload's answer is not valid HTTP", "upstream"))
             }
             End::Late => Outcome::Refused(Answer::refusal(504, "the workload did not answer in time", "timeout")),
-            End::ClientGone(Some(bad)) => Outcome::Refused(bad_body(bad)),
+            End::ClientGone(Some(bad)) => Outcome::Refused(Answer::bad_request(bad)),
             End::ClientGone(None) | End::Cut => Outcome::Aborted,
         };
     }
 }
 
-fn bad_body(bad: Bad) -> Answer {
-    Answer::refusal(bad.status(), &bad.to_string(), "bad-request")
-}
-
-/// Writes the head that the workload gets.
-fn forward(head: &RequestHead<'_>, peer: IpAddr, out: &mut Vec<u8>) {
-    let has = |name| head.value(name).is_some();
-    let mut writer = HeadWriter::request(head, head.target, out)
-        .copy(head.bytes, head.fields, |name| name.eq_ignore_ascii_case(b"x-forwarded-for"));
-    let mut chain: Vec<u8> = Vec::new();
-    for value in head.fields.values(head.bytes, "x-forwarded-for") {
-        chain.extend_from_slice(value);
-        chain.extend_from_slice(b", ");
-    }
-    chain.extend_from_slice(peer.to_canonical().to_string().as_bytes());
-    writer = writer.field("X-Forwarded-For", &chain);
-    if !has("x-forwarded-host") && !head.host.is_empty() {
+/// The head that the workload gets.
+fn forward(head: &RequestHead<'_>, peer: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    let (mut has_chain, mut has_host, mut has_protocol) = (false, false, false);
+    let mut writer = HeadWriter::request(head, head.target, &mut out).copy(head.bytes, head.fields, |name| {
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        if !name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case(b"x-")) {
+            return false;
+        }
+        has_host |= is("x-forwarded-host");
+        has_protocol |= is("x-forwarded-proto");
+        let chain = is("x-forwarded-for");
+        has_chain |= chain;
+        chain
+    });
+    writer = if has_chain {
+        let earlier = head.fields.values(head.bytes, "x-forwarded-for").flat_map(|value| [value, b", "]);
+        writer.parts("X-Forwarded-For", earlier.chain([peer.as_bytes()]))
+    } else {
+        writer.field("X-Forwarded-For", peer)
+    };
+    if !has_host && !head.host.is_empty() {
         writer = writer.field("X-Forwarded-Host", head.host);
     }
-    if !has("x-forwarded-proto") {
+    if !has_protocol {
         writer = writer.field("X-Forwarded-Proto", "http");
     }
-    if head.host.is_empty() {
-        writer = writer.field("Host", "localhost");
+    if head.value("host").is_none() {
+        // HTTP/1.0 may leave it out, or name it in the target only.
+        let host = if head.host.is_empty() { b"localhost" } else { head.host };
+        writer = writer.field("Host", host);
     }
     if let Some(protocol) = head.value("upgrade").filter(|_| head.upgrades) {
         writer = writer.field("Connection", "Upgrade").field("Upgrade", protocol);
     }
     writer.end();
+    out
 }
 
 /// What the client gets of an answer's head.
 struct Answers<'a> {
     shared: &'a Shared,
-    head: &'a RequestHead<'a>,
+    slot: &'a mut Slot,
     started: Instant,
+    may_listen: bool,
+    version: Version,
 }
 
 impl Policy for Answers<'_> {
@@ -147,15 +191,24 @@ impl Policy for Answers<'_> {
         if head.is_interim() {
             return writer.end();
         }
+        if self.may_listen && is_event_stream(head) {
+            self.slot.listen();
+        }
         self.shared.metrics.answered(head.status, self.started.elapsed());
-        writer = writer.field("x-recif-load", self.shared.load.as_text());
+        writer = writer.field("x-recif-load", self.shared.load.text());
         writer = match head.fields.values(head.bytes, "upgrade").next().filter(|_| head.status == 101) {
             Some(protocol) => writer.field("Connection", "Upgrade").field("Upgrade", protocol),
             None if close || self.shared.life.stage() != Stage::Serving => writer.field("Connection", "close"),
             // A client of HTTP/1.0 that asked to stay must be told that it may.
-            None if self.head.version == crate::http1::Version::Http10 => writer.field("Connection", "keep-alive"),
+            None if self.version == Version::Http10 => writer.field("Connection", "keep-alive"),
             None => writer,
         };
         writer.end();
     }
+}
+
+fn is_event_stream(head: &ResponseHead<'_>) -> bool {
+    let media_type = head.fields.values(head.bytes, "content-type").next();
+    let media_type = media_type.and_then(|value| value.split(|byte| *byte == b';').next());
+    head.status == 200 && media_type.is_some_and(|value| value.trim_ascii().eq_ignore_ascii_case(b"text/event-stream"))
 }

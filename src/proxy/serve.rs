@@ -2,13 +2,16 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
+use socket2::TcpKeepalive;
 use tokio::{
     net::{TcpListener, TcpSocket},
     signal::unix::{SignalKind, signal},
-    task::JoinSet,
 };
 
 use super::{config::Config, connection, life::Life, load::Load, metrics::Metrics, upstream::Upstream};
+
+/// A client that is silent on the network for so long is gone.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// What all connections share.
 #[derive(Debug)]
@@ -61,6 +64,7 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signal)?;
     let address = config.listen;
     let listener = bind(address).map_err(|source| ServeError::Bind { address, source })?;
+    let address = listener.local_addr().map_err(|source| ServeError::Bind { address, source })?;
     tracing::info!(%address, upstream = %config.upstream, workload = config.workload, "listening");
     let shared = Shared::new(config)?;
     tokio::select! {
@@ -77,6 +81,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
         let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
+        for_the_network(&socket)?;
         socket.listen(4096)
     };
     listen(address).or_else(|error| match address.ip().is_unspecified() && address.is_ipv6() {
@@ -85,27 +90,31 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     })
 }
 
-/// Serves every connection, for as long as this is polled.
+/// What each connection that is accepted has from its listener: small writes that do not wait for each other, and an end after
+/// 30 s without a sign of life from the other side.
+pub(super) fn for_the_network(listener: &TcpSocket) -> io::Result<()> {
+    let socket = socket2::SockRef::from(listener);
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE / 2).with_interval(SILENCE / 6))?;
+    // Elsewhere than on Linux the keep-alive alone has to do.
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(SILENCE))?;
+    Ok(())
+}
+
+/// Serves every connection, for as long as this is polled; those that it has accepted go on.
 pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    let mut connections = JoinSet::new();
     loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((io, peer)) => {
-                    let shared = shared.clone();
-                    connections.spawn(async move {
-                        if io.set_nodelay(true).is_ok() {
-                            connection::serve(io, peer.ip(), &shared).await;
-                        }
-                    });
-                }
-                Err(error) => {
-                    // Out of file descriptors, usually: some will be given back.
-                    tracing::warn!(%error, "accept a connection");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-            },
-            Some(_) = connections.join_next() => {}
+        match listener.accept().await {
+            Ok((io, peer)) => {
+                let shared = shared.clone();
+                tokio::spawn(async move { connection::serve(io, peer.ip(), &shared).await });
+            }
+            Err(error) => {
+                // Out of file descriptors, usually: some will be given back.
+                tracing::warn!(%error, "accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tokio::{
     net::TcpStream,
-    time::{Instant, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::http1::Side;
@@ -27,7 +27,15 @@ const POOL: usize = 256;
 #[derive(Debug)]
 pub(super) struct Upstream {
     address: SocketAddr,
-    idle: Mutex<Vec<(Side<TcpStream>, Instant)>>,
+    idle: Mutex<Idle>,
+}
+
+#[derive(Debug, Default)]
+struct Idle {
+    /// Each with when it was used last, which only grows.
+    connections: Vec<(Side<TcpStream>, Instant)>,
+    /// Whether somebody closes those that nobody used for too long.
+    is_watched: bool,
 }
 
 impl Upstream {
@@ -37,17 +45,15 @@ impl Upstream {
     }
 
     /// An idle connection that looks alive.
-    pub(super) fn reuse(&self) -> Option<Side<TcpStream>> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some((side, since)) = idle.pop() {
-            if since.elapsed() >= IDLE {
+    pub(super) fn reuse(&self, now: Instant) -> Option<Side<TcpStream>> {
+        let mut idle = self.idle();
+        while let Some((side, since)) = idle.connections.pop() {
+            if now.saturating_duration_since(since) >= IDLE {
                 // The others have been idle for longer.
-                idle.clear();
+                idle.connections.clear();
                 return None;
             }
-            // Data that nobody asked for, or the end: neither is to be taken for the next answer.
-            let silent = side.io.try_read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
-            if silent {
+            if is_silent(&side.io) {
                 return Some(side);
             }
         }
@@ -66,20 +72,48 @@ impl Upstream {
     }
 
     /// Keeps a connection for another request.
-    pub(super) fn keep(&self, side: Side<TcpStream>) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < POOL {
-            idle.push((side, Instant::now()));
+    pub(super) fn keep(self: &Arc<Self>, side: Side<TcpStream>, now: Instant) {
+        let mut idle = self.idle();
+        if idle.connections.len() < POOL {
+            idle.connections.push((side, now));
+        }
+        if !std::mem::replace(&mut idle.is_watched, true) {
+            let upstream = self.clone();
+            tokio::spawn(async move { upstream.watch().await });
+        }
+    }
+
+    /// Closes what nobody used for too long, until there is nothing left.
+    async fn watch(&self) {
+        loop {
+            sleep(IDLE).await;
+            let mut idle = self.idle();
+            let now = Instant::now();
+            idle.connections.retain(|(_, since)| now.saturating_duration_since(*since) < IDLE);
+            if idle.connections.is_empty() {
+                idle.is_watched = false;
+                return;
+            }
         }
     }
 
     /// Closes every idle connection.
     pub(super) fn forget(&self) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.idle().connections.clear();
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether somebody accepts connections.
     pub(super) async fn accepts(&self) -> bool {
         matches!(timeout(PROBE, TcpStream::connect(self.address)).await, Ok(Ok(_)))
     }
+}
+
+/// Whether nothing came: data that nobody asked for is not to be taken for the next answer, and the end is the end. This is a
+/// call to the kernel only if something happened since the last read.
+fn is_silent(io: &TcpStream) -> bool {
+    io.try_read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }

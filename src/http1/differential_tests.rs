@@ -1,0 +1,179 @@
+//! What hyper's server makes of the same bytes. Whatever passes here must mean the same to it: a workload may well be served by
+//! it. What it lets pass and we do not is stricter on purpose, and is named here.
+
+use std::convert::Infallible;
+
+use http_body_util::{BodyExt as _, Empty};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use proptest::prelude::*;
+use tokio::{
+    io::{AsyncWriteExt as _, duplex},
+    sync::mpsc,
+};
+
+use super::{Bad, Body, Fields, RequestHead, head_length};
+
+/// Method, path and query, and content of a request.
+type Meaning = (String, String, Vec<u8>);
+
+/// What hyper takes the first request for; `None`: it refuses it, or it is not whole.
+fn theirs(bytes: &[u8]) -> Option<Meaning> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let (mut client, server) = duplex(1 << 20);
+        client.write_all(bytes).await.unwrap();
+        client.shutdown().await.unwrap();
+        let (sender, mut seen) = mpsc::unbounded_channel();
+        let service = service_fn(|request: http::Request<Incoming>| {
+            let sender = sender.clone();
+            async move {
+                let target = request.uri().path_and_query().map_or("*", |target| target.as_str()).to_owned();
+                let method = request.method().to_string();
+                let body = request.into_body().collect().await.ok().map(|body| body.to_bytes().to_vec());
+                sender.send(body.map(|body| (method, target, body))).unwrap();
+                Ok::<_, Infallible>(http::Response::new(Empty::<bytes::Bytes>::new()))
+            }
+        });
+        // How the connection ends is a matter of what follows.
+        let _ = http1::Builder::new().half_close(true).serve_connection(TokioIo::new(server), service).await;
+        seen.try_recv().ok().flatten()
+    })
+}
+
+/// What we take it for. `Err(None)`: it is not whole.
+fn ours(bytes: &[u8]) -> Result<Meaning, Option<Bad>> {
+    let mut fields = Fields::default();
+    let length = head_length(bytes, &mut 0)?.ok_or(None)?;
+    let head = RequestHead::read(&bytes[..length], &mut fields)?;
+    let mut data = Vec::new();
+    let mut body = Body::new(head.framing);
+    body.advance_with(&bytes[length..], |run| data.extend_from_slice(run)).map_err(|(_, bad)| bad)?;
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    if body.has_ended() { Ok((text(head.method), text(head.target), data)) } else { Err(None) }
+}
+
+const CHUNKED: &str = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+/// What hyper serves and we refuse, each for a reason: some other parser may take it for something else.
+fn stricter() -> Vec<(String, Bad)> {
+    let get = |fields: &str| format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+    let line = |line: &str| format!("{line}\r\nHost: a\r\n\r\n");
+    vec![
+        // Lines that end in LF alone, and empty lines before the first.
+        (get("A: b\nB: c\r\n"), Bad::LineEnd),
+        ("GET / HTTP/1.1\nHost: a\r\n\r\n".into(), Bad::LineEnd),
+        ("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n".into(), Bad::StartLine),
+        // Which host it is for.
+        ("GET / HTTP/1.1\r\n\r\n".into(), Bad::Host),
+        (get("Host: b\r\n"), Bad::Host),
+        (line("GET http://b/ HTTP/1.1"), Bad::Host),
+        // How long it is.
+        (get("Content-Length: 0\r\nContent-Length: 0\r\n"), Bad::Length),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".into(),
+            Bad::Coding,
+        ),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n".into(), Bad::Coding),
+        (format!("{CHUNKED}1 \r\na\r\n0\r\n\r\n"), Bad::ChunkSize),
+        // Which path it is.
+        (line("GET /a/../b HTTP/1.1"), Bad::DotSegment),
+        (line("GET /%2e%2e HTTP/1.1"), Bad::DotSegment),
+        (line("GET /a#b HTTP/1.1"), Bad::Target),
+        // What it does, and for whom.
+        (line("get / HTTP/1.1"), Bad::Method),
+        ("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n".into(), Bad::Connect),
+        (get("Connection: authorization\r\n"), Bad::ConnectionNames),
+    ]
+}
+
+#[test]
+fn what_hyper_lets_pass_and_we_do_not_is_known() {
+    for (text, bad) in stricter() {
+        assert!(theirs(text.as_bytes()).is_some(), "hyper refuses it too: {text:?}");
+        assert_eq!(ours(text.as_bytes()), Err(Some(bad)), "{text:?}");
+    }
+}
+
+#[test]
+fn what_we_let_pass_and_hyper_does_not_is_known() {
+    let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(110));
+    for text in [
+        // Characters that a URI has to encode, which many clients do not.
+        "GET /a<b HTTP/1.1\r\nHost: a\r\n\r\n",
+        // It takes 100 fields, we 128.
+        many.as_str(),
+    ] {
+        assert!(ours(text.as_bytes()).is_ok(), "{text:?}");
+        assert_eq!(theirs(text.as_bytes()), None, "{text:?}");
+    }
+}
+
+fn requests() -> impl Strategy<Value = String> {
+    let line = prop::sample::select(vec![
+        "GET / HTTP/1.1\r\n",
+        "POST /a?b=%2F HTTP/1.1\r\n",
+        "PUT http://a/x HTTP/1.1\r\n",
+        "POST / HTTP/1.0\r\n",
+        "OPTIONS * HTTP/1.1\r\n",
+        "DELETE //a;b HTTP/1.1\r\n",
+        "get / HTTP/1.1\r\n",
+        "GET  / HTTP/1.1\r\n",
+        "GET / HTTP/1.2\r\n",
+        "GET /../a HTTP/1.1\r\n",
+        "\r\nGET / HTTP/1.1\r\n",
+    ]);
+    let field = prop::sample::select(vec![
+        "Host: a\r\n",
+        "Content-Length: 5\r\n",
+        "Content-Length: 05\r\n",
+        "Content-Length: +5\r\n",
+        "Content-Length: 5, 5\r\n",
+        "Transfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked, gzip\r\n",
+        "Transfer-Encoding: \u{b}chunked\r\n",
+        "transfer-encoding:Chunked\r\n",
+        "Connection: close\r\n",
+        "Connection: upgrade\r\nUpgrade: x\r\n",
+        "A: b\n",
+        "A : b\r\n",
+        "A: b\r\n c\r\n",
+        "A: \0\r\n",
+        "Expect: 100-continue\r\n",
+        "A: \u{e9}\t\r\n",
+    ]);
+    let body = prop::sample::select(vec![
+        "",
+        "hello",
+        "hello, world",
+        "5\r\nhello\r\n0\r\n\r\n",
+        "5;a=b\r\nhello\r\n0\r\nA: b\r\n\r\n",
+        "05\r\nhello\r\n00\r\n\r\n",
+        "5 \r\nhello\r\n0\r\n\r\n",
+        "0x5\r\nhello\r\n0\r\n\r\n",
+        "5\nhello\r\n0\r\n\r\n",
+        "5\r\nhello0\r\n\r\n",
+        "ffffffffffffffffff\r\n",
+    ]);
+    (line, prop::bool::weighted(0.9), prop::collection::vec(field, 0..4), body).prop_map(
+        |(line, host, fields, body)| {
+            let host = if host { "Host: a\r\n" } else { "" };
+            format!("{line}{host}{}\r\n{body}", fields.concat())
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn what_passes_means_the_same_to_hyper(text in requests()) {
+        match (ours(text.as_bytes()), theirs(text.as_bytes())) {
+            (Ok(ours), theirs) => prop_assert_eq!(theirs, Some(ours), "{:?}", text),
+            (Err(Some(bad)), Some(_)) => {
+                prop_assert!(stricter().iter().any(|(_, known)| *known == bad), "{:?}: {:?}", bad, text);
+            }
+            (Err(_), _) => {}
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The wait for a request.
+
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::{Instant, Sleep},
+};
+
+use super::{
+    Bad, Fields, Side, head_length,
+    side::{Read, Scratch, with_scratch},
+    timer::poll_due,
+};
+
+/// Why no head was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoHead {
+    /// The other side has ended, broke off, or asked for nothing in time.
+    Gone,
+    /// It did not come whole in time.
+    Late,
+    /// It is not fit to be passed on.
+    Bad(Bad),
+}
+
+impl From<Bad> for NoHead {
+    fn from(bad: Bad) -> Self {
+        Self::Bad(bad)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
+    /// Waits for the next head, so long for its first byte and from there so long for the whole, and lends it to `judge`, who
+    /// must not wait for anything. What follows the head is in `incoming` then.
+    ///
+    /// # Errors
+    /// There is no head to come, or none that may be passed on.
+    pub async fn next_head<T>(
+        &mut self,
+        mut timer: Pin<&mut Sleep>,
+        first_byte: Duration,
+        whole: Duration,
+        mut judge: impl FnMut(&[u8], &mut Fields) -> T,
+    ) -> Result<T, NoHead> {
+        let (mut scanned, mut due) = (0, None);
+        poll_fn(|cx| {
+            let had_begun = !self.incoming.is_empty();
+            let result = with_scratch(|scratch| self.poll_head(cx, scratch, &mut scanned, &mut judge));
+            if result.is_ready() {
+                return result;
+            }
+            let has_begun = !self.incoming.is_empty();
+            if has_begun && !had_begun {
+                due = None;
+            }
+            let due = *due.get_or_insert_with(|| Instant::now() + if has_begun { whole } else { first_byte });
+            ready!(poll_due(timer.as_mut(), due, cx));
+            Poll::Ready(Err(if has_begun { NoHead::Late } else { NoHead::Gone }))
+        })
+        .await
+    }
+
+    fn poll_head<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        Scratch { bytes, fields, .. }: &mut Scratch,
+        scanned: &mut usize,
+        judge: &mut impl FnMut(&[u8], &mut Fields) -> T,
+    ) -> Poll<Result<T, NoHead>> {
+        loop {
+            if *scanned < self.incoming.len()
+                && let Some(length) = head_length(&self.incoming, scanned)?
+            {
+                let rest = self.incoming.split_off(length);
+                let head = std::mem::replace(&mut self.incoming, rest);
+                return Poll::Ready(Ok(judge(&head, fields)));
+            }
+            let read = match ready!(self.poll_read(cx, bytes)) {
+                Ok(Read::Bytes(length)) => &bytes[..length],
+                Ok(Read::End) | Err(_) => return Poll::Ready(Err(NoHead::Gone)),
+            };
+            // Most heads come in one read, and nothing of them is copied.
+            if self.incoming.is_empty()
+                && let Some(length) = head_length(read, scanned)?
+            {
+                self.incoming.extend_from_slice(&read[length..]);
+                return Poll::Ready(Ok(judge(&read[..length], fields)));
+            }
+            self.incoming.extend_from_slice(read);
+        }
+    }
+}

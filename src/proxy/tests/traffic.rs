@@ -1,0 +1,217 @@
+//! What goes through, and how it arrives.
+
+use super::*;
+
+#[tokio::test]
+async fn requests_go_through_on_connections_that_stay() {
+    let mut proxy = Proxy::start(&[]).await;
+    let mut client = proxy.client().await;
+    client
+        .write_all(b"GET /a%2Fb?c;d HTTP/1.1\r\nHost: h:1\r\nX-Forwarded-For: 192.0.2.1\r\nTE: x\r\n\r\n")
+        .await
+        .unwrap();
+    let (mut workload, seen) = proxy.workload().await;
+    assert_eq!(
+        seen,
+        "GET /a%2Fb?c;d HTTP/1.1\r\nHost: h:1\r\nX-Forwarded-For: 192.0.2.1, 127.0.0.1\r\nX-Forwarded-Host: h:1\r\n\
+         X-Forwarded-Proto: http\r\n\r\n"
+    );
+    workload.write_all(OK).await.unwrap();
+    assert_eq!(head(&mut client).await, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nx-recif-load: 1/0\r\n\r\n");
+    assert_eq!(exactly(&mut client, 2).await, "ok");
+
+    client.write_all(GET).await.unwrap();
+    head(&mut workload).await;
+    workload.write_all(OK).await.unwrap();
+    head(&mut client).await;
+    assert!(proxy.accepted.try_recv().is_err(), "the workload's connection was used again");
+}
+
+#[tokio::test]
+async fn an_event_arrives_before_the_next_is_there() {
+    let mut proxy = Proxy::start(&[]).await;
+    let mut client = proxy.client().await;
+    client.write_all(GET).await.unwrap();
+    let (mut workload, _) = proxy.workload().await;
+    workload.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
+    head(&mut client).await;
+    for event in ["5\r\none\n\n\r\n", "5\r\ntwo\n\n\r\n"] {
+        workload.write_all(event.as_bytes()).await.unwrap();
+        assert_eq!(exactly(&mut client, event.len()).await, event);
+    }
+    assert_eq!(proxy.shared.load.in_flight(), 1, "a stream holds its slot");
+    workload.write_all(b"0\r\n\r\n").await.unwrap();
+    exactly(&mut client, 5).await;
+    proxy.until_in_flight(0).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_seen_as_such() {
+    let mut proxy = Proxy::start(&[]).await;
+    let mut client = proxy.client().await;
+    client.write_all(GET).await.unwrap();
+    let (mut workload, _) = proxy.workload().await;
+    workload.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc").await.unwrap();
+    head(&mut client).await;
+    assert_eq!(exactly(&mut client, 3).await, "abc");
+    drop(workload);
+    let mut rest = Vec::new();
+    let end = timeout(SOON, client.read_to_end(&mut rest)).await.unwrap();
+    assert!(end.is_err() && rest.is_empty(), "a reset, not an end: {end:?}");
+}
+
+#[tokio::test]
+async fn a_connection_that_went_stale_costs_no_request() {
+    let mut proxy = Proxy::start(&[]).await;
+    let mut client = proxy.client().await;
+    client.write_all(GET).await.unwrap();
+    let (mut workload, _) = proxy.workload().await;
+    workload.write_all(OK).await.unwrap();
+    head(&mut client).await;
+    exactly(&mut client, 2).await;
+    client.write_all(GET).await.unwrap();
+    head(&mut workload).await;
+    // It takes the request and closes: only a safe one may be sent again.
+    drop(workload);
+    let (mut workload, again) = proxy.workload().await;
+    assert!(again.starts_with("GET /x "), "{again}");
+    workload.write_all(OK).await.unwrap();
+    head(&mut client).await;
+    exactly(&mut client, 2).await;
+    client.write_all(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+    head(&mut workload).await;
+    drop(workload);
+    assert!(head(&mut client).await.starts_with("HTTP/1.1 502 "));
+}
+
+#[tokio::test]
+async fn another_protocol_is_carried_both_ways() {
+    let mut proxy = Proxy::start(&[]).await;
+    let mut client = proxy.client().await;
+    let request = b"GET /ws HTTP/1.1\r\nHost: h\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\nearly";
+    client.write_all(request).await.unwrap();
+    let (mut workload, seen) = proxy.workload().await;
+    assert!(seen.contains("Connection: Upgrade\r\nUpgrade: websocket\r\n"), "{seen}");
+    workload
+        .write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nhi")
+        .await
+        .unwrap();
+    let answer = head(&mut client).await;
+    assert!(answer.contains("Connection: Upgrade\r\nUpgrade: websocket\r\n"), "{answer}");
+    assert_eq!(exactly(&mut client, 2).await, "hi");
+    assert_eq!(exactly(&mut workload, 5).await, "early");
+    client.write_all(b"ping").await.unwrap();
+    assert_eq!(exactly(&mut workload, 4).await, "ping");
+    assert_eq!(proxy.shared.load.in_flight(), 1);
+    drop(client);
+    drop(workload);
+    proxy.until_in_flight(0).await;
+}
+
+#[tokio::test]
+async fn an_end_that_comes_with_the_last_data_is_seen() {
+    let mut proxy = Proxy::start(&[]).await;
+    for size in [0, 1, 65_536, 1_000_000] {
+        let mut client = proxy.client().await;
+        client.write_all(GET).await.unwrap();
+        let (mut workload, _) = proxy.workload().await;
+        let answer = [b"HTTP/1.0 200 OK\r\n\r\n".as_slice(), &vec![b'x'; size]].concat();
+        tokio::spawn(async move {
+            workload.write_all(&answer).await.unwrap();
+            workload.shutdown().await.unwrap();
+        });
+        head(&mut client).await;
+        let mut body = Vec::new();
+        timeout(SOON, client.read_to_end(&mut body)).await.unwrap().unwrap();
+        assert_eq!(body.len(), size);
+        proxy.until_in_flight(0).await;
+    }
+}
+
+#[tokio::test]
+async fn what_the_workload_says_unasked_is_never_an_answer() {
+    let mut proxy = Proxy::start(&[]).await;
+    let mut client = proxy.client().await;
+    for unasked in [&b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"[..], b"x", b""] {
+        client.write_all(GET).await.unwrap();
+        let (mut workload, _) = proxy.workload().await;
+        workload.write_all(OK).await.unwrap();
+        head(&mut client).await;
+        assert_eq!(exactly(&mut client, 2).await, "ok");
+        // Later than the answer, on a connection that waits for its next request; or its end.
+        workload.write_all(unasked).await.unwrap();
+        workload.shutdown().await.unwrap();
+        proxy.answer(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+        client.write_all(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+        let (mut workload, seen) = proxy.workload().await;
+        assert!(seen.starts_with("POST "), "on a connection of its own: {seen}");
+        workload.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nyes").await.unwrap();
+        head(&mut client).await;
+        assert_eq!(exactly(&mut client, 3).await, "yes");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_without_end_lets_others_through() {
+    let mut proxy = Proxy::start(&[]).await;
+    let mut greedy = proxy.client().await;
+    greedy.write_all(GET).await.unwrap();
+    let (mut workload, _) = proxy.workload().await;
+    let endless = tokio::spawn(async move {
+        let _ = workload.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
+        while workload.write_all(&[b'x'; 65_536]).await.is_ok() {}
+    });
+    let reader = tokio::spawn(async move { tokio::io::copy(&mut greedy, &mut tokio::io::sink()).await });
+    for _ in 0..20 {
+        let mut client = proxy.client().await;
+        client.write_all(GET).await.unwrap();
+        let (mut workload, _) = proxy.workload().await;
+        workload.write_all(OK).await.unwrap();
+        head(&mut client).await;
+    }
+    assert!(!endless.is_finished());
+    reader.abort();
+    timeout(SOON, endless).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_large_upload_may_take_longer_than_the_wait_for_an_answer() {
+    let mut proxy = Proxy::start(&[("RECIF_TIMEOUT", "400ms")]).await;
+    let mut client = proxy.client().await;
+    client.write_all(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 8\r\n\r\n").await.unwrap();
+    let (mut workload, _) = proxy.workload().await;
+    for _ in 0..8 {
+        sleep(Duration::from_millis(100)).await;
+        client.write_all(b"x").await.unwrap();
+        exactly(&mut workload, 1).await;
+    }
+    assert!(head(&mut client).await.starts_with("HTTP/1.1 504 "), "and the wait begins then");
+}
+
+#[tokio::test]
+async fn every_connection_has_what_its_listener_was_given() {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    super::super::serve::for_the_network(&socket).unwrap();
+    let listener = socket.listen(8).unwrap();
+    let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (accepted, _) = listener.accept().await.unwrap();
+    let accepted = socket2::SockRef::from(&accepted);
+    assert!(accepted.tcp_nodelay().unwrap() && accepted.keepalive().unwrap());
+    #[cfg(target_os = "linux")]
+    assert_eq!(accepted.tcp_user_timeout().unwrap(), Some(Duration::from_secs(30)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_nobody_uses_is_closed_before_the_workload_does() {
+    let mut proxy = Proxy::start(&[]).await;
+    let mut client = proxy.client().await;
+    client.write_all(GET).await.unwrap();
+    let (mut workload, _) = proxy.workload().await;
+    workload.write_all(OK).await.unwrap();
+    head(&mut client).await;
+    let begun = tokio::time::Instant::now();
+    let mut rest = Vec::new();
+    workload.read_to_end(&mut rest).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(5), "common servers close after five seconds");
+}
