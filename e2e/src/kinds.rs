@@ -39,6 +39,10 @@ pub(crate) const CLUSTER_ROLE: Kind = kind("rbac.authorization.k8s.io", "v1", "C
 pub(crate) const CLUSTER_ROLE_BINDING: Kind =
     kind("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings");
 
+pub(crate) const NETWORK_POLICY: Kind = kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies");
+pub(crate) const DEFINITION: Kind =
+    kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
+
 /// Our kinds that end in Pods.
 pub(crate) const WORKLOADS: [Kind; 3] = [AGENT, FLOW, FLOW_SET];
 /// Our kinds.
@@ -46,7 +50,7 @@ pub(crate) const OURS: [Kind; 7] = [AGENT, FLOW, FLOW_SET, TOOL, MODEL, PLUGIN_C
 /// The kinds of a workload's children.
 pub(crate) const CHILDREN: [Kind; 5] = [SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE, DEPLOYMENT];
 
-const ALL: [Kind; 20] = [
+const ALL: [Kind; 22] = [
     AGENT,
     FLOW,
     FLOW_SET,
@@ -67,6 +71,8 @@ const ALL: [Kind; 20] = [
     LEASE,
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
+    DEFINITION,
+    NETWORK_POLICY,
 ];
 
 impl Kind {

@@ -88,5 +88,5 @@ pub(crate) async fn await_ended_namespaces(env: &Env, except: &str) -> Result<()
     let none = |namespaces: &crate::object::Objects| namespaces.keys().all(|name| name == except).then_some(());
     let ours = Config::default().labels("recif.dev/e2e=true");
     let what = "the namespaces of ended scenarios gone";
-    await_condition(env.all(NAMESPACE), ours, Duration::from_secs(120), what, none).await
+    await_condition(env.all(NAMESPACE), ours, Duration::from_secs(240), what, none).await
 }

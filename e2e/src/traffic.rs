@@ -1,4 +1,4 @@
-//! Talking to what runs: through its Service, by the API server's proxy.
+//! Talking to what runs, by the API server's proxy: through its Service, or past the sidecar.
 
 use std::time::Duration;
 
@@ -69,8 +69,17 @@ impl Namespace {
         .await
     }
 
+    /// What the container of a Pod answers to a GET on its own port, past its sidecar.
+    pub(crate) async fn look_behind(&self, pod: &str, port: u16, path: &str) -> Result<Answer> {
+        self.send_to(&format!("pods/{pod}:{port}"), "GET", path, &Value::Null).await
+    }
+
     async fn send(&self, service: &str, port: u16, method: &str, path: &str, body: &Value) -> Result<Answer> {
-        let uri = format!("/api/v1/namespaces/{}/services/{service}:{port}/proxy{path}", self.name);
+        self.send_to(&format!("services/{service}:{port}"), method, path, body).await
+    }
+
+    async fn send_to(&self, target: &str, method: &str, path: &str, body: &Value) -> Result<Answer> {
+        let uri = format!("/api/v1/namespaces/{}/{target}/proxy{path}", self.name);
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
         let request = http::Request::builder().method(method).uri(uri).header("content-type", "application/json");
         let response = self.env.impatient.send(request.body(Body::from(body))?).await?;

@@ -46,6 +46,12 @@ fn cases() -> Vec<(&'static str, Value, &'static str, &'static [&'static str])> 
             &["InvalidSpec", "restartPolicy"],
         ),
         (
+            "own-hook",
+            json!({"podTemplate": {"spec": {"containers": [{"name": "agent", "lifecycle": {"preStop": {"sleep": {"seconds": 3}}}}]}}}),
+            "Failed",
+            &["InvalidSpec", "lifecycle.preStop"],
+        ),
+        (
             "own-variable",
             json!({"env": [{"name": "CORAIL_CHANNEL", "value": "mine"}]}),
             "Failed",

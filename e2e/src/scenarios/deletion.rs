@@ -26,6 +26,8 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
 );
 
 const GONE: Duration = Duration::from_secs(60);
+/// The namespace controller comes back to Pods that drain after half of their grace period, and has many namespaces.
+const NAMESPACE_GONE: Duration = Duration::from_secs(240);
 
 async fn background_deletion_takes_the_children_and_makes_none_again(ns: Namespace) -> Result<()> {
     takes_the_children(&ns, PropagationPolicy::Background).await
@@ -107,7 +109,7 @@ async fn a_deleted_namespace_takes_its_agents_along(ns: Namespace) -> Result<()>
     doomed.delete_itself().await?;
     let named = kube::runtime::watcher::Config::default().fields(&format!("metadata.name={}", doomed.name));
     let gone = |found: &crate::object::Objects| found.is_empty().then_some(());
-    await_condition(ns.env.all(NAMESPACE), named, GONE, "the namespace gone", gone).await
+    await_condition(ns.env.all(NAMESPACE), named, NAMESPACE_GONE, "the namespace gone", gone).await
 }
 
 fn makes_no_child(requests: &[Request]) -> Result<()> {

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::{Scenario, flows::provide_stub, scenarios};
 use crate::{
-    kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, FLOW, FLOW_SET, Kind, PROMPT},
+    kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, FLOW, FLOW_SET, Kind, POD, PROMPT},
     manifests::{agent, flow, flow_set, http_tool, prompt},
     namespace::{Namespace, SAID, START},
     object::{Object, Objects, Read as _},
@@ -111,7 +112,10 @@ async fn a_template_that_cannot_be_read_costs_only_its_flow(ns: Namespace) -> Re
     ns.answers("set", "/whole", json!({"text": "hi"}), "echo: hi").await?;
     let answer = ns.post("set", "/torn", json!({"text": "hi"})).await?;
     ensure!(answer.status == 503 && answer.text.contains("torn.prompt"), "{answer:?}");
-    let ready = ns.look_up("set", "/readyz").await?;
+    // Of the sidecar, /readyz says whether the Pod serves.
+    let pods = ns.list(POD).await?;
+    let pod = pods.first().context("the set has no Pod")?;
+    let ready = ns.look_behind(&pod.name_any(), 8080, "/readyz").await?;
     let said: Value = serde_json::from_str(&ready.text).with_context(|| format!("read {ready:?}"))?;
     ensure!(said["flows"]["torn"].as_str().is_some_and(|why| why.contains("torn.prompt")), "/readyz says {said}");
     ensure!(said["flows"]["whole"] == "ok", "/readyz says {said}");

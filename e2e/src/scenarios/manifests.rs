@@ -1,16 +1,25 @@
 //! Manifests that the API server must take and must refuse, as strict server-side apply sees them.
 
 use anyhow::{Context as _, Result, ensure};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};
 use crate::{
-    manifests::{documents, files},
-    namespace::Namespace,
+    kinds::{AGENT, DEFINITION},
+    manifests::{agent, documents, files},
+    namespace::{Namespace, SAID, START},
+    object::Read as _,
+    watch::poll,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     every_good_manifest_is_accepted,
     every_bad_manifest_is_refused_with_a_message,
+);
+
+pub(super) const ALONE: &[Scenario] = scenarios!(Alone:
+    an_agent_from_before_the_sidecar_can_be_changed_and_deleted,
 );
 
 async fn every_good_manifest_is_accepted(ns: Namespace) -> Result<()> {
@@ -41,5 +50,44 @@ async fn every_bad_manifest_is_refused_with_a_message(ns: Namespace) -> Result<(
         }
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n  "));
+    Ok(())
+}
+
+/// The port is the sidecar's now, and was an agent's before there was one.
+async fn an_agent_from_before_the_sidecar_can_be_changed_and_deleted(ns: Namespace) -> Result<()> {
+    let name = format!("{}.{}", AGENT.plural, crds::GROUP);
+    let versions = ns.env.all(DEFINITION).get(&name).await?.at("/spec/versions").clone();
+    let mut older = versions.clone();
+    let rules = older.pointer_mut("/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations");
+    let rules = rules.and_then(Value::as_array_mut).context("the spec has no rules")?;
+    rules.retain(|rule| rule["optionalOldSelf"].is_null());
+
+    let refused = |name: &'static str| {
+        let ns = ns.clone();
+        async move { ns.would_apply(&agent(name, json!({"port": 8888}))).await.is_err() }
+    };
+    define(&ns, &name, older).await?;
+    let old = async {
+        poll(SAID, "the older definition", || async { Ok((!refused("old").await).then_some(())) }).await?;
+        ns.apply(&agent("old", json!({"port": 8888}))).await
+    };
+    let old = old.await;
+    define(&ns, &name, versions).await?;
+    old?;
+    poll(SAID, "the present definition", || async { Ok(refused("another").await.then_some(())) }).await?;
+
+    ns.says("old", SAID, "Failed", &["InvalidSpec", "port 8888"]).await?;
+    ns.edit(AGENT, "old", json!({"metadata": {"labels": {"team": "blue"}}, "spec": {"strategy": "other"}})).await?;
+    ns.edit(AGENT, "old", json!({"spec": {"port": 8000}})).await?;
+    ns.running("old").await?;
+    let back = ns.edit(AGENT, "old", json!({"spec": {"port": 8888}})).await;
+    ensure!(back.is_err(), "it may go back to the sidecar's port");
+    ns.delete(AGENT, "old").await?;
+    ns.until_gone(AGENT, "old", START).await
+}
+
+async fn define(ns: &Namespace, name: &str, versions: Value) -> Result<()> {
+    let patch = Patch::Merge(json!({"spec": {"versions": versions}}));
+    ns.env.all(DEFINITION).patch(name, &PatchParams::default(), &patch).await.context("change the definition")?;
     Ok(())
 }

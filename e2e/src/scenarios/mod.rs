@@ -16,6 +16,7 @@ mod quota;
 mod references;
 mod requests;
 mod scale;
+mod sidecar;
 mod start;
 mod steady;
 mod tools;
@@ -77,6 +78,7 @@ const THEMES: &[&[Scenario]] = &[
     children::SCENARIOS,
     foreign::SCENARIOS,
     scale::SCENARIOS,
+    sidecar::SCENARIOS,
     deletion::SCENARIOS,
     start::SCENARIOS,
     conditions::SCENARIOS,
@@ -84,6 +86,7 @@ const THEMES: &[&[Scenario]] = &[
     requests::SCENARIOS,
     cli::SCENARIOS,
     manifests::SCENARIOS,
+    manifests::ALONE,
     faults::SCENARIOS,
     steady::SCENARIOS,
 ];
