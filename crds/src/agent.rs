@@ -81,9 +81,11 @@ pub struct AgentSpec {
     /// A Prompt in the same namespace that says what the agent is told before the conversation; instead of systemPrompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_ref: Option<ObjectRef>,
-    /// Where conversations are kept. Empty: postgresql when a database is known, else memory.
+    /// Where conversations are kept: memory or postgresql. Empty: postgresql when a database is known, else memory.
+    // Text and not an enum, as framework.
+    #[schemars(schema_with = "schema::storage")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub storage: Option<Storage>,
+    pub storage: Option<String>,
     /// Database of this agent (postgresql://…), instead of the operator's. It is only ever written to a Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_url: Option<String>,
@@ -132,20 +134,6 @@ pub struct AgentSpec {
     /// How requests reach it.
     #[serde(flatten)]
     pub traffic: Traffic,
-}
-
-/// Where conversations are kept. Empty: postgresql when a database is known, else memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Storage {
-    /// Decided by whether a database is known.
-    #[serde(rename = "")]
-    Unset,
-    /// Lost with the Pod.
-    #[serde(rename = "memory")]
-    Memory,
-    /// In the database.
-    #[serde(rename = "postgresql")]
-    Postgresql,
 }
 
 fn simple() -> String {

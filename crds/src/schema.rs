@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::{
     ObjectRef,
     flow_set::{FlowEntry, FlowState},
-    tool::{HeaderSource, ToolType},
+    tool::{HeaderSource, PARAMETER_TYPES, ToolType},
 };
 
 pub(crate) use traffic::{
@@ -101,10 +101,31 @@ pub(crate) fn framework(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": ["adk", "langchain", "crewai", "autogen", "custom", "corail"] })
 }
 
+/// Where an agent's conversations may be kept.
+pub(crate) fn storage(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["", "memory", "postgresql"] })
+}
+
 /// How a tool may be called.
 pub(crate) fn tool_type(_: &mut SchemaGenerator) -> Schema {
     let types: Vec<_> = ToolType::ALL.iter().map(|known| known.as_str()).collect();
     json_schema!({ "type": "string", "enum": types })
+}
+
+/// The types a tool's parameter may have.
+pub(crate) fn parameter_type(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": PARAMETER_TYPES })
+}
+
+/// What excludes one another in a Tool. Those that have both from before the rule stay as they are: the schema counts.
+pub(crate) fn tool_rules(schema: &mut Schema) {
+    let both = |it: &str| format!("has({it}.inputSchema) && has({it}.parameters) && size({it}.parameters) > 0");
+    let rules = json!([{
+        "rule": format!("!({}) || (oldSelf.hasValue() && {})", both("self"), both("oldSelf.value()")),
+        "message": "parameters and inputSchema both say what the tool takes: set only one of them",
+        "optionalOldSelf": true,
+    }]);
+    schema.insert("x-kubernetes-validations".into(), rules);
 }
 
 /// The protocols of providers.

@@ -34,6 +34,7 @@ use crate::status::ReferenceStatus;
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::tool_rules)]
 pub struct ToolSpec {
     /// The name the model sees: 1 to 64 letters, digits, '_' and '-'.
     #[schemars(length(min = 1))]
@@ -78,10 +79,10 @@ pub struct ToolSpec {
     /// The Agent that an agent tool asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_ref: Option<ObjectRef>,
-    /// What the tool takes.
+    /// What the tool takes; instead of inputSchema.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<ToolParameter>,
-    /// What the tool takes, as a JSON Schema, where parameters are not enough to say it.
+    /// What the tool takes, as a JSON Schema; instead of parameters, where they are not enough to say it.
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<serde_json::Value>,
@@ -168,8 +169,10 @@ pub struct ToolParameter {
     #[schemars(length(min = 1))]
     pub name: String,
     /// JSON type of its value. Default: string.
-    #[serde(rename = "type", default)]
-    pub type_: ParameterType,
+    // Text and not an enum, as the tool's own type.
+    #[serde(rename = "type", default = "string")]
+    #[schemars(schema_with = "schema::parameter_type")]
+    pub type_: String,
     /// What the model is told about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -182,18 +185,12 @@ pub struct ToolParameter {
     pub default: Option<serde_json::Value>,
 }
 
-/// JSON type of a parameter.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
-pub enum ParameterType {
-    #[default]
-    String,
-    Integer,
-    Number,
-    Boolean,
-}
+/// The types that a parameter may have, as in JSON Schema.
+pub const PARAMETER_TYPES: &[&str] = &["string", "integer", "number", "boolean"];
 
+fn string() -> String {
+    "string".into()
+}
 fn general() -> String {
     "general".into()
 }

@@ -65,7 +65,9 @@ fn the_defaults_of_the_schema_are_those_of_the_types() {
 fn fields_of_another_build_do_not_make_an_object_unreadable() {
     let agent: Agent = serde_json::from_value(json!({
         "metadata": { "name": "a", "later": 1 },
-        "spec": { "name": "A", "framework": "corail", "later": { "x": 1 }, "env": [{ "name": "E", "later": true }] },
+        "spec": {
+            "name": "A", "framework": "later", "storage": "later", "later": { "x": 1 }, "env": [{ "name": "E", "later": true }],
+        },
         "status": {
             "phase": "Hibernating", "later": [],
             "failure": { "reason": "ImagePull" },
@@ -75,6 +77,14 @@ fn fields_of_another_build_do_not_make_an_object_unreadable() {
         },
     }))
     .unwrap();
+    assert_eq!(agent.spec.storage.as_deref(), Some("later"));
+    let parameters = json!([{ "name": "p" }, { "name": "q", "type": "later" }]);
+    let tool: Tool = serde_json::from_value(json!({
+        "metadata": {}, "spec": { "name": "t", "type": "later", "parameters": parameters },
+    }))
+    .unwrap();
+    let types: Vec<_> = tool.spec.parameters.iter().map(|parameter| parameter.type_.as_str()).collect();
+    assert_eq!(types, ["string", "later"]);
     let status = agent.status.unwrap();
     assert_eq!(status.machine.phase.as_deref(), Some("Hibernating"));
     assert_eq!(status.machine.history[0].to, "Running");

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::{Agent, ModelSpec, PluginConfigSpec, agent::Storage};
+use crds::{Agent, ModelSpec, PluginConfigSpec};
 use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::Value;
@@ -165,18 +165,20 @@ fn storage(agent: &Agent, settings: &Settings) -> Result<(&'static str, Option<S
         .map(|dsn| dsn::expand(dsn, &agent.namespace().unwrap_or_default(), &settings.cluster_domain))
         .transpose()
         .map_err(|bad| RenderError::InvalidDatabaseUrl { field: "spec.databaseUrl", bad })?;
-    let database = match (own, agent.spec.storage) {
-        (None, Some(Storage::Memory)) => None,
+    let wanted = given(&agent.spec.storage);
+    let database = match (own, wanted) {
+        (None, Some("memory")) => None,
         (None, _) => given(&settings.database_url)
             .map(|dsn| dsn::expand(dsn, &settings.operator_namespace, &settings.cluster_domain))
             .transpose()
             .map_err(operators)?,
         (own, _) => own,
     };
-    match (agent.spec.storage, &database) {
-        (Some(Storage::Postgresql), None) => Err(RenderError::MissingDatabaseUrl),
-        (Some(Storage::Memory), _) | (_, None) => Ok(("memory", database)),
-        (_, Some(_)) => Ok(("postgresql", database)),
+    match (wanted, &database) {
+        (Some("memory"), _) | (None, None) => Ok(("memory", database)),
+        (Some("postgresql"), None) => Err(RenderError::MissingDatabaseUrl),
+        (Some("postgresql") | None, Some(_)) => Ok(("postgresql", database)),
+        (Some(other), _) => Err(RenderError::UnknownStorage(other.to_owned())),
     }
 }
 

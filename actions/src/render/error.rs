@@ -93,6 +93,9 @@ pub enum RenderError {
     /// An overlay that cannot be merged, or that would cut the Pods off from their agent.
     #[error("podTemplate: {0}")]
     PodTemplate(String),
+    /// A place for conversations that this build does not know.
+    #[error("storage {0:?} is unknown: use memory or postgresql")]
+    UnknownStorage(String),
     /// Conversations are to be kept in a database, and none is known.
     #[error("storage postgresql needs a database: set spec.databaseUrl, or DATABASE_URL of the operator")]
     MissingDatabaseUrl,
@@ -121,6 +124,7 @@ impl RenderError {
             | Self::NoPrompt
             | Self::ToolsAlike { .. }
             | Self::HeaderClash(_)
+            | Self::UnknownStorage(_)
             | Self::PodTemplate(_) => "InvalidSpec",
             Self::InFlow { error, .. } => error.reason(),
             Self::MissingDatabaseUrl => "MissingDatabaseUrl",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crds::{
     Tool, ToolSpec,
-    tool::{ParameterType, ToolParameter, ToolType},
+    tool::{PARAMETER_TYPES, ToolParameter, ToolType},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -55,6 +55,9 @@ pub fn tool_error(spec: &ToolSpec) -> Option<String> {
     };
     if let Some(message) = missing {
         return Some(message.to_owned());
+    }
+    if let Some(odd) = spec.parameters.iter().find(|one| !PARAMETER_TYPES.contains(&one.type_.as_str())) {
+        return Some(format!("parameter {} has the unknown type: {}", odd.name, odd.type_));
     }
     let twice =
         spec.headers_from.iter().find(|from| spec.headers.keys().any(|name| name.eq_ignore_ascii_case(&from.name)));
@@ -114,7 +117,7 @@ struct Rendered<'a> {
 struct Parameter<'a> {
     name: &'a str,
     #[serde(rename = "type")]
-    type_: ParameterType,
+    type_: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     description: &'a str,
     required: bool,
@@ -151,7 +154,7 @@ fn rendered<'a>(slot: &ToolSlot<'a>) -> Option<Rendered<'a>> {
 fn parameter(parameter: &ToolParameter) -> Parameter<'_> {
     Parameter {
         name: &parameter.name,
-        type_: parameter.type_,
+        type_: &parameter.type_,
         description: or_empty(&parameter.description),
         required: parameter.required,
         default: parameter.default.as_ref(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crds::{
     ToolSpec,
-    tool::{ParameterType, ToolParameter, ToolType},
+    tool::{ToolParameter, ToolType},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -113,7 +113,7 @@ fn implementation<'a>(spec: &'a ToolSpec, url: &'a str) -> Implementation<'a> {
 /// Parameters as a JSON Schema.
 fn input_schema(parameters: &[ToolParameter]) -> Value {
     let property = |parameter: &ToolParameter| {
-        let mut property = json!({ "type": type_name(parameter.type_) });
+        let mut property = json!({ "type": parameter.type_ });
         if let Some(description) = parameter.description.as_ref().filter(|text| !text.is_empty()) {
             property["description"] = json!(description);
         }
@@ -129,15 +129,6 @@ fn input_schema(parameters: &[ToolParameter]) -> Value {
         schema["required"] = json!(required);
     }
     schema
-}
-
-fn type_name(type_: ParameterType) -> &'static str {
-    match type_ {
-        ParameterType::String => "string",
-        ParameterType::Integer => "integer",
-        ParameterType::Number => "number",
-        ParameterType::Boolean => "boolean",
-    }
 }
 
 fn or_empty(field: &Option<String>) -> &str {

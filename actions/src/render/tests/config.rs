@@ -34,6 +34,7 @@ fn storage_is_what_the_spec_says_and_else_what_the_database_allows() {
         (Some("postgresql"), Some(""), &none, missing),
         (Some("postgresql"), None, &operators, Ok(("postgresql", Some(OPERATORS_EXPANDED)))),
         (Some("postgresql"), Some(OWN), &none, Ok(("postgresql", Some(OWN_EXPANDED)))),
+        (Some("later"), Some(OWN), &none, Err(RenderError::UnknownStorage("later".into()))),
     ] {
         let case = format!("storage {storage:?}, databaseUrl {own:?}, operator's {:?}", settings.database_url);
         let config = config(json!({ "storage": storage, "databaseUrl": own }), settings);

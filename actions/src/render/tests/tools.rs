@@ -69,6 +69,10 @@ fn a_tool_without_what_its_type_needs_is_an_error_in_the_documented_words() {
         (json!({ "type": "agent" }), Some("agent tool requires an agentRef")),
         (json!({ "type": "telepathy" }), Some("unknown tool type: telepathy")),
         (
+            json!({ "type": "builtin", "parameters": [{ "name": "p" }, { "name": "q", "type": "colour" }] }),
+            Some("parameter q has the unknown type: colour"),
+        ),
+        (
             json!({ "endpoint": "http://a", "headers": { "x-key": "1" },
                 "headersFrom": [{ "name": "X-Key", "secretKeyRef": { "name": "s", "key": "k" } }] }),
             Some("header X-Key is in headers and in headersFrom: keep one"),
