@@ -61,6 +61,24 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
         ),
         (
             json!({}),
+            json!({
+                "phase": "Resolving",
+                "conditions": [ready("False", "ReferenceCycle", "cycle: Agent/my-agent → Tool/ask → Agent/my-agent")],
+            }),
+            "Agent default/my-agent is Resolving and waits: cycle: Agent/my-agent → Tool/ask → Agent/my-agent \
+             (ReferenceCycle) — take one of the references named here out of the circle.",
+        ),
+        (
+            json!({}),
+            json!({
+                "phase": "Running",
+                "conditions": [ready("False", "Degraded", "flow \"b\": prompt \"later\" not found")],
+            }),
+            "Agent default/my-agent is Running: flow \"b\": prompt \"later\" not found (Degraded) — mend what the message \
+             names; the flows that are in order are served.",
+        ),
+        (
+            json!({}),
             json!({ "phase": "Running", "conditions": [ready("False", "CrashLoop", "a container exits with code 1")] }),
             "Agent default/my-agent is Running: a container exits with code 1 (CrashLoop) — read the Pod's log with \
              `kubectl logs --previous`.",

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Scenario, flows::provide_stub, scenarios};
 use crate::{
     kinds::{CONFIG_MAP, DEPLOYMENT, FLOW, FLOW_SET, Kind, MODEL, PLUGIN_CONFIG, PROMPT, REPLICA_SET, SECRET},
-    manifests::{flow, flow_set, model, plugin_config, prompt, secret},
+    manifests::{agent, flow, flow_set, model, plugin_config, prompt, secret},
     namespace::{Namespace, SAID, START},
     object::{Object, Objects, Read as _},
 };
@@ -195,11 +195,12 @@ async fn a_rollout_that_is_asked_for_happens_once(ns: Namespace) -> Result<()> {
     provide_stub(&ns).await?;
     let asked = Before::start(&ns, &flow("asked", &["say"], json!({}))).await?;
     let set = Before::start(&ns, &flow_set("set", &[("one", &["say"])], json!({}))).await?;
-    for target in ["flow/asked", "flowset/set"] {
+    let agent = Before::start(&ns, &agent("agent", json!({}))).await?;
+    for target in ["flow/asked", "flowset/set", "agent/agent"] {
         let (code, said) = ns.env.recif(&["rollout", target, "-n", &ns.name]).await?;
         ensure!(code == 0, "recif rollout {target}: exit code {code}: {said}");
     }
-    for before in [&asked, &set] {
+    for before in [&asked, &set, &agent] {
         let name = before.name();
         let two = |sets: &Objects| sets.values().filter(|it| is_of(it, &name)).count() == 2;
         ns.until_all(REPLICA_SET, START, &format!("{name} has a second ReplicaSet"), two).await?;
@@ -213,8 +214,11 @@ async fn a_rollout_that_is_asked_for_happens_once(ns: Namespace) -> Result<()> {
         ensure!(hash(&now) == hash(&before.object), "the content hash of {name} changed");
     }
     ns.stays_the_same(AFTERWARDS).await?;
-    asked.was_rolled_once(&ns).await?;
-    set.was_rolled_once(&ns).await
+    for before in [&asked, &set, &agent] {
+        before.was_rolled_once(&ns).await?;
+    }
+    ensure!(ns.chat("agent", "hi").await? == "echo: hi", "the agent's new Pods do not answer");
+    Ok(())
 }
 
 async fn kubectl_scale_works_on_flows_and_sets(ns: Namespace) -> Result<()> {
