@@ -6,16 +6,13 @@ use crate::{
     flow::flow_parts,
     machine::Machine,
     ports::World,
-    references::{Inputs, Lookup},
+    references::{Found, Inputs, Lookup},
     render::check_member,
     workload::Workload,
 };
 
 /// Pinned for a flow that is rendered.
 pub(super) const SERVED: &str = "served";
-/// Pinned for a flow that the set runs without.
-pub(super) const LEFT_OUT: &str = "left out";
-
 /// How a flow is.
 #[derive(Debug)]
 pub(super) enum Member {
@@ -54,7 +51,17 @@ pub(super) fn input(flow: &str) -> String {
     format!("flow/{flow}")
 }
 
-/// Whether this was pinned for a flow.
-pub(super) fn is_pinned(set: &FlowSet, flow: &str, what: &str) -> bool {
-    set.pinned().and_then(|pinned| pinned.get(&input(flow))).is_some_and(|pinned| pinned == what)
+/// What was pinned for a flow.
+fn pinned<'a>(set: &'a FlowSet, flow: &str) -> Option<&'a str> {
+    set.pinned()?.get(&input(flow)).map(String::as_str)
+}
+
+/// Whether the flow is rendered.
+pub(super) fn is_served(set: &FlowSet, flow: &str) -> bool {
+    pinned(set, flow) == Some(SERVED)
+}
+
+/// Whether the set runs without the flow.
+pub(super) fn is_left_out(set: &FlowSet, flow: &str) -> bool {
+    pinned(set, flow).is_some_and(Found::is_left_out)
 }

@@ -18,7 +18,7 @@ use crate::{
     render::{self, Contract, FLOW_SET, FlowImages, FlowParts, RenderError, Settings},
     workload::{self, Rendered, Workload, is_available},
 };
-use members::{LEFT_OUT, Member, SERVED, input, is_pinned, members};
+use members::{Member, SERVED, input, is_left_out, is_served, members};
 
 kind::workload!(FlowSet, render version 2, in workload);
 
@@ -58,7 +58,7 @@ impl Workload for FlowSet {
         let members = members(self, world);
         let any = members.iter().any(|(_, member)| matches!(member, Member::Fine(_)));
         for (name, member) in members {
-            let said = |sentence| format!("flow {name:?}: {sentence}");
+            let said = |sentence| format!("{}{sentence}", prefix(name));
             let found = match member {
                 Member::Fine(used) => {
                     for (reference, found) in used.0 {
@@ -68,9 +68,9 @@ impl Workload for FlowSet {
                     }
                     Found::Here(SERVED.to_owned())
                 }
-                Member::Late(sentence) if !any || !is_pinned(self, name, LEFT_OUT) => Found::NotYet(said(sentence)),
+                Member::Late(sentence) if !any || !is_left_out(self, name) => Found::NotYet(said(sentence)),
                 Member::Broken(sentence) if !any => Found::Missing(said(sentence)),
-                Member::Late(_) | Member::Broken(_) => Found::Here(LEFT_OUT.to_owned()),
+                Member::Late(sentence) | Member::Broken(sentence) => Found::Without(said(sentence)),
             };
             inputs.add(input(name), found);
         }
@@ -81,13 +81,13 @@ impl Workload for FlowSet {
         if !inputs.0.iter().any(|(_, found)| *found == Found::Here(SERVED.to_owned())) {
             return inputs;
         }
-        let without = |found| if let Found::NotYet(_) = found { Found::Here(LEFT_OUT.to_owned()) } else { found };
+        let without = |found| if let Found::NotYet(why) = found { Found::Without(why) } else { found };
         Inputs(inputs.0.into_iter().map(|(name, found)| (name, without(found))).collect())
     }
 
     fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {
         let key = self.key();
-        let served = self.spec.flows.iter().filter(|flow| is_pinned(self, &flow.name, SERVED));
+        let served = self.spec.flows.iter().filter(|flow| is_served(self, &flow.name));
         let parts = served.map(|flow| flow_parts(world, &key.namespace, &flow.name, &flow.definition));
         let data = Lookup::new(world, &key.namespace).data(&self.spec.runtime.references());
         rendered(self, &parts.collect::<Vec<_>>(), &data, &world.settings, replicas)
@@ -98,23 +98,26 @@ impl Workload for FlowSet {
         runner.into_iter().chain(self.offered_proxy(settings)).collect()
     }
 
-    fn tell(&mut self, world: &World) -> bool {
+    fn tell(&mut self, inputs: &Inputs) -> bool {
         let phase = self.phase().map(|phase| phase.to_string()).unwrap_or_default();
         let (running, available) = (self.phase() == Some(WorkloadPhase::Running), is_available(self));
         let before = self.status.clone().unwrap_or_default();
-        let state = |(name, member): (&str, Member)| {
+        let state = |name: &str| {
             let was_ready = before.flows.iter().any(|state| state.name == name && state.ready);
-            let served = is_pinned(self, name, SERVED);
-            let (ready, message) = match member {
-                Member::Broken(sentence) => (false, sentence),
-                Member::Late(sentence) if is_pinned(self, name, LEFT_OUT) => (false, sentence),
-                // Pods of the last good configuration serve until the new ones do.
-                Member::Fine(_) | Member::Late(_) => (served && available && (running || was_ready), String::new()),
+            let broken = match inputs.get(&input(name)) {
+                Some(Found::Missing(sentence) | Found::Without(sentence)) => Some(sentence),
+                Some(Found::NotYet(sentence)) if is_left_out(self, name) => Some(sentence),
+                _ => None,
             };
-            let phase = if message.is_empty() { phase.clone() } else { WorkloadPhase::Resolving.to_string() };
+            // Pods of the last good configuration serve until the new ones do.
+            let serves = is_served(self, name) && available && (running || was_ready);
+            let (ready, phase, message) = match broken {
+                Some(sentence) => (false, WorkloadPhase::Resolving.to_string(), own_words(name, sentence)),
+                None => (serves, phase.clone(), String::new()),
+            };
             FlowState { name: name.to_owned(), ready, phase, message }
         };
-        let flows: Vec<_> = members(self, world).into_iter().map(state).collect();
+        let flows: Vec<_> = self.spec.flows.iter().map(|flow| state(&flow.name)).collect();
         let count = |count: usize| i32::try_from(count).ok();
         let status = self.status.get_or_insert_default();
         status.ready_flows = count(flows.iter().filter(|flow| flow.ready).count());
@@ -126,13 +129,23 @@ impl Workload for FlowSet {
     fn degraded(&self) -> Option<String> {
         let flows = self.status.as_ref().map(|status| status.flows.as_slice()).unwrap_or_default();
         let broken = flows.iter().filter(|flow| !flow.message.is_empty());
-        let sentences: Vec<_> = broken.map(|flow| format!("flow {:?}: {}", flow.name, flow.message)).collect();
+        let sentences: Vec<_> = broken.map(|flow| format!("{}{}", prefix(&flow.name), flow.message)).collect();
         (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 
     fn endpoint(&self, settings: &Settings) -> String {
         render::endpoint(self, self.spec.runtime.port, settings)
     }
+}
+
+/// What a sentence about one flow begins with.
+fn prefix(flow: &str) -> String {
+    format!("flow {flow:?}: ")
+}
+
+/// A sentence about a flow, where its name is said already.
+fn own_words(flow: &str, sentence: &str) -> String {
+    sentence.strip_prefix(&prefix(flow)).unwrap_or(sentence).to_owned()
 }
 
 fn rendered(

@@ -46,9 +46,14 @@ fn status(sim: &Sim, pointer: &str) -> Value {
 
 /// Status, reason and message of Ready.
 fn ready(sim: &Sim) -> (String, String, String) {
+    said(sim, "Ready")
+}
+
+/// Status, reason and message of a condition.
+fn said(sim: &Sim, condition: &str) -> (String, String, String) {
     let conditions = status(sim, "/conditions");
-    let ready = conditions.as_array().unwrap().iter().find(|found| found["type"] == "Ready").unwrap().clone();
-    let text = |field: &str| ready[field].as_str().unwrap_or_default().to_owned();
+    let found = conditions.as_array().unwrap().iter().find(|found| found["type"] == condition).unwrap();
+    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
     (text("status"), text("reason"), text("message"))
 }
 
@@ -164,6 +169,9 @@ async fn what_is_on_its_way_is_waited_for_but_not_for_ever() {
     let mut operator = Operator::start(&sim);
     operator.run(Duration::from_secs(20)).await;
     assert_eq!(status(&sim, "/phase"), "Resolving");
+    let why = r#"flow "b": flow "slow" is Resolving, not available (referenced by tool "slow")"#;
+    let unmet = ("False".to_owned(), "MissingDependency".to_owned(), why.to_owned());
+    assert_eq!((said(&sim, "Ready"), said(&sim, "ReferencesResolved")), (unmet.clone(), unmet));
     operator.run(MINUTE).await;
     assert_eq!((served(&sim), ready(&sim).1), (vec!["a".to_owned()], "Degraded".to_owned()));
     prompt(&mut sim.store(), "later");

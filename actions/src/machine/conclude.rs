@@ -104,18 +104,19 @@ impl<K: Machine> Driver<K> {
             Err(ActionError::Api(error)) => match error {
                 ApiError::Transient { message, after } => {
                     let patience = Duration::from_secs(2);
-                    let wait = Wait { reason: "ApiServerUnavailable", message, missing: false, patience };
+                    let wait = Wait { reason: "ApiServerUnavailable", message, missing: false, patience, unmet: None };
                     Verdict::Refused { wait, after, most: UNREACHABLE }
                 }
                 ApiError::NamespaceTerminating => {
                     let message = "the namespace is being deleted".to_owned();
                     let patience = Duration::from_secs(2);
-                    let wait = Wait { reason: "NamespaceTerminating", message, missing: false, patience };
+                    let wait = Wait { reason: "NamespaceTerminating", message, missing: false, patience, unmet: None };
                     // The deletion of the object itself will wake it.
                     Verdict::Refused { wait, after: Some(NAMESPACE_GOES), most: NAMESPACE_GOES }
                 }
                 ApiError::Forbidden(message) => {
-                    let wait = Wait { reason: "Forbidden", message, missing: true, patience: Duration::ZERO };
+                    let wait =
+                        Wait { reason: "Forbidden", message, missing: true, patience: Duration::ZERO, unmet: None };
                     Verdict::Refused { wait, after: None, most: FORBIDDEN }
                 }
                 ApiError::WrongUid(_) | ApiError::Stale | ApiError::NotFound => Verdict::Stale,

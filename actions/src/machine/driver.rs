@@ -136,7 +136,8 @@ impl<K: Machine> Driver<K> {
         let Some(action) = action else {
             let phase = step.cr.raw_phase().unwrap_or_default();
             let message = format!("no action handles this object in phase {phase}");
-            step.wait = Some(Wait { reason: "Unhandled", message, missing: true, patience: Duration::ZERO });
+            let patience = Duration::ZERO;
+            step.wait = Some(Wait { reason: "Unhandled", message, missing: true, patience, unmet: None });
             return;
         };
         let cx = Context { world: self.world.clone(), clock: self.clock.clone(), notes: Notes::default() };

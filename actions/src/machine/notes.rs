@@ -19,6 +19,8 @@ pub struct Wait {
     pub missing: bool,
     /// How long the wait may last before it is worth a write.
     pub patience: Duration,
+    /// The condition that is False, in the words of the wait, once the wait is written.
+    pub unmet: Option<&'static str>,
 }
 
 /// A wait shorter than this is not written.
@@ -45,12 +47,19 @@ impl Notes {
 
     /// As [`Notes::waiting`], silent for longer because such a wait is usual.
     pub fn waiting_up_to(&self, patience: Duration, reason: &'static str, message: impl Into<String>) {
-        self.set(Wait { reason, message: message.into(), missing: false, patience });
+        self.set(Wait { reason, message: message.into(), missing: false, patience, unmet: None });
     }
 
     /// The step waits for something that somebody has to bring or mend.
     pub fn missing(&self, reason: &'static str, message: impl Into<String>) {
-        self.set(Wait { reason, message: message.into(), missing: true, patience: Duration::ZERO });
+        self.set(Wait { reason, message: message.into(), missing: true, patience: Duration::ZERO, unmet: None });
+    }
+
+    /// What the step waits for is what this condition stands for: it is False from when the wait is written.
+    pub fn unmet(&self, condition: &'static str) {
+        if let Some(wait) = &mut self.lock().wait {
+            wait.unmet = Some(condition);
+        }
     }
 
     /// Something worth a word in the trace, such as `applied` = `Deployment/a`.

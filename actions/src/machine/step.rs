@@ -70,6 +70,10 @@ pub(super) fn complete<K: Machine>(before: &K, decision: Decision<K>, now: Times
         wait: wait.as_ref(),
         failure: failure.as_ref().map(|failed| (failed.reason, failed.message.as_str())),
     };
+    if let Some(Wait { unmet: Some(unmet), reason, message, .. }) = &wait {
+        let condition = conditions::condition(unmet, false, reason, message);
+        conditions::set_condition(&mut next.machine_mut().conditions, condition);
+    }
     conditions::derive(&mut next, phase, findings);
     let generation = if observed { Some(before.generation()) } else { old.observed_generation };
     conditions::stamp(&mut next, &old.conditions, generation, now);

@@ -7,12 +7,33 @@ use std::collections::BTreeMap;
 pub enum Found {
     /// It may be used; the digest of what is used of it.
     Here(String),
+    /// The object goes on without it; why, as a sentence.
+    Without(String),
     /// It is on its way; a sentence such as `tool "weather" is Resolving`.
     NotYet(String),
     /// Somebody has to bring or mend it; a sentence such as `tool "weather" not found`.
     Missing(String),
     /// The object waits for itself; a sentence such as `cycle: Agent/a → Tool/t → Agent/a`.
     Cycle(String),
+}
+
+/// Pinned for what the object goes on without.
+const LEFT_OUT: &str = "left out";
+
+impl Found {
+    /// What is pinned for it, if the object can go on.
+    fn pinned(&self) -> Option<&str> {
+        match self {
+            Self::Here(digest) => Some(digest),
+            Self::Without(_) => Some(LEFT_OUT),
+            Self::NotYet(_) | Self::Missing(_) | Self::Cycle(_) => None,
+        }
+    }
+
+    /// Whether this was pinned for what the object goes on without.
+    pub fn is_left_out(pinned: &str) -> bool {
+        pinned == LEFT_OUT
+    }
 }
 
 /// Why an object cannot go on.
@@ -36,13 +57,15 @@ impl Inputs {
         self.0.push((name.into(), found));
     }
 
-    /// What is to be remembered: the digests of what is there.
+    /// What was found under this name.
+    pub fn get(&self, name: &str) -> Option<&Found> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, found)| found)
+    }
+
+    /// What is to be remembered: the digests of what is there, and what is left out.
     pub fn pin(&self) -> BTreeMap<String, String> {
-        let digest = |(name, found): &(String, Found)| match found {
-            Found::Here(digest) => Some((name.clone(), digest.clone())),
-            _ => None,
-        };
-        self.0.iter().filter_map(digest).collect()
+        let pin = |(name, found): &(String, Found)| Some((name.clone(), found.pinned()?.to_owned()));
+        self.0.iter().filter_map(pin).collect()
     }
 
     /// The same, where only being there counts: an edit of what is there changes nothing.
@@ -57,7 +80,7 @@ impl Inputs {
         let cycle = self.0.iter().any(|(_, found)| matches!(found, Found::Cycle(_)));
         let missing = cycle || self.0.iter().any(|(_, found)| matches!(found, Found::Missing(_)));
         let said = self.0.iter().filter_map(|(_, found)| match found {
-            Found::Here(_) => None,
+            Found::Here(_) | Found::Without(_) => None,
             Found::NotYet(sentence) => (!cycle).then_some(sentence.as_str()),
             Found::Missing(sentence) | Found::Cycle(sentence) => Some(sentence.as_str()),
         });
@@ -68,14 +91,14 @@ impl Inputs {
 
     /// Why what was pinned no longer holds. A reference that is on its way changes nothing yet.
     pub fn changed_since(&self, pinned: &BTreeMap<String, String>) -> Option<String> {
-        self.0.iter().find_map(|(name, found)| match found {
-            Found::Here(digest) => match pinned.get(name) {
-                Some(before) if before == digest => None,
+        self.0.iter().find_map(|(name, found)| match (found.pinned(), found) {
+            (Some(now), _) => match pinned.get(name) {
+                Some(before) if before == now => None,
                 Some(_) => Some(format!("{name} changed")),
                 None => Some(format!("{name} is new")),
             },
-            Found::NotYet(_) => None,
-            Found::Missing(sentence) | Found::Cycle(sentence) => Some(sentence.clone()),
+            (None, Found::Missing(sentence) | Found::Cycle(sentence)) => Some(sentence.clone()),
+            (None, _) => None,
         })
     }
 }
@@ -120,6 +143,16 @@ mod tests {
         assert_eq!(since(Found::NotYet("tool \"a\" is Pending".into())), None);
         assert_eq!(since(Found::Here("2".into())), Some("Tool/a changed".into()));
         assert_eq!(since(Found::Missing("gone".into())), Some("gone".into()));
+    }
+
+    #[test]
+    fn what_the_object_goes_on_without_is_pinned_and_waited_for_no_more() {
+        let without = |why: &str| inputs(&[("flow/a", Found::Without(why.into()))]);
+        assert_eq!(without("gone").waiting_for(), None);
+        assert!(Found::is_left_out(&without("gone").pin()["flow/a"]));
+        assert_eq!(without("another reason").changed_since(&without("gone").pin()), None);
+        let mended = inputs(&[("flow/a", Found::Here("served".into()))]);
+        assert_eq!(mended.changed_since(&without("gone").pin()), Some("flow/a changed".into()));
     }
 
     #[test]

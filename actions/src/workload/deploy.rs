@@ -9,7 +9,7 @@ use super::{
     Workload,
     children::{Drift, drift, ensure, remove_unwanted},
     health::{self, Rollout, explain, news, note_degraded, observe, owned_replicas, rollout, wanted},
-    render::{changed_inputs, is_unsettled},
+    render::{changed_inputs, inputs, is_unsettled},
 };
 use crate::{
     machine::{Action, ActionError, Context},
@@ -35,11 +35,12 @@ impl<K: Workload> Action<K> for Deploy {
     }
 
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
-        if let Some(why) = changed_inputs(cx, cr.as_ref()) {
+        let inputs = inputs(cx, cr.as_ref());
+        if let Some(why) = changed_inputs(cr.as_ref(), &inputs) {
             cx.notes.because(why);
             return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
         }
-        if is_unsettled(cx, cr.as_ref()) {
+        if is_unsettled(cx, cr.as_ref(), &inputs) {
             return Ok(None);
         }
         let live = cx.views.child(&cr.deployment());
@@ -69,7 +70,7 @@ impl<K: Workload> Action<K> for Deploy {
             Rollout::Done => {}
             Rollout::Going => {
                 explain(cx, cr.as_ref());
-                return Ok(news(cx, &next));
+                return Ok(news(cx, &next, &inputs));
             }
             Rollout::Stuck(reason, message) => {
                 let pods = cx.views.pods(K::KIND, &key.namespace, &key.name);
@@ -92,7 +93,7 @@ impl<K: Workload> Action<K> for Deploy {
         remove_unwanted(cx, &mut next, &wanted).await?;
         observe(&mut next, Some(&state), stopped);
         next.set_phase(if stopped { WorkloadPhase::Terminated } else { WorkloadPhase::Running });
-        next.tell(cx);
+        next.tell(&inputs);
         note_degraded(cx, &next);
         Ok(Some(next))
     }

@@ -8,6 +8,7 @@ use super::Workload;
 use crate::{
     machine::{Context, condition, set_condition},
     ports::{Child, DeploymentState, Pod, PodTrouble},
+    references::Inputs,
 };
 
 /// Pods that say nothing are waited for this long before the wait is written.
@@ -85,11 +86,11 @@ pub(super) fn observe<K: Workload>(next: &mut K, deployment: Option<&DeploymentS
 
 /// The object with what its Deployment says, if it became available or ceased to be since the status was written, or if its
 /// kind has something to tell. Old Pods count: they serve while a new configuration is on its way.
-pub(super) fn news<K: Workload>(cx: &Context<K>, cr: &K) -> Option<K> {
+pub(super) fn news<K: Workload>(cx: &Context<K>, cr: &K, inputs: &Inputs) -> Option<K> {
     let live = cx.views.child(&cr.deployment());
     let mut next = cr.clone();
     observe(&mut next, live.as_ref().and_then(|live| live.deployment.as_ref()), cr.replicas() == 0);
-    let told = next.tell(cx);
+    let told = next.tell(inputs);
     (told || is_available(&next) != is_available(cr)).then_some(next)
 }
 

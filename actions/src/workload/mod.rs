@@ -86,8 +86,9 @@ pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
     fn proxy_image(&self, settings: &Settings) -> String {
         self.pinned_image(PROXY, &settings.proxy_image)
     }
-    /// Puts what only its kind has there into the status, as it is in its phase; whether that changed anything.
-    fn tell(&mut self, _world: &World) -> bool {
+    /// Puts what only its kind has there into the status, as it is in its phase, given what it refers to; whether that
+    /// changed anything.
+    fn tell(&mut self, _inputs: &Inputs) -> bool {
         false
     }
     /// What of it is left out while the rest runs, as one sentence, as [`Workload::tell`] told it.

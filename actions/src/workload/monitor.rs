@@ -11,7 +11,7 @@ use super::{
     Workload,
     children::{Drift, drift, ensure, kind_of, recall},
     health::{explain, note_degraded, observe, owned_replicas, wanted},
-    render::{changed_inputs, is_unsettled},
+    render::{changed_inputs, inputs, is_unsettled},
 };
 use crate::{
     machine::{Action, ActionError, Context},
@@ -48,7 +48,8 @@ impl<K: Workload> Action<K> for Monitor {
 
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let running = cr.phase() == Some(WorkloadPhase::Running);
-        if let Some(why) = changed_inputs(cx, cr.as_ref()) {
+        let inputs = inputs(cx, cr.as_ref());
+        if let Some(why) = changed_inputs(cr.as_ref(), &inputs) {
             cx.notes.because(why);
             return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
         }
@@ -72,7 +73,7 @@ impl<K: Workload> Action<K> for Monitor {
             Repair::Wait(child) => {
                 cx.notes.waiting("Deleting", format!("{child} is being deleted and will be made again"));
             }
-            Repair::Apply(_) if is_unsettled(cx, cr.as_ref()) => {}
+            Repair::Apply(_) if is_unsettled(cx, cr.as_ref(), &inputs) => {}
             Repair::Apply(child) => {
                 let rendered = cr.render(cx, owned_replicas(cr.as_ref(), Some(&state)))?;
                 if cr.status().and_then(|status| status.content_hash.as_ref()) != Some(&rendered.content_hash) {
@@ -97,7 +98,7 @@ impl<K: Workload> Action<K> for Monitor {
         if running && state.available < wanted(cr.as_ref(), &state) {
             self.ailing(cx, cr.as_ref(), &state)?;
         }
-        let told = next.tell(cx);
+        let told = next.tell(&inputs);
         note_degraded(cx, &next);
         Ok((told || next.status() != cr.status()).then_some(next))
     }

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     machine::{Action, ActionError, Context},
     ports::Manifest,
+    references::Inputs,
 };
 
 /// Nothing tells us that an object without our label is gone, so its name is looked at: this soon at first, ever more
@@ -36,11 +37,12 @@ impl<K: Workload> Action<K> for Recover {
     }
 
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
-        let Some(why) = cause_gone(cx, cr.as_ref()).await? else {
+        let inputs = inputs(cx, cr.as_ref());
+        let Some(why) = cause_gone(cx, cr.as_ref(), &inputs).await? else {
             if matches!(reason(cr.as_ref()), "NameConflict" | "SelectorImmutable") {
                 cx.notes.look_again(next_look(cx, cr.as_ref()));
             }
-            return Ok(news(cx, cr.as_ref()));
+            return Ok(news(cx, cr.as_ref(), &inputs));
         };
         cx.notes.because(why);
         Ok(Some(cr.moved_to(WorkloadPhase::Resolving)))
@@ -56,12 +58,12 @@ fn next_look<K: Workload>(cx: &Context<K>, cr: &K) -> Duration {
 }
 
 /// Why it is worth another attempt.
-async fn cause_gone<K: Workload>(cx: &Context<K>, cr: &K) -> Result<Option<String>, ActionError> {
+async fn cause_gone<K: Workload>(cx: &Context<K>, cr: &K, inputs: &Inputs) -> Result<Option<String>, ActionError> {
     if cr.is_edited() {
         return Ok(Some("spec.replicas was edited".to_owned()));
     }
     if let Some(pinned) = cr.pinned()
-        && let Some(why) = inputs(cx, cr).changed_since(pinned)
+        && let Some(why) = inputs.changed_since(pinned)
     {
         return Ok(Some(why));
     }

@@ -32,11 +32,12 @@ impl<K: Workload> Action<K> for Render {
     }
 
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
-        if let Some(why) = changed_inputs(cx, cr.as_ref()) {
+        let inputs = inputs(cx, cr.as_ref());
+        if let Some(why) = changed_inputs(cr.as_ref(), &inputs) {
             cx.notes.because(why);
             return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
         }
-        if is_unsettled(cx, cr.as_ref()) {
+        if is_unsettled(cx, cr.as_ref(), &inputs) {
             return Ok(None);
         }
         let mut next = cr.as_ref().clone();
@@ -68,7 +69,7 @@ impl<K: Workload> Action<K> for Render {
         for condition in rendered.conditions {
             set_condition(&mut status.machine.conditions, condition);
         }
-        next.tell(cx);
+        next.tell(&inputs);
         Ok(Some(next))
     }
 }
@@ -84,19 +85,19 @@ pub(super) fn inputs<K: Workload>(cx: &Context<K>, cr: &K) -> Inputs {
 }
 
 /// Why what was resolved no longer holds; a workload without Pods does not care.
-pub(super) fn changed_inputs<K: Workload>(cx: &Context<K>, cr: &K) -> Option<String> {
+pub(super) fn changed_inputs<K: Workload>(cr: &K, inputs: &Inputs) -> Option<String> {
     if cr.replicas() == 0 {
         return None;
     }
     match cr.pinned() {
-        Some(pinned) => inputs(cx, cr).changed_since(pinned),
+        Some(pinned) => inputs.changed_since(pinned),
         None => Some("nothing was resolved yet".to_owned()),
     }
 }
 
 /// Whether something referred to is on its way, which is noted: rendering now would leave it out.
-pub(super) fn is_unsettled<K: Workload>(cx: &Context<K>, cr: &K) -> bool {
-    let waiting = if cr.replicas() == 0 { None } else { cr.inputs(cx).waiting_for() };
+pub(super) fn is_unsettled<K: Workload>(cx: &Context<K>, cr: &K, inputs: &Inputs) -> bool {
+    let waiting = if cr.replicas() == 0 { None } else { inputs.waiting_for() };
     waiting.map(|wait| cx.notes.waiting(wait.reason, wait.sentence)).is_some()
 }
 

@@ -16,6 +16,9 @@ use crate::{
 /// What a workload could do without is waited for this long: whatever was applied together settles within it.
 const LATE: SignedDuration = SignedDuration::from_secs(30);
 
+/// The condition that says whether everything it refers to may be used.
+const RESOLVED: &str = "ReferencesResolved";
+
 /// See the module.
 #[derive(Debug)]
 pub struct Resolve;
@@ -39,28 +42,26 @@ impl<K: Workload> Action<K> for Resolve {
         if cr.replicas() == 0 {
             // No Pod will read the result, so nothing is worth waiting for.
             next.machine_mut().inputs = Some(BTreeMap::new());
-            return Ok(Some(with_condition(next, condition("ReferencesResolved", true, "Stopped", ""))));
+            return Ok(Some(with_condition(next, condition(RESOLVED, true, "Stopped", ""))));
         }
         let inputs = without_late(cx, cr.as_ref(), inputs(cx, cr.as_ref()));
         match inputs.waiting_for() {
             None => {
                 next.machine_mut().inputs = Some(inputs.pin());
-                next.tell(cx);
+                next.tell(&inputs);
                 let resolved = match next.degraded() {
-                    None => condition("ReferencesResolved", true, "Resolved", ""),
-                    Some(sentence) => condition("ReferencesResolved", false, "Degraded", sentence),
+                    None => condition(RESOLVED, true, "Resolved", ""),
+                    Some(sentence) => condition(RESOLVED, false, "Degraded", sentence),
                 };
                 Ok(Some(with_condition(next, resolved)))
             }
-            Some(Unresolved { reason, sentence, missing: true }) => {
-                cx.notes.missing(reason, sentence.clone());
-                let unresolved = condition("ReferencesResolved", false, reason, sentence);
-                let seen = news(cx, cr.as_ref()).unwrap_or_else(|| cr.as_ref().clone());
-                Ok(Some(with_condition(seen, unresolved)))
-            }
-            Some(Unresolved { reason, sentence, missing: false }) => {
-                cx.notes.waiting(reason, sentence);
-                Ok(news(cx, cr.as_ref()))
+            Some(Unresolved { reason, sentence, missing }) => {
+                match missing {
+                    true => cx.notes.missing(reason, sentence),
+                    false => cx.notes.waiting(reason, sentence),
+                }
+                cx.notes.unmet(RESOLVED);
+                Ok(news(cx, cr.as_ref(), &inputs))
             }
         }
     }
