@@ -25,6 +25,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ),
     ("CORAIL_MODEL_ID", "stub-echo", "model of that provider"),
     ("CORAIL_MODEL_BASE_URL", "", "where the provider is; goes before that provider's own variable"),
+    ("CORAIL_MODEL_REGION", "", "region of provider openai, such as eu: which of its public addresses is asked"),
     ("CORAIL_MODEL_CONFIG", "", "JSON object of generation settings such as temperature"),
     (
         "CORAIL_MODEL_CREDENTIAL_KEYS",
@@ -39,16 +40,21 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("CORAIL_SYSTEM_PROMPT", "", "instructions given to the model before the conversation"),
     ("CORAIL_BACKGROUND_MODEL", "", "`provider:model_id` that titles conversations; the main model when unset"),
     ("CORAIL_STORAGE", "memory", "where conversations live: `memory`, or `postgresql`, which replicas share"),
+    (
+        "CORAIL_CONVERSATION_DAYS",
+        "90",
+        "days after its last turn that a conversation in PostgreSQL is deleted; 0 keeps it for ever",
+    ),
     ("CORAIL_DATABASE_URL", "", "postgres URL of `postgresql` storage; never printed"),
     ("CORAIL_TOOLS", "", "JSON array of tools; never printed"),
     ("CORAIL_KNOWLEDGE_BASES", "", "JSON array of knowledge bases; never printed"),
-    ("OLLAMA_BASE_URL", "", "address of Ollama; http://localhost:11434 when unset"),
     ("RECIF_NAMESPACE", "default", "namespace of the agent, under which its conversations are stored"),
     (
         "RECIF_CONTRACT_ROOT",
         "/genkit",
         "folder with the files of a flow or of a set of flows; without them it is an agent",
     ),
+    ("RECIF_CONTRACT_VERSION", "1", "version of those files; this runtime reads 1"),
     ("RECIF_FLOW_NAME", "", "name of the flow, as a route of its own; a set has them in its manifest"),
     ("PORT", "8080", "TCP port of flows to listen on"),
     ("RECIF_LOG_FORMAT", "json", "`json`, or `pretty` for people"),
@@ -142,9 +148,10 @@ impl Config {
                 Dsn::parse(&url).ok_or_else(|| hidden("CORAIL_DATABASE_URL", refusal))
             })
             .transpose()?;
+        let days = days(lookup)?;
         let storage = match (or("CORAIL_STORAGE").as_str(), dsn) {
             ("memory", _) => Storage::Memory,
-            ("postgresql", Some(dsn)) => Storage::Postgres { dsn, namespace: or("RECIF_NAMESPACE") },
+            ("postgresql", Some(dsn)) => Storage::Postgres { dsn, namespace: or("RECIF_NAMESPACE"), days },
             ("postgresql", None) => {
                 return Err(hidden("CORAIL_DATABASE_URL", "it is not set, and CORAIL_STORAGE=postgresql needs it"));
             }
@@ -153,6 +160,7 @@ impl Config {
         let json = |name, problem| move |_| hidden(name, problem);
         let model = ModelRef {
             base_url: set("CORAIL_MODEL_BASE_URL"),
+            region: set("CORAIL_MODEL_REGION"),
             config: set("CORAIL_MODEL_CONFIG")
                 .map_or(Ok(Default::default()), |text| serde_json::from_str(&text))
                 .map_err(json("CORAIL_MODEL_CONFIG", "not a JSON object"))?,
@@ -221,6 +229,17 @@ pub(super) fn port(lookup: &Lookup, variable: &'static str) -> Result<u16, Confi
     match value.parse() {
         Ok(0) | Err(_) => Err(refused(variable, value, "a number from 1 to 65535")),
         Ok(port) => Ok(port),
+    }
+}
+
+/// After how many days a conversation is deleted; `None`: never.
+fn days(lookup: &Lookup) -> Result<Option<i32>, ConfigError> {
+    let variable = "CORAIL_CONVERSATION_DAYS";
+    let value = or(lookup, variable);
+    match value.parse() {
+        Ok(0) => Ok(None),
+        Ok(days @ 1..=36_500) => Ok(Some(days)),
+        _ => Err(refused(variable, value, "a number of days from 0 to 36500")),
     }
 }
 

@@ -31,7 +31,15 @@ impl Mode {
             return Config::read(lookup).map(|config| Self::Agent(config.into()));
         }
         let name = lookup("RECIF_FLOW_NAME").filter(|name| !name.is_empty());
-        Ok(Self::Flows(Settings { folder, set, name, port: port(lookup, "PORT")?, log: LogFormat::read(lookup)? }))
+        let version = or(lookup, "RECIF_CONTRACT_VERSION");
+        Ok(Self::Flows(Settings {
+            folder,
+            set,
+            version,
+            name,
+            port: port(lookup, "PORT")?,
+            log: LogFormat::read(lookup)?,
+        }))
     }
 
     /// How to write log lines.

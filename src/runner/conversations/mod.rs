@@ -61,6 +61,8 @@ pub(super) enum Storage {
         dsn: Dsn,
         /// The agent's namespace.
         namespace: String,
+        /// Days after its last turn that a conversation is deleted; `None`: it never is.
+        days: Option<i32>,
     },
 }
 
@@ -80,8 +82,8 @@ impl Conversations {
     pub(super) fn open(storage: &Storage, agent: &str) -> Result<Self, String> {
         match storage {
             Storage::Memory => Ok(Self::memory()),
-            Storage::Postgres { dsn, namespace } => {
-                let opened = Postgres::open(dsn, namespace, agent);
+            Storage::Postgres { dsn, namespace, days } => {
+                let opened = Postgres::open(dsn, namespace, agent, *days);
                 Ok(Self::Postgres(opened.map_err(|problem| format!("CORAIL_DATABASE_URL: {problem}"))?))
             }
         }

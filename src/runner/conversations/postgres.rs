@@ -5,11 +5,15 @@
 //! one conversation write one after the other. What is longer than the limit loses its oldest turns in the same
 //! transaction.
 //!
+//! What nobody has gone on with for some days is deleted after a turn, at most once an hour by each replica, for the rows
+//! of agents would else grow for ever.
+//!
 //! The tables are made at the first use, by whichever replica comes first. They are looked for before they are made, so a
 //! role that may only read and write rows is enough once they are there.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use sqlx::Row;
 
@@ -43,11 +47,18 @@ CREATE TABLE IF NOT EXISTS recif_turns (
 /// Held while the tables are made: `CREATE … IF NOT EXISTS` fails when two do it at once.
 const LOCK: i64 = 0x0052_6563_6966;
 
+/// How often old conversations are looked for.
+const SWEEP: Duration = Duration::from_secs(3600);
+
 /// The conversations of one agent.
 pub(crate) struct Postgres {
     database: Database,
     namespace: String,
     agent: String,
+    /// Days after its last turn that a conversation is deleted; `None`: it never is.
+    days: Option<i32>,
+    /// When old ones were last looked for.
+    swept: Mutex<Option<Instant>>,
     /// Whether the tables were there when they were last looked for.
     ready: AtomicBool,
 }
@@ -57,9 +68,10 @@ impl Postgres {
     ///
     /// # Errors
     /// What is wrong with the URL.
-    pub(super) fn open(dsn: &Dsn, namespace: &str, agent: &str) -> Result<Self, String> {
-        let database = Database::open(dsn)?;
-        Ok(Self { database, namespace: namespace.into(), agent: agent.into(), ready: AtomicBool::new(false) })
+    pub(super) fn open(dsn: &Dsn, namespace: &str, agent: &str, days: Option<i32>) -> Result<Self, String> {
+        let (database, ready) = (Database::open(dsn)?, AtomicBool::new(false));
+        let swept = Mutex::default();
+        Ok(Self { database, namespace: namespace.into(), agent: agent.into(), days, swept, ready })
     }
 
     /// See [`super::Conversations::messages`].
@@ -86,9 +98,38 @@ impl Postgres {
             title: title.map(|title| title.replace('\0', "")),
         };
         match self.database.within(self.write(id, &turn)).await {
-            Err(error) if self.lost_tables(&error) => self.database.within(self.write(id, &turn)).await,
-            result => result,
+            Err(error) if self.lost_tables(&error) => self.database.within(self.write(id, &turn)).await?,
+            result => result?,
         }
+        if let Some(days) = self.days.filter(|_| self.is_time_to_sweep()) {
+            // The turn is kept; what could not be deleted is tried again in an hour.
+            if let Err(error) = self.database.within(self.sweep(days)).await {
+                tracing::warn!("old conversations were not deleted: {error}");
+            }
+        }
+        Ok(())
+    }
+
+    fn is_time_to_sweep(&self) -> bool {
+        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = swept.is_none_or(|last| last.elapsed() >= SWEEP);
+        if due {
+            *swept = Some(Instant::now());
+        }
+        due
+    }
+
+    async fn sweep(&self, days: i32) -> Result<(), sqlx::Error> {
+        let old = sqlx::query(
+            "DELETE FROM recif_conversations \
+             WHERE namespace = $1 AND agent = $2 AND updated_at < now() - make_interval(days => $3)",
+        );
+        let old = old.bind(&self.namespace).bind(&self.agent).bind(days);
+        let gone = old.execute(self.database.pool()).await?.rows_affected();
+        if gone > 0 {
+            tracing::info!(conversations = gone, days, "deleted what nobody went on with");
+        }
+        Ok(())
     }
 
     /// See [`super::Conversations::check`].

@@ -2,7 +2,8 @@
 //!
 //! The client's messages are the history. When the prompt has a variable `message`, that is the text of what the user
 //! said last, which is then left out of the history; so `{{role "system"}}Be kind.` chats, and `Translate: {{message}}`
-//! translates. A prompt that requires other variables cannot be asked in this way.
+//! translates. A prompt that requires other variables cannot be asked in this way. A flow in error is not listed; who asks
+//! it is told what is wrong.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,14 +13,14 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::Sender;
 
 use super::endpoint::{Endpoint, Failure};
-use super::table::Table;
+use super::table::{Named, Table};
 use crate::runner::dotprompt::RenderError;
-use crate::runner::models::{Message, text_of};
+use crate::runner::models::{Message, Part, text_of};
 use crate::runner::openai_api::{AnswerError, Answers, Question};
 use crate::runner::turn::Said;
 
-/// What can be asked, by name.
-pub(super) struct Chats(BTreeMap<String, Arc<Endpoint>>);
+/// What can be asked, by name, or why it cannot.
+pub(super) struct Chats(BTreeMap<String, Result<Arc<Endpoint>, String>>);
 
 impl Chats {
     /// All of `table`.
@@ -27,20 +28,26 @@ impl Chats {
     /// # Errors
     /// Why nothing can be asked.
     pub(super) fn of(table: &Table) -> Result<Arc<dyn Answers>, String> {
-        let endpoints = table.endpoints()?;
-        Ok(Arc::new(Self(endpoints.into_iter().map(|(name, endpoint)| (name.into(), endpoint.clone())).collect())))
+        let owned = |(name, target): Named<'_>| (name.to_owned(), target.cloned().map_err(str::to_owned));
+        Ok(Arc::new(Self(table.endpoints()?.into_iter().map(owned).collect())))
     }
 }
 
 #[async_trait]
 impl Answers for Chats {
     fn models(&self) -> Vec<String> {
-        self.0.keys().cloned().collect()
+        self.0.iter().filter(|(_, target)| target.is_ok()).map(|(name, _)| name.clone()).collect()
+    }
+
+    fn broken(&self, model: &str) -> Option<&str> {
+        // Which prompts a flow in error has is not known.
+        let flow = model.split('/').next().unwrap_or(model);
+        self.0.get(model).or_else(|| self.0.get(flow))?.as_ref().err().map(String::as_str)
     }
 
     async fn answer(&self, question: Question, tokens: Option<&Sender<String>>) -> Result<Said, AnswerError> {
         let Question { model, mut messages, config, output } = question;
-        let Some(endpoint) = self.0.get(&model) else {
+        let Some(Ok(endpoint)) = self.0.get(&model) else {
             return Err(AnswerError::Input(format!("there is no model `{model}`")));
         };
         let variables = if endpoint.takes_message { message(&mut messages)? } else { Value::Null };
@@ -63,6 +70,10 @@ impl Answers for Chats {
 fn message(messages: &mut Vec<Arc<Message>>) -> Result<Value, AnswerError> {
     let last = messages.iter().rposition(|message| matches!(**message, Message::User(_)));
     match last.map(|at| messages.remove(at)).as_deref() {
+        Some(Message::User(parts)) if parts.iter().any(|part| matches!(part, Part::Media { .. })) => {
+            let text = "the prompt takes the text of a message: send the picture to a prompt without `message`";
+            Err(AnswerError::Input(text.into()))
+        }
         Some(Message::User(parts)) => Ok(json!({ "message": text_of(parts) })),
         _ => Err(AnswerError::Input("nobody asks anything: `messages` has none of a user".into())),
     }

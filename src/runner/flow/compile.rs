@@ -112,6 +112,7 @@ impl Shared<'_> {
             provider: plugin.into(),
             id: id.into(),
             base_url,
+            region: config.plugin.region.clone(),
             credential_keys: config.credential_keys.clone(),
             config: config.default_model.config.clone(),
         };

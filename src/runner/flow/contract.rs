@@ -50,6 +50,8 @@ pub(super) struct Plugin {
     /// Which API the provider speaks.
     #[serde(rename = "type")]
     pub(super) type_: String,
+    /// Which of the provider's public addresses, where it has one for each region.
+    pub(super) region: Option<String>,
     /// Settings of that API, for example `baseURL`.
     #[serde(default)]
     pub(super) extra_config: Map<String, Value>,

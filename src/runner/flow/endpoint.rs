@@ -7,7 +7,7 @@ use tokio::sync::mpsc::Sender;
 
 use super::output::Output;
 use crate::runner::dotprompt::{self, Prompt, RenderError, RenderedMessage, Role};
-use crate::runner::models::{Message, Model, ModelError, Part, Request};
+use crate::runner::models::{Message, Model, ModelError, Request};
 use crate::runner::tools::Toolbox;
 use crate::runner::turn::{Said, Turn};
 
@@ -109,14 +109,7 @@ fn said(message: RenderedMessage) -> Message {
     match message.role {
         Role::System => Message::System(text(message)),
         Role::Model => Message::Assistant(text(message)),
-        Role::User => Message::User(message.parts.into_iter().map(part).collect()),
-    }
-}
-
-fn part(part: dotprompt::Part) -> Part {
-    match part {
-        dotprompt::Part::Text(text) => Part::Text(text),
-        dotprompt::Part::Media { url, content_type } => Part::Media { url, content_type },
+        Role::User => Message::User(message.parts),
     }
 }
 
@@ -142,7 +135,7 @@ mod tests {
 
     use super::*;
     use crate::runner::metrics::Metrics;
-    use crate::runner::models::{Chunk, ModelErrorKind, ToolCall};
+    use crate::runner::models::{Chunk, ModelErrorKind, Part, ToolCall};
     use crate::runner::tools::Definition;
 
     /// Gives these answers one after the other, a call of `datetime` where one is empty, and fails when none is left;

@@ -37,6 +37,9 @@ pub(super) use manifest::MANIFEST;
 use problem::{Problem, sentence};
 use table::Table;
 
+/// The version of the contract that is read here.
+const CONTRACT_VERSION: &str = "1";
+
 /// Routes that are the runtime's own in one of its modes, so no flow may have them.
 const RESERVED: [&str; 5] = ["chat", "healthz", "metrics", "readyz", "v1"];
 
@@ -47,6 +50,8 @@ pub struct Settings {
     pub(super) folder: Folder,
     /// Whether they are those of a set.
     pub(super) set: bool,
+    /// The version of the contract, as the operator says.
+    pub(super) version: String,
     /// The name of the flow, when it is one.
     pub(super) name: Option<String>,
     /// TCP port to listen on.
@@ -60,7 +65,11 @@ pub struct Settings {
 pub(super) fn service(settings: &Settings, environment: Arc<Lookup>) -> Service {
     let metrics = Metrics::default();
     let judge = Judge::new(&settings.folder, environment, metrics.clone());
-    let (table, readiness) = if settings.set { set(settings, &judge) } else { one(settings, &judge) };
+    let (table, readiness) = match unknown_version(settings) {
+        Some(problem) => broken(settings.name.as_deref().unwrap_or("flow"), &[problem]),
+        None if settings.set => set(settings, &judge),
+        None => one(settings, &judge),
+    };
     let shell =
         Shell { check: None, readiness: readiness.into(), metrics: metrics.clone(), requests: TaskTracker::new() };
     let answers = Chats::of(&table);
@@ -81,13 +90,26 @@ fn one(settings: &Settings, judge: &Judge) -> (Table, Readiness) {
     (Table::of_one(name, flow), readiness)
 }
 
+/// Files of another version may mean anything, so none of them is served.
+fn unknown_version(settings: &Settings) -> Option<Problem> {
+    let version = &settings.version;
+    let text = format!(
+        "the operator writes version {version} of the contract and this runtime reads {CONTRACT_VERSION}: use the image \
+         of the operator's release"
+    );
+    (version != CONTRACT_VERSION).then(|| Problem::new("RECIF_CONTRACT_VERSION", text))
+}
+
+/// Nothing can be served, because of `problems`.
+fn broken(label: &str, problems: &[Problem]) -> (Table, Readiness) {
+    log(None, &Err(problems.to_vec()));
+    (Table::broken(label, problems), Err(json!({ "error": sentence(problems) })))
+}
+
 fn set(settings: &Settings, judge: &Judge) -> (Table, Readiness) {
     let places = match manifest::read(&settings.folder) {
         Ok(places) => places,
-        Err(problems) => {
-            log(None, &Err(problems.clone()));
-            return (Table::broken("set", &problems), Err(json!({ "error": sentence(&problems) })));
-        }
+        Err(problems) => return broken("set", &problems),
     };
     let mut flows = Vec::with_capacity(places.len());
     for (name, place) in places {

@@ -26,6 +26,9 @@ struct Route {
     target: Result<Arc<Endpoint>, String>,
 }
 
+/// A name, and what is asked under it, or why it cannot be.
+pub(super) type Named<'a> = (&'a str, Result<&'a Arc<Endpoint>, &'a str>);
+
 /// What a path leads to.
 pub(super) enum Found<'a> {
     /// A prompt.
@@ -90,15 +93,20 @@ impl Table {
         Self { known: known.join(", "), routes, broken: None }
     }
 
-    /// All that can be asked, by path without the first `/`, or why nothing can.
-    pub(super) fn endpoints(&self) -> Result<Vec<(&str, &Arc<Endpoint>)>, &str> {
+    /// All that has a name, by path without the first `/`: what can be asked, or why it cannot.
+    ///
+    /// # Errors
+    /// Why nothing can be asked.
+    pub(super) fn endpoints(&self) -> Result<Vec<Named<'_>>, &str> {
         if let Some((_, why)) = &self.broken {
             return Err(why);
         }
         let mut named = Vec::new();
         for (path, route) in &self.routes {
             let name = path.trim_start_matches('/');
-            named.extend(route.target.as_ref().ok().filter(|_| !name.is_empty()).map(|endpoint| (name, endpoint)));
+            if !name.is_empty() {
+                named.push((name, route.target.as_ref().map_err(String::as_str)));
+            }
         }
         named.sort_unstable_by_key(|(name, _)| *name);
         Ok(named)

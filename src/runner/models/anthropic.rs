@@ -1,9 +1,11 @@
 //! The Messages API of Anthropic.
 //!
 //! It has no roles for instructions, so all of them go to its `system`; and JSON is asked for in words, which every
-//! model of it understands.
+//! model of it understands. What a model thought before it called a tool goes back with the call, or the API refuses the
+//! tool's result.
 //!
-//! Source: <https://docs.anthropic.com/en/api/messages-streaming>.
+//! Sources: <https://docs.anthropic.com/en/api/messages-streaming>,
+//! <https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking>.
 
 use std::collections::VecDeque;
 
@@ -14,17 +16,17 @@ use serde_json::{Value, json};
 use super::calls::{Calls, object};
 use super::endpoint::{Endpoint, Names};
 use super::error::ModelError;
-use super::generation::Generation;
 use super::http::Call;
 use super::remote::{Protocol, Reader};
 use super::said::{Media, Said, instructions, json_in_words, said};
-use super::{Chunk, ModelRef, Part, Request, Usage};
+use super::{Chunk, ModelRef, Part, Request, Thought, Usage};
 use crate::runner::Lookup;
 
 const NAMES: Names = Names {
     keys: &["ANTHROPIC_API_KEY"],
     base: "ANTHROPIC_BASE_URL",
     public: "https://api.anthropic.com",
+    regional: None,
     needs_key: true,
 };
 
@@ -35,10 +37,7 @@ const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
 const MAX_TOKENS: u64 = 8192;
 
 /// A model behind the Messages API.
-pub(super) struct Anthropic {
-    reference: ModelRef,
-    endpoint: Endpoint,
-}
+pub(super) struct Anthropic(Endpoint);
 
 impl Anthropic {
     /// The model `reference` names.
@@ -46,14 +45,13 @@ impl Anthropic {
     /// # Errors
     /// What to set.
     pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
-        let endpoint = Endpoint::find(reference, credentials, &NAMES)?;
-        Ok(Self { reference: reference.clone(), endpoint })
+        Endpoint::find(reference, credentials, &NAMES).map(Self)
     }
 }
 
 impl Protocol for Anthropic {
     fn write(&self, request: &Request) -> Result<Call, ModelError> {
-        let generation = Generation::new(&self.reference.id, &self.reference.config, &request.config);
+        let generation = self.0.generation(request);
         let model = generation.model.clone();
         let names = [("maxOutputTokens", "max_tokens")];
         let mut body = generation.into_values(&names, true);
@@ -72,10 +70,10 @@ impl Protocol for Anthropic {
         }
         let mut headers = HeaderMap::new();
         headers.insert(HeaderName::from_static("anthropic-version"), VERSION);
-        if let Some(key) = self.endpoint.key_header("") {
+        if let Some(key) = self.0.key_header("") {
             headers.insert(HeaderName::from_static("x-api-key"), key);
         }
-        Ok(Call { url: self.endpoint.url(&["v1", "messages"]), headers, body: body.into() })
+        Ok(Call { url: self.0.url(&["v1", "messages"]), headers, body: body.into() })
     }
 
     fn reader(&self) -> Box<dyn Reader> {
@@ -90,12 +88,17 @@ fn messages(request: &Request) -> Result<Vec<Value>, ModelError> {
             Said::System(_) => continue,
             Said::User(parts) => ("user", parts.iter().filter_map(block).collect::<Result<Vec<_>, _>>()?),
             Said::Assistant(text, calls) => {
+                let thoughts = calls.iter().filter_map(|call| match &call.thought {
+                    Some(Thought::Blocks(blocks)) => Some(blocks.clone()),
+                    _ => None,
+                });
+                let thoughts: Vec<_> = thoughts.flatten().collect();
                 let text = (!text.is_empty()).then(|| json!({ "type": "text", "text": text }));
                 let calls = calls.into_iter().map(|call| {
                     let input = object(&call.arguments);
                     json!({ "type": "tool_use", "id": plain(&call.id), "name": call.name, "input": input })
                 });
-                ("assistant", text.into_iter().chain(calls).collect())
+                ("assistant", thoughts.into_iter().chain(text).chain(calls).collect())
             }
             Said::Results(results) => {
                 let results = results.into_iter().map(|result| {
@@ -145,6 +148,7 @@ fn plain(id: &str) -> String {
 #[derive(Default)]
 struct Answer {
     calls: Calls,
+    thoughts: Thoughts,
     usage: Usage,
     done: bool,
 }
@@ -189,6 +193,15 @@ enum Block {
         id: String,
         name: String,
     },
+    Thinking {
+        #[serde(default)]
+        thinking: String,
+        #[serde(default)]
+        signature: String,
+    },
+    RedactedThinking {
+        data: String,
+    },
     #[serde(other)]
     Other,
 }
@@ -196,6 +209,10 @@ enum Block {
 #[derive(Deserialize)]
 #[serde(tag = "type")]
 enum Delta {
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: String },
+    #[serde(rename = "signature_delta")]
+    Signature { signature: String },
     #[serde(rename = "text_delta")]
     Text { text: String },
     #[serde(rename = "input_json_delta")]
@@ -220,6 +237,42 @@ struct Tokens {
     output_tokens: Option<u64>,
 }
 
+/// What the model thought, in the order in which it did.
+#[derive(Default)]
+struct Thoughts(Vec<BlockOfThought>);
+
+enum BlockOfThought {
+    /// Whose text still comes, at that place of the answer.
+    Open { index: u64, thinking: String, signature: String },
+    /// What the provider does not show.
+    Redacted { data: String },
+}
+
+impl Thoughts {
+    /// More of the block at `place`.
+    fn more(&mut self, place: u64, text: &str, sign: &str) {
+        for block in &mut self.0 {
+            if let BlockOfThought::Open { index, thinking, signature } = block
+                && *index == place
+            {
+                thinking.push_str(text);
+                signature.push_str(sign);
+            }
+        }
+    }
+
+    /// All of it, as it is to be given back.
+    fn whole(self) -> Option<Thought> {
+        let block = |block| match block {
+            BlockOfThought::Open { thinking, signature, .. } => {
+                json!({ "type": "thinking", "thinking": thinking, "signature": signature })
+            }
+            BlockOfThought::Redacted { data } => json!({ "type": "redacted_thinking", "data": data }),
+        };
+        (!self.0.is_empty()).then(|| Thought::Blocks(self.0.into_iter().map(block).collect()))
+    }
+}
+
 impl Reader for Answer {
     fn read(&mut self, piece: &[u8], chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
         let text = |text: String| (!text.is_empty()).then_some(Chunk::Token(text));
@@ -228,6 +281,10 @@ impl Reader for Answer {
             Event::ContentBlockStart { index, content_block } => match content_block {
                 Block::Text { text: first } => chunks.extend(text(first)),
                 Block::ToolUse { id, name } => self.calls.begin(index, &id, &name)?,
+                Block::Thinking { thinking, signature } => {
+                    self.thoughts.0.push(BlockOfThought::Open { index, thinking, signature });
+                }
+                Block::RedactedThinking { data } => self.thoughts.0.push(BlockOfThought::Redacted { data }),
                 Block::Other => {}
             },
             Event::ContentBlockDelta { index, delta } => match delta {
@@ -236,6 +293,8 @@ impl Reader for Answer {
                 Delta::Arguments { partial_json } if self.calls.id(index).is_some() => {
                     self.calls.more(index, &partial_json)?;
                 }
+                Delta::Thinking { thinking } => self.thoughts.more(index, &thinking, ""),
+                Delta::Signature { signature } => self.thoughts.more(index, "", &signature),
                 Delta::Arguments { .. } | Delta::Other => {}
             },
             Event::MessageDelta { delta, usage } => {
@@ -261,7 +320,11 @@ impl Reader for Answer {
         if !self.done {
             return Err(ModelError::broken_off());
         }
+        let before = chunks.len();
         self.calls.finish(chunks)?;
+        if let Some(Chunk::Call(first)) = chunks.get_mut(before) {
+            first.thought = std::mem::take(&mut self.thoughts).whole();
+        }
         chunks.push_back(Chunk::Usage(self.usage));
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use serde_json::{Map, Value};
 
 use super::error::{ModelError, ModelErrorKind};
-use super::{Chunk, ToolCall};
+use super::{Chunk, Thought, ToolCall};
 
 /// Most bytes of all arguments of one answer.
 const ARGUMENTS: usize = 1 << 20;
@@ -78,12 +78,12 @@ impl Calls {
 ///
 /// # Errors
 /// It has no name.
-pub(super) fn call(id: String, name: String, arguments: Value, signature: Option<String>) -> Result<Chunk, ModelError> {
+pub(super) fn call(id: String, name: String, arguments: Value, thought: Option<Thought>) -> Result<Chunk, ModelError> {
     if name.is_empty() {
         return Err(ModelError::malformed());
     }
     let id = if id.is_empty() { random()? } else { id };
-    Ok(Chunk::Call(ToolCall { id, name, arguments, signature }))
+    Ok(Chunk::Call(ToolCall { id, name, arguments, thought }))
 }
 
 /// The arguments as an object, for a provider that takes nothing else: those of a call that was no object are empty.

@@ -1,9 +1,10 @@
-//! Where a provider's API is, and the key for it.
+//! A model at its provider: where the API is, the key for it, and the config of every request.
 
 use reqwest::header::HeaderValue;
 use url::Url;
 
-use super::ModelRef;
+use super::generation::Generation;
+use super::{ModelRef, Request};
 use crate::runner::Lookup;
 
 /// How a provider is found when nothing is said.
@@ -14,12 +15,15 @@ pub(super) struct Names {
     pub(super) base: &'static str,
     /// The provider's own base URL.
     pub(super) public: &'static str,
+    /// The same for a region, which stands for `{region}`; where there is none, a region changes nothing.
+    pub(super) regional: Option<&'static str>,
     /// Whether the provider's own address wants a key.
     pub(super) needs_key: bool,
 }
 
-/// Where and with what key.
+/// Which model, where and with what key.
 pub(super) struct Endpoint {
+    reference: ModelRef,
     base: Url,
     /// The API key.
     pub(super) key: Option<String>,
@@ -36,7 +40,10 @@ impl Endpoint {
         let provider = &reference.provider;
         let set = |name: &str| credentials(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         let chosen = reference.base_url.clone().filter(|url| !url.is_empty()).or_else(|| set(names.base));
-        let base = Url::parse(chosen.as_deref().unwrap_or(names.public)).ok();
+        let base = match &chosen {
+            Some(chosen) => Url::parse(chosen).ok(),
+            None => Url::parse(&public(reference, names)?).ok(),
+        };
         let base = base.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host()).ok_or_else(|| {
             format!(
                 "the base URL of model provider `{provider}` is not an http or https URL; mend `baseUrl` in the \
@@ -63,7 +70,17 @@ impl Endpoint {
             }
             None => None,
         };
-        Ok(Self { base, key, chosen: chosen.is_some() })
+        Ok(Self { reference: reference.clone(), base, key, chosen: chosen.is_some() })
+    }
+
+    /// The model's name.
+    pub(super) fn model(&self) -> &str {
+        &self.reference.id
+    }
+
+    /// The config of an answer to `request`.
+    pub(super) fn generation(&self, request: &Request) -> Generation {
+        Generation::new(&self.reference.id, &self.reference.config, &request.config)
     }
 
     /// The base URL with `path` after it. The first segment of `path` is left out where the base URL ends with it
@@ -87,12 +104,27 @@ impl Endpoint {
     }
 }
 
+/// The provider's own base URL.
+fn public(reference: &ModelRef, names: &Names) -> Result<String, String> {
+    let region = reference.region.as_deref().filter(|region| !region.is_empty());
+    let Some((template, region)) = names.regional.zip(region) else { return Ok(names.public.into()) };
+    if region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return Ok(template.replace("{region}", region));
+    }
+    Err(format!("model provider `{}` has no region {region:?}; regions are words such as eu", reference.provider))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const NAMES: Names =
-        Names { keys: &["A_KEY", "B_KEY"], base: "A_URL", public: "https://api.example/v1", needs_key: true };
+    const NAMES: Names = Names {
+        keys: &["A_KEY", "B_KEY"],
+        base: "A_URL",
+        public: "https://api.example/v1",
+        regional: Some("https://{region}.api.example/v1"),
+        needs_key: true,
+    };
 
     fn find(reference: ModelRef, credentials: &'static [(&'static str, &'static str)]) -> Result<Endpoint, String> {
         let lookup = |name: &str| credentials.iter().find(|(known, _)| *known == name).map(|(_, v)| (*v).to_owned());
@@ -106,10 +138,12 @@ mod tests {
     #[test]
     fn the_key_and_the_address_come_from_the_nearest_place() {
         let declared = ModelRef { credential_keys: vec!["MINE".into()], ..model() };
-        let based = ModelRef { base_url: Some("http://near/".into()), ..model() };
+        let based = ModelRef { base_url: Some("http://near/".into()), region: Some("eu".into()), ..model() };
+        let regional = ModelRef { region: Some("eu".into()), ..model() };
         for (reference, credentials, key, url) in [
             (model(), &[("A_KEY", "a\n"), ("B_KEY", "b")][..], Some("a"), "https://api.example/v1/x"),
             (model(), &[("A_KEY", " "), ("B_KEY", "b")], Some("b"), "https://api.example/v1/x"),
+            (regional, &[("A_KEY", "a")], Some("a"), "https://eu.api.example/v1/x"),
             (declared.clone(), &[("MINE", "m")], Some("m"), "https://api.example/v1/x"),
             (declared, &[("MINE", "m"), ("B_KEY", "b")], Some("b"), "https://api.example/v1/x"),
             (model(), &[("A_URL", "http://far/base?q=1")], None, "http://far/base/x?q=1"),
@@ -128,6 +162,11 @@ mod tests {
             (model(), &[("A_KEY", "SECRET\nmore")], "A_KEY holds characters that no API key has"),
             (wrong("user:SECRET@host"), &[], "the base URL of model provider `a` is not an http or https URL; mend"),
             (wrong("ftp://SECRET"), &[], "the base URL of model provider `a` is not"),
+            (
+                ModelRef { region: Some("evil.example/".into()), ..model() },
+                &[("A_KEY", "a")],
+                "model provider `a` has no region \"evil.example/\"",
+            ),
         ] {
             let found = find(reference, credentials).err().unwrap();
             assert!(found.starts_with(problem) && !found.contains("SECRET"), "{found}");

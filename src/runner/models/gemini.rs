@@ -14,17 +14,17 @@ use serde_json::{Map, Value, json};
 use super::calls::{call, object};
 use super::endpoint::{Endpoint, Names};
 use super::error::ModelError;
-use super::generation::Generation;
 use super::http::Call;
 use super::remote::{Protocol, Reader};
 use super::said::{Media, Said, instructions, json_in_words, said};
-use super::{Chunk, ModelRef, Part, Request, ToolCall, Usage};
+use super::{Chunk, ModelRef, Part, Request, Thought, ToolCall, Usage};
 use crate::runner::Lookup;
 
 const NAMES: Names = Names {
     keys: &["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_API_KEY"],
     base: "GEMINI_BASE_URL",
     public: "https://generativelanguage.googleapis.com",
+    regional: None,
     needs_key: true,
 };
 
@@ -32,10 +32,7 @@ const NAMES: Names = Names {
 const BESIDE: [&str; 3] = ["safetySettings", "toolConfig", "cachedContent"];
 
 /// A model behind `streamGenerateContent`.
-pub(super) struct Gemini {
-    reference: ModelRef,
-    endpoint: Endpoint,
-}
+pub(super) struct Gemini(Endpoint);
 
 impl Gemini {
     /// The model `reference` names.
@@ -43,14 +40,13 @@ impl Gemini {
     /// # Errors
     /// What to set.
     pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
-        let endpoint = Endpoint::find(reference, credentials, &NAMES)?;
-        Ok(Self { reference: reference.clone(), endpoint })
+        Endpoint::find(reference, credentials, &NAMES).map(Self)
     }
 }
 
 impl Protocol for Gemini {
     fn write(&self, request: &Request) -> Result<Call, ModelError> {
-        let mut generation = Generation::new(&self.reference.id, &self.reference.config, &request.config);
+        let mut generation = self.0.generation(request);
         let mut body = Map::new();
         for name in BESIDE {
             body.extend(generation.take(name).map(|value| (name.to_owned(), value)));
@@ -81,11 +77,11 @@ impl Protocol for Gemini {
             body.insert("tools".into(), json!([{ "functionDeclarations": tools.collect::<Value>() }]));
         }
         let mut headers = HeaderMap::new();
-        if let Some(key) = self.endpoint.key_header("") {
+        if let Some(key) = self.0.key_header("") {
             headers.insert(HeaderName::from_static("x-goog-api-key"), key);
         }
         let (folder, name) = model.split_once('/').unwrap_or(("models", &model));
-        let mut url = self.endpoint.url(&["v1beta", folder, &format!("{name}:streamGenerateContent")]);
+        let mut url = self.0.url(&["v1beta", folder, &format!("{name}:streamGenerateContent")]);
         url.query_pairs_mut().append_pair("alt", "sse");
         Ok(Call { url, headers, body: body.into() })
     }
@@ -113,14 +109,17 @@ fn contents(request: &Request) -> Result<Vec<Value>, ModelError> {
                 ("user", results.collect())
             }
         };
-        contents.push(json!({ "role": role, "parts": parts }));
+        // The API refuses an entry that says nothing.
+        if !parts.is_empty() {
+            contents.push(json!({ "role": role, "parts": parts }));
+        }
     }
     Ok(contents)
 }
 
 fn function_call(call: &ToolCall) -> Value {
     let mut part = json!({ "functionCall": { "id": call.id, "name": call.name, "args": object(&call.arguments) } });
-    if let Some(signature) = &call.signature {
+    if let Some(Thought::Signature(signature)) = &call.thought {
         part["thoughtSignature"] = signature.as_str().into();
     }
     part
@@ -227,16 +226,30 @@ impl Reader for Answer {
                 if self.calls > 128 {
                     return Err(ModelError::too_large("128 calls of tools"));
                 }
-                chunks.push_back(call(id, name, object(&args), piece.thought_signature)?);
+                chunks.push_back(call(id, name, object(&args), piece.thought_signature.map(Thought::Signature))?);
             }
         }
         match candidate.finish_reason.as_deref() {
             None => return Ok(()),
             Some("MAX_TOKENS") => chunks.push_back(Chunk::Truncated),
             Some(
-                "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY" | "LANGUAGE",
+                "SAFETY"
+                | "RECITATION"
+                | "BLOCKLIST"
+                | "PROHIBITED_CONTENT"
+                | "SPII"
+                | "LANGUAGE"
+                | "IMAGE_SAFETY"
+                | "IMAGE_PROHIBITED_CONTENT"
+                | "IMAGE_RECITATION",
             ) => return Err(ModelError::unsafe_content()),
-            Some("MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL") => return Err(ModelError::malformed()),
+            Some(
+                "MALFORMED_FUNCTION_CALL"
+                | "MALFORMED_RESPONSE"
+                | "MISSING_THOUGHT_SIGNATURE"
+                | "TOO_MANY_TOOL_CALLS"
+                | "UNEXPECTED_TOOL_CALL",
+            ) => return Err(ModelError::malformed()),
             Some(_) => {}
         }
         self.finished = true;

@@ -54,7 +54,9 @@ impl Message {
         match self {
             Self::System(text) | Self::Assistant(text) => text.len(),
             Self::User(parts) => parts.iter().map(Part::bytes).sum(),
-            Self::Call(call) => call.id.len() + call.name.len() + call.arguments.to_string().len(),
+            Self::Call(ToolCall { id, name, arguments, thought }) => {
+                id.len() + name.len() + arguments.to_string().len() + thought.as_ref().map_or(0, Thought::bytes)
+            }
             Self::ToolResult { id, name, outcome: Ok(text) | Err(text) } => id.len() + name.len() + text.len(),
         }
     }
@@ -87,7 +89,27 @@ pub(in crate::runner) struct ToolCall {
     pub(in crate::runner) name: String,
     /// Its arguments; anything but an object is an error of the model, which the tool tells it.
     pub(in crate::runner) arguments: Value,
-    /// What the provider wants back with the call, unread.
+    /// What the provider wants back with the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::runner) signature: Option<String>,
+    pub(in crate::runner) thought: Option<Thought>,
+}
+
+/// What a model thought before a call, for its own provider alone, which signed it: nobody else can read it, and without
+/// it the provider refuses what the tool gave back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::runner) enum Thought {
+    /// Gemini's: a signature.
+    Signature(String),
+    /// Anthropic's: whole blocks, verbatim.
+    Blocks(Vec<Value>),
+}
+
+impl Thought {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Signature(text) => text.len(),
+            Self::Blocks(blocks) => blocks.iter().map(|block| block.to_string().len()).sum(),
+        }
+    }
 }

@@ -41,7 +41,7 @@ pub(super) use error::ModelError;
 pub(super) use error::ModelErrorKind;
 use gemini::Gemini;
 pub(super) use http::Http;
-pub(super) use message::{Message, Part, ToolCall, text_of};
+pub(super) use message::{Message, Part, Thought, ToolCall, text_of};
 use ollama::{Ollama, OllamaEmbedder};
 use openai::OpenAi;
 use remote::Remote;
@@ -56,6 +56,8 @@ pub(super) struct ModelRef {
     pub(super) id: String,
     /// Where the provider's API is; its public address when unset.
     pub(super) base_url: Option<String>,
+    /// Which of the provider's public addresses, where it has one for each region.
+    pub(super) region: Option<String>,
     /// Names of credentials that were declared for it. A single one is used when the provider's own name has no value.
     pub(super) credential_keys: Vec<String>,
     /// Generation config of every request, unless the request says otherwise.

@@ -14,25 +14,27 @@ use super::calls::{call, object};
 use super::endpoint::{Endpoint, Names};
 use super::error::ModelError;
 use super::frames::{self, Frames};
-use super::generation::Generation;
 use super::http::{Call, Http};
+use super::openai::functions;
 use super::remote::{Protocol, Reader};
 use super::said::{Media, Said, said, unfit};
 use super::{Chunk, Embedder, ModelRef, Part, Request, Usage, text_of};
 use crate::runner::Lookup;
 
-const NAMES: Names =
-    Names { keys: &["OLLAMA_API_KEY"], base: "OLLAMA_BASE_URL", public: "http://localhost:11434", needs_key: false };
+const NAMES: Names = Names {
+    keys: &["OLLAMA_API_KEY"],
+    base: "OLLAMA_BASE_URL",
+    public: "http://localhost:11434",
+    regional: None,
+    needs_key: false,
+};
 
 /// Settings that stand beside the options.
 const BESIDE: [(&str, &str); 4] =
     [("think", "think"), ("keepAlive", "keep_alive"), ("keep_alive", "keep_alive"), ("truncate", "truncate")];
 
 /// A model that Ollama runs.
-pub(super) struct Ollama {
-    reference: ModelRef,
-    endpoint: Endpoint,
-}
+pub(super) struct Ollama(Endpoint);
 
 impl Ollama {
     /// The model `reference` names.
@@ -40,22 +42,21 @@ impl Ollama {
     /// # Errors
     /// What to set.
     pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
-        let endpoint = Endpoint::find(reference, credentials, &NAMES)?;
-        Ok(Self { reference: reference.clone(), endpoint })
+        Endpoint::find(reference, credentials, &NAMES).map(Self)
     }
 
     fn call(&self, action: &str, body: Map<String, Value>) -> Call {
         let mut headers = HeaderMap::new();
-        if let Some(key) = self.endpoint.key_header("Bearer ") {
+        if let Some(key) = self.0.key_header("Bearer ") {
             headers.insert(AUTHORIZATION, key);
         }
-        Call { url: self.endpoint.url(&["api", action]), headers, body: body.into() }
+        Call { url: self.0.url(&["api", action]), headers, body: body.into() }
     }
 }
 
 impl Protocol for Ollama {
     fn write(&self, request: &Request) -> Result<Call, ModelError> {
-        let mut generation = Generation::new(&self.reference.id, &self.reference.config, &request.config);
+        let mut generation = self.0.generation(request);
         let mut body = Map::new();
         for (ours, theirs) in BESIDE {
             body.extend(generation.take(ours).map(|value| (theirs.to_owned(), value)));
@@ -68,12 +69,7 @@ impl Protocol for Ollama {
         body.insert("messages".into(), messages(request)?.into());
         body.insert("stream".into(), true.into());
         if !request.tools.is_empty() {
-            let tools = request.tools.iter().map(|tool| {
-                let function =
-                    json!({ "name": tool.name, "description": tool.description, "parameters": tool.input_schema });
-                json!({ "type": "function", "function": function })
-            });
-            body.insert("tools".into(), tools.collect());
+            body.insert("tools".into(), functions(&request.tools));
         }
         if let Some(output) = &request.output {
             body.insert("format".into(), output.schema.clone().unwrap_or_else(|| "json".into()));
@@ -114,10 +110,11 @@ fn messages(request: &Request) -> Result<Vec<Value>, ModelError> {
                 }
                 messages.push(message);
             }
-            Said::Results(results) => messages.extend(results.into_iter().map(|result| {
-                let text = if result.failed { format!("Error: {}", result.text) } else { result.text.to_owned() };
-                json!({ "role": "tool", "tool_name": result.name, "content": text })
-            })),
+            Said::Results(results) => messages.extend(
+                results
+                    .into_iter()
+                    .map(|result| json!({ "role": "tool", "tool_name": result.name, "content": result.in_words() })),
+            ),
         }
     }
     Ok(messages)
@@ -236,10 +233,8 @@ impl OllamaEmbedder {
 #[async_trait]
 impl Embedder for OllamaEmbedder {
     async fn embed(&self, text: &str) -> Result<Vec<f32>, ModelError> {
-        let body = Map::from_iter([
-            ("model".to_owned(), self.ollama.reference.id.as_str().into()),
-            ("input".to_owned(), text.into()),
-        ]);
+        let body =
+            Map::from_iter([("model".to_owned(), self.ollama.0.model().into()), ("input".to_owned(), text.into())]);
         let call = self.ollama.call("embed", body);
         let read = || async {
             let pieces = frames::bytes(self.http.send(&call).await?);

@@ -13,21 +13,22 @@ use serde_json::{Map, Value, json};
 use super::calls::Calls;
 use super::endpoint::{Endpoint, Names};
 use super::error::ModelError;
-use super::generation::Generation;
 use super::http::Call;
 use super::remote::{Protocol, Reader};
 use super::said::{Media, Said, json_in_words, said};
-use super::{Chunk, ModelRef, Part, Request, ToolCall, Usage, text_of};
+use super::{Chunk, ModelRef, Part, Request, ToolCall, ToolSpec, Usage, text_of};
 use crate::runner::Lookup;
 
-const NAMES: Names =
-    Names { keys: &["OPENAI_API_KEY"], base: "OPENAI_BASE_URL", public: "https://api.openai.com/v1", needs_key: true };
+const NAMES: Names = Names {
+    keys: &["OPENAI_API_KEY"],
+    base: "OPENAI_BASE_URL",
+    public: "https://api.openai.com/v1",
+    regional: Some("https://{region}.api.openai.com/v1"),
+    needs_key: true,
+};
 
 /// A model behind Chat Completions.
-pub(super) struct OpenAi {
-    reference: ModelRef,
-    endpoint: Endpoint,
-}
+pub(super) struct OpenAi(Endpoint);
 
 impl OpenAi {
     /// The model `reference` names.
@@ -35,20 +36,19 @@ impl OpenAi {
     /// # Errors
     /// What to set.
     pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
-        let endpoint = Endpoint::find(reference, credentials, &NAMES)?;
-        Ok(Self { reference: reference.clone(), endpoint })
+        Endpoint::find(reference, credentials, &NAMES).map(Self)
     }
 }
 
 impl Protocol for OpenAi {
     fn write(&self, request: &Request) -> Result<Call, ModelError> {
-        let mut generation = Generation::new(&self.reference.id, &self.reference.config, &request.config);
+        let mut generation = self.0.generation(request);
         let model = generation.model.clone();
         let top_k = generation.take("topK");
-        let limit = if self.endpoint.chosen { "max_tokens" } else { "max_completion_tokens" };
+        let limit = if self.0.chosen { "max_tokens" } else { "max_completion_tokens" };
         let names = [("maxOutputTokens", limit), ("stopSequences", "stop")];
         let mut body = generation.into_values(&names, true);
-        if let Some(top_k) = top_k.filter(|_| self.endpoint.chosen) {
+        if let Some(top_k) = top_k.filter(|_| self.0.chosen) {
             body.insert("top_k".into(), top_k);
         }
         body.insert("model".into(), model.into());
@@ -56,12 +56,7 @@ impl Protocol for OpenAi {
         body.insert("stream".into(), true.into());
         body.insert("stream_options".into(), json!({ "include_usage": true }));
         if !request.tools.is_empty() {
-            let tools = request.tools.iter().map(|tool| {
-                let function =
-                    json!({ "name": tool.name, "description": tool.description, "parameters": tool.input_schema });
-                json!({ "type": "function", "function": function })
-            });
-            body.insert("tools".into(), tools.collect());
+            body.insert("tools".into(), functions(&request.tools));
         }
         if let Some(output) = &request.output {
             let format = match &output.schema {
@@ -73,15 +68,21 @@ impl Protocol for OpenAi {
             body.insert("response_format".into(), format);
         }
         let mut headers = HeaderMap::new();
-        if let Some(key) = self.endpoint.key_header("Bearer ") {
+        if let Some(key) = self.0.key_header("Bearer ") {
             headers.insert(AUTHORIZATION, key);
         }
-        Ok(Call { url: self.endpoint.url(&["chat", "completions"]), headers, body: body.into() })
+        Ok(Call { url: self.0.url(&["chat", "completions"]), headers, body: body.into() })
     }
 
     fn reader(&self) -> Box<dyn Reader> {
         Box::new(Answer::default())
     }
+}
+
+/// Tools as a model is told of them; Ollama has the same form.
+pub(super) fn functions(tools: &[ToolSpec]) -> Value {
+    let function = |tool: &ToolSpec| json!({ "name": tool.name, "description": tool.description, "parameters": tool.input_schema });
+    tools.iter().map(|tool| json!({ "type": "function", "function": function(tool) })).collect()
 }
 
 fn messages(request: &Request) -> Result<Vec<Value>, ModelError> {
@@ -105,10 +106,11 @@ fn messages(request: &Request) -> Result<Vec<Value>, ModelError> {
                 }
                 messages.push(message.into());
             }
-            Said::Results(results) => messages.extend(results.into_iter().map(|result| {
-                let text = if result.failed { format!("Error: {}", result.text) } else { result.text.to_owned() };
-                json!({ "role": "tool", "tool_call_id": result.id, "content": text })
-            })),
+            Said::Results(results) => messages.extend(
+                results
+                    .into_iter()
+                    .map(|result| json!({ "role": "tool", "tool_call_id": result.id, "content": result.in_words() })),
+            ),
         }
     }
     Ok(messages)
@@ -174,8 +176,8 @@ struct Delta {
 
 #[derive(Deserialize)]
 struct CallPiece {
-    #[serde(default)]
-    index: u64,
+    /// Some servers leave it out, and send each call in one piece.
+    index: Option<u64>,
     id: Option<String>,
     function: Option<FunctionPiece>,
 }
@@ -245,15 +247,16 @@ impl Reader for Answer {
 impl Answer {
     fn call(&mut self, piece: CallPiece) -> Result<(), ModelError> {
         let FunctionPiece { name, arguments } = piece.function.unwrap_or(FunctionPiece { name: None, arguments: None });
-        let id = piece.id.unwrap_or_default();
+        let (place, id) = (piece.index.unwrap_or_default(), piece.id.unwrap_or_default());
+        let name = name.unwrap_or_default();
         // Some servers number all calls 0; then another id with a name begins another call.
-        let begins = match self.calls.id(piece.index) {
+        let begins = match self.calls.id(place) {
             None => true,
-            Some(known) => !id.is_empty() && known != id && name.is_some(),
+            Some(known) => !name.is_empty() && (piece.index.is_none() || (!id.is_empty() && known != id)),
         };
         if begins {
-            self.calls.begin(piece.index, &id, &name.unwrap_or_default())?;
+            self.calls.begin(place, &id, &name)?;
         }
-        self.calls.more(piece.index, &arguments.unwrap_or_default())
+        self.calls.more(place, &arguments.unwrap_or_default())
     }
 }

@@ -31,6 +31,13 @@ pub(super) struct Outcome<'a> {
     pub(super) failed: bool,
 }
 
+impl Outcome<'_> {
+    /// Its text, for a provider that has no other way to say that it failed.
+    pub(super) fn in_words(&self) -> String {
+        if self.failed { format!("Error: {}", self.text) } else { self.text.to_owned() }
+    }
+}
+
 /// The entries of a conversation, without empty texts, which providers refuse.
 pub(super) fn said(messages: &[Arc<Message>]) -> Vec<Said<'_>> {
     let mut entries: Vec<Said<'_>> = Vec::with_capacity(messages.len());

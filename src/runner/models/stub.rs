@@ -62,7 +62,7 @@ fn call(rest: &str, place: usize) -> Vec<Chunk> {
     match if json.trim().is_empty() { Ok(Value::Null) } else { serde_json::from_str(json) } {
         Ok(arguments) if !name.is_empty() => {
             let id = format!("call_{place}");
-            vec![Chunk::Call(ToolCall { id, name: name.into(), arguments, signature: None })]
+            vec![Chunk::Call(ToolCall { id, name: name.into(), arguments, thought: None })]
         }
         _ => tokens("write `/tool <name> {json}`"),
     }

@@ -7,8 +7,8 @@
 //! | `POST /v1/chat/completions` | the answer to `messages`, which are the whole conversation: nothing is stored |
 //!
 //! Tools are called here and not by the client. Errors are `{"error": {"message", "type", "param", "code"}}`: 400 for a
-//! wrong request, 404 for an unknown model, 413 for a body over 1 MiB, 502 when the model fails, 503 while draining or
-//! not ready.
+//! wrong request, 404 for an unknown model, 413 for a body over 1 MiB, 502 when the model fails, 503 while draining, not
+//! ready, or for a flow in error.
 
 mod agent;
 mod error;
@@ -41,6 +41,11 @@ use super::turn::Said;
 pub(super) trait Answers: Send + Sync {
     /// The names, in the order in which they are listed.
     fn models(&self) -> Vec<String>;
+
+    /// Why a model that is not listed, because it is in error, cannot be asked.
+    fn broken(&self, _model: &str) -> Option<&str> {
+        None
+    }
 
     /// Answers; text goes to `tokens` as it comes, when somebody listens. Dropping the future ends the turn.
     ///
@@ -106,6 +111,17 @@ impl Api {
         self.answers.clone().map_err(ApiError::unavailable)
     }
 
+    /// Who answers for this model.
+    fn answers_for(&self, id: &str) -> Result<Arc<dyn Answers>, ApiError> {
+        let answers = self.answers()?;
+        let known = answers.models();
+        match answers.broken(id) {
+            _ if known.iter().any(|one| one == id) => Ok(answers),
+            Some(why) => Err(ApiError::unavailable(why)),
+            None => Err(ApiError::no_model(id, &known)),
+        }
+    }
+
     fn model(&self, id: &str) -> Value {
         json!({ "id": id, "object": "model", "created": self.since, "owned_by": "recif" })
     }
@@ -117,17 +133,13 @@ async fn list(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
 }
 
 async fn show(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
-    let known = api.answers()?.models();
-    if known.contains(&id) { Ok(Json(api.model(&id))) } else { Err(ApiError::no_model(&id, &known)) }
+    api.answers_for(&id).map(|_| Json(api.model(&id)))
 }
 
 async fn complete(State(api): State<Api>, body: Result<Bytes, BytesRejection>) -> Result<Response, ApiError> {
-    let answers = api.answers()?;
+    api.answers()?;
     let Completion { question, stream, include_usage } = Completion::read(&body?)?;
-    let known = answers.models();
-    if !known.contains(&question.model) {
-        return Err(ApiError::no_model(&question.model, &known));
-    }
+    let answers = api.answers_for(&question.model)?;
     let head = Head::new(&question.model)
         .map_err(|error| ApiError::unavailable(format!("the system has no random numbers: {error}")))?;
     if stream {

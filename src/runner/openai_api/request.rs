@@ -162,7 +162,7 @@ fn messages(wire: Vec<WireMessage>) -> Result<Vec<Arc<Message>>, ApiError> {
                         ApiError::invalid(Some(&param), format!("`arguments` of call `{id}` is not JSON: {error}"))
                     })?;
                     calls.insert(id.clone(), function.name.clone());
-                    messages.push(Message::Call(ToolCall { id, name: function.name, arguments, signature: None }));
+                    messages.push(Message::Call(ToolCall { id, name: function.name, arguments, thought: None }));
                 }
             }
             WireMessage::Tool { content: value, tool_call_id: id } => {
@@ -242,7 +242,7 @@ mod tests {
         ] }));
         let found: Vec<_> = asked.unwrap().question.messages.iter().map(|message| (**message).clone()).collect();
         let url = "data:image/png;base64,AA==".to_owned();
-        let call = ToolCall { id: "c1".into(), name: "add".into(), arguments: json!({ "a": 1 }), signature: None };
+        let call = ToolCall { id: "c1".into(), name: "add".into(), arguments: json!({ "a": 1 }), thought: None };
         assert_eq!(
             found,
             [

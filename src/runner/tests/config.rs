@@ -27,6 +27,11 @@ fn a_bad_value_is_named() {
         ("CORAIL_PORT", "0", r#"CORAIL_PORT="0" is refused: set it to a number from 1 to 65535"#),
         ("CORAIL_STORAGE", "redis", r#"CORAIL_STORAGE="redis" is refused: set it to `memory` or `postgresql`"#),
         ("CORAIL_BACKGROUND_MODEL", "m", r#"CORAIL_BACKGROUND_MODEL="m" is refused: set it to `provider:model_id`"#),
+        (
+            "CORAIL_CONVERSATION_DAYS",
+            "-1",
+            r#"CORAIL_CONVERSATION_DAYS="-1" is refused: set it to a number of days from 0 to 36500"#,
+        ),
         ("RECIF_LOG_FORMAT", "xml", r#"RECIF_LOG_FORMAT="xml" is refused: set it to `json` or `pretty`"#),
     ] {
         assert_eq!(read(&[(name, value)]).unwrap_err().to_string(), text);
@@ -39,12 +44,13 @@ fn a_model_comes_with_its_address_its_settings_and_the_names_of_its_credentials(
         ("CORAIL_MODEL_TYPE", "openai"),
         ("CORAIL_MODEL_ID", "gpt"),
         ("CORAIL_MODEL_BASE_URL", "http://llm/v1"),
+        ("CORAIL_MODEL_REGION", "eu"),
         ("CORAIL_MODEL_CONFIG", r#"{"temperature":0.5}"#),
         ("CORAIL_MODEL_CREDENTIAL_KEYS", r#"["KEY"]"#),
     ]);
     let model = config.unwrap().model;
     assert_eq!((model.provider.as_str(), model.id.as_str()), ("openai", "gpt"));
-    assert_eq!(model.base_url.as_deref(), Some("http://llm/v1"));
+    assert_eq!((model.base_url.as_deref(), model.region.as_deref()), (Some("http://llm/v1"), Some("eu")));
     assert_eq!(model.config["temperature"], 0.5);
     assert_eq!(model.credential_keys, ["KEY"]);
 }

@@ -13,7 +13,7 @@ use crate::runner::models::{Message, ToolCall};
 
 fn open(server: &Server, namespace: &str, agent: &str) -> Conversations {
     let dsn = Dsn::parse(&server.url("postgresql+asyncpg")).unwrap();
-    Conversations::open(&Storage::Postgres { dsn, namespace: namespace.into() }, agent).unwrap()
+    Conversations::open(&Storage::Postgres { dsn, namespace: namespace.into(), days: Some(30) }, agent).unwrap()
 }
 
 fn id(text: &str) -> ConversationId {
@@ -130,10 +130,31 @@ async fn a_database_that_is_away_is_a_503_until_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_goes_on_with_is_deleted_and_nothing_else() {
+    let server = Server::start().await;
+    for (namespace, agent, talk) in [("n", "a", "old"), ("n", "a", "young"), ("n", "b", "old"), ("o", "a", "old")] {
+        open(&server, namespace, agent).add(&id(talk), said("x"), None).await.unwrap();
+    }
+    let mut connection = server.connect().await;
+    let age =
+        "UPDATE recif_conversations SET updated_at = now() - interval '1 day' * CASE id WHEN 'old' THEN 31 ELSE 29 END";
+    connection.execute(age).await.unwrap();
+    let ids = "SELECT string_agg(namespace || agent || id, ' ' ORDER BY namespace, agent, id) FROM recif_conversations";
+    let dsn = Dsn::parse(&server.url("postgresql")).unwrap();
+    let keeps = Conversations::open(&Storage::Postgres { dsn, namespace: "n".into(), days: None }, "a").unwrap();
+    for (all, expected) in [(keeps, "naold nayoung nbold oaold"), (open(&server, "n", "a"), "nayoung nbold oaold")] {
+        all.add(&id("young"), said("x"), None).await.unwrap();
+        assert_eq!(connection.fetch_one(ids).await.unwrap().get::<String, _>(0), expected);
+    }
+    let turns = connection.fetch_one("SELECT count(*) FROM recif_turns WHERE agent = 'a' AND namespace = 'n'");
+    assert_eq!(turns.await.unwrap().get::<i64, _>(0), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_error_of_the_database_names_no_password() {
     let server = Server::start().await;
     let url = server.url("postgresql").replace(PASSWORD, "other-SECRET");
-    let storage = Storage::Postgres { dsn: Dsn::parse(&url).unwrap(), namespace: "n".into() };
+    let storage = Storage::Postgres { dsn: Dsn::parse(&url).unwrap(), namespace: "n".into(), days: None };
     let conversations = Conversations::open(&storage, "a").unwrap();
     let error = conversations.messages(&id("x")).await.unwrap_err();
     assert!(error.to_string().contains("password authentication failed"), "{error}");
@@ -144,7 +165,8 @@ async fn an_error_of_the_database_names_no_password() {
 async fn a_database_that_takes_connections_and_says_nothing_is_given_up() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let dsn = Dsn::parse(&format!("postgresql://u:{PASSWORD}@{}/d", listener.local_addr().unwrap())).unwrap();
-    let conversations = Conversations::open(&Storage::Postgres { dsn, namespace: "n".into() }, "a").unwrap();
+    let conversations =
+        Conversations::open(&Storage::Postgres { dsn, namespace: "n".into(), days: None }, "a").unwrap();
     let error = conversations.check().await.unwrap_err().to_string();
     assert_eq!(error, "the database does not answer: no connection within 3 s");
 }

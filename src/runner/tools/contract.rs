@@ -11,8 +11,6 @@
 //! The other implementations are `{"mcp": {"url", "tool"}}`, `{"flow": {"url"}}`, `{"agent": {"url"}}`,
 //! `{"cli": {"binary", "allowedCommands"}}` and `{"builtin": "calculator"}`.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -32,34 +30,7 @@ struct Contract {
     input_schema: Option<Value>,
     output_schema: Option<Value>,
     timeout: Option<u64>,
-    implementation: Implementation,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Implementation {
-    Http {
-        url: String,
-        method: Option<String>,
-        #[serde(default)]
-        headers: BTreeMap<String, String>,
-    },
-    Mcp {
-        url: String,
-        tool: String,
-    },
-    Flow {
-        url: String,
-    },
-    Agent {
-        url: String,
-    },
-    Cli {
-        binary: String,
-        #[serde(default, rename = "allowedCommands")]
-        allowed_commands: Vec<String>,
-    },
-    Builtin(String),
+    implementation: Target,
 }
 
 impl Definition {
@@ -78,14 +49,6 @@ impl Definition {
         if contract.name.is_empty() {
             return Err("it has no name".into());
         }
-        let target = match contract.implementation {
-            Implementation::Http { url, method, headers } => Target::Http { url, method, headers },
-            Implementation::Mcp { url, tool } => Target::Mcp { url, tool },
-            Implementation::Flow { url } => Target::Flow { url },
-            Implementation::Agent { url } => Target::Agent { url },
-            Implementation::Cli { binary, allowed_commands } => Target::Cli { binary, allowed_commands },
-            Implementation::Builtin(name) => Target::Builtin(name),
-        };
         Self::build(Parts {
             name: contract.name,
             description: contract.description,
@@ -93,7 +56,7 @@ impl Definition {
             input: contract.input_schema,
             output: contract.output_schema,
             timeout: contract.timeout,
-            target,
+            target: contract.implementation,
         })
     }
 }

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
 
@@ -97,15 +98,19 @@ pub(super) struct Parts {
     pub(super) target: Target,
 }
 
-/// What a tool calls, before it is judged.
+/// What a tool calls, before it is judged; as the files of flows say it.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Target {
     Http {
         url: String,
         method: Option<String>,
+        #[serde(default)]
         headers: BTreeMap<String, String>,
     },
     Cli {
         binary: String,
+        #[serde(default, rename = "allowedCommands")]
         allowed_commands: Vec<String>,
     },
     /// A built-in function by its name.

@@ -1,8 +1,8 @@
 //! Anthropic's Messages.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::super::{Chunk, ModelErrorKind, Usage};
+use super::super::{Chunk, ModelErrorKind, Thought, ToolCall, Usage};
 use super::{Provider, Reply, call, collect, everything, hello, read, token};
 
 /// "Hello there", streamed.
@@ -44,7 +44,19 @@ event: content_block_start
 data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
 
 event: content_block_delta
-data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}}
+data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"h"}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"m"}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"c2ln"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":0}
+
+event: content_block_start
+data: {"type":"content_block_start","index":5,"content_block":{"type":"redacted_thinking","data":"c2VjcmV0"}}
 
 event: content_block_start
 data: {"type":"content_block_start","index":1,"content_block":{"type":"text","text":"I look."}}
@@ -84,6 +96,14 @@ data: {"type":"message_stop"}
 
 "#;
 
+/// What the model thought before [`CALLS`].
+pub(super) fn thoughts() -> Vec<Value> {
+    vec![
+        json!({"type": "thinking", "thinking": "hm", "signature": "c2ln"}),
+        json!({"type": "redacted_thinking", "data": "c2VjcmV0"}),
+    ]
+}
+
 #[tokio::test]
 async fn text_and_tokens_are_read() {
     let usage = Chunk::Usage(Usage { input: 25, output: 15 });
@@ -96,9 +116,11 @@ async fn text_and_tokens_are_read() {
 
 #[tokio::test]
 async fn parallel_calls_are_put_together() {
+    let thought = Some(Thought::Blocks(thoughts()));
+    let (id, name, arguments) = ("toolu_1".into(), "weather".into(), json!({"city": "Bern"}));
     let expected = [
         token("I look."),
-        call("toolu_1", "weather", json!({"city": "Bern"})),
+        Chunk::Call(ToolCall { id, name, arguments, thought }),
         call("toolu_2", "time", json!({})),
         Chunk::Usage(Usage { input: 2, output: 89 }),
     ];

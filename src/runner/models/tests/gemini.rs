@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::{Chunk, ModelErrorKind, Request, ToolCall, Usage};
+use super::super::{Chunk, ModelErrorKind, Request, Thought, ToolCall, Usage};
 use super::{Provider, Reply, collect, everything, hello, read, token};
 
 /// "Hello there", streamed. Events end as the API ends them.
@@ -27,12 +27,15 @@ async fn text_and_tokens_are_read() {
 async fn what_the_rules_on_content_forbid_is_refused() {
     for body in [
         GOOD.replace("STOP", "SAFETY"),
+        GOOD.replace("STOP", "IMAGE_PROHIBITED_CONTENT"),
         "data: {\"promptFeedback\": {\"blockReason\": \"PROHIBITED_CONTENT\"}}\n\n".to_owned(),
     ] {
         assert_eq!(read("google", &body).await.unwrap_err().kind, ModelErrorKind::Refused);
     }
-    let error = read("google", &GOOD.replace("STOP", "MALFORMED_FUNCTION_CALL")).await.unwrap_err();
-    assert_eq!(error.kind, ModelErrorKind::Malformed);
+    for reason in ["MALFORMED_FUNCTION_CALL", "TOO_MANY_TOOL_CALLS"] {
+        let error = read("google", &GOOD.replace("STOP", reason)).await.unwrap_err();
+        assert_eq!(error.kind, ModelErrorKind::Malformed, "{reason}");
+    }
 }
 
 #[tokio::test]
@@ -40,9 +43,9 @@ async fn parallel_calls_are_read_with_their_signature() {
     let found = read("gemini", CALLS).await.unwrap();
     let [Chunk::Call(first), Chunk::Call(second)] = &found[..] else { panic!("{found:?}") };
     assert_eq!((first.name.as_str(), &first.arguments), ("weather", &json!({"city": "Bern"})));
-    assert_eq!((first.signature.as_deref(), first.id.len()), (Some("c2ln"), 21));
+    assert_eq!((&first.thought, first.id.len()), (&Some(Thought::Signature("c2ln".into())), 21));
     let (id, name) = ("given".into(), "time".into());
-    assert_eq!(*second, ToolCall { id, name, arguments: json!({}), signature: None });
+    assert_eq!(*second, ToolCall { id, name, arguments: json!({}), thought: None });
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::{Chunk, Http, Message, Model, ModelError, ModelRef, Request, ToolCall, ToolSpec, open};
+use super::{Chunk, Http, Message, Model, ModelError, ModelRef, Request, Thought, ToolCall, ToolSpec, open};
 
 /// How a reply ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -239,7 +239,7 @@ fn token(text: &str) -> Chunk {
 }
 
 fn call(id: &str, name: &str, arguments: Value) -> Chunk {
-    Chunk::Call(ToolCall { id: id.into(), name: name.into(), arguments, signature: None })
+    Chunk::Call(ToolCall { id: id.into(), name: name.into(), arguments, thought: None })
 }
 
 fn weather() -> ToolSpec {
@@ -251,7 +251,8 @@ fn weather() -> ToolSpec {
 fn everything() -> Request {
     let called = |id: &str, city: &str| {
         let (id, name, arguments) = (id.into(), "weather".into(), json!({ "city": city }));
-        Message::Call(ToolCall { id, name, arguments, signature: Some(format!("signed {city}")) }).into()
+        Message::Call(ToolCall { id, name, arguments, thought: Some(Thought::Signature(format!("signed {city}"))) })
+            .into()
     };
     let result = |id: &str, outcome| Message::ToolResult { id: id.into(), name: "weather".into(), outcome }.into();
     let picture = super::Part::Media { url: "data:image/png;base64,iVBORw0KGgo=".into(), content_type: None };

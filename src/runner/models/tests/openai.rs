@@ -60,6 +60,13 @@ data: {"id":"x","function":{"name":"a","arguments":"{\"n\":1}"}},{"id":"y","func
 
 "#;
     assert_eq!(read("openai", whole).await.unwrap(), [call("x", "a", json!({"n": 1})), call("y", "b", json!("{"))]);
+    // Others send neither a number nor an id.
+    let bare = whole.replace(r#""id":"x","#, "").replace(r#""id":"y","#, r#""id":"","#);
+    let found = read("openai", &bare).await.unwrap();
+    let [Chunk::Call(one), Chunk::Call(other)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((one.name.as_str(), &one.arguments), ("a", &json!({"n": 1})));
+    assert_eq!((other.name.as_str(), &other.arguments), ("b", &json!("{")));
+    assert!(one.id != other.id && one.id.starts_with("call_"));
 }
 
 #[tokio::test]

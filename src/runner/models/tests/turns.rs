@@ -44,16 +44,19 @@ async fn openai_gets_its_calls_and_results_back() {
 }
 
 #[tokio::test]
-async fn anthropic_gets_its_calls_and_results_back() {
+async fn anthropic_gets_its_thoughts_calls_and_results_back() {
     let result = |id: &str, name: &str| {
         json!({
             "type": "tool_result", "tool_use_id": id, "content": format!("there is no tool `{name}`"), "is_error": true,
         })
     };
+    let [thought, redacted] = &anthropic::thoughts()[..] else { panic!() };
     assert_eq!(
         second_request("anthropic", anthropic::CALLS, anthropic::GOOD, "messages").await,
         [
             json!({"role": "assistant", "content": [
+                thought,
+                redacted,
                 {"type": "text", "text": "I look."},
                 {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Bern"}},
                 {"type": "tool_use", "id": "toolu_2", "name": "time", "input": {}},

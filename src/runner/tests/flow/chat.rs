@@ -46,6 +46,12 @@ async fn flows_and_prompts_are_models() {
         ),
         ("strict", said("Rome"), 400, "`city` is required and missing"),
         (
+            "translate",
+            json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://h/x.png"}}]}]),
+            400,
+            "the prompt takes the text of a message: send the picture to a prompt without `message`",
+        ),
+        (
             "json",
             said("x"),
             502,
@@ -72,6 +78,12 @@ async fn flows_and_prompts_are_models() {
 async fn a_flow_in_error_is_no_model_and_alone_it_is_unavailable() {
     let set = Contract::set(&[("good", "hi"), ("bad", "{{#if}}")]).serve(&[]).await;
     assert_eq!(set.models().await, ["good", "good/main"]);
+    for model in ["bad", "bad/main"] {
+        let (status, why) = set.converse(model, json!([{"role": "user", "content": "x"}])).await;
+        assert!(status == 503 && why.starts_with("flows/bad/prompts/main.prompt:1: "), "{why}");
+        assert_eq!(set.get(&format!("/v1/models/{}", model.replace('/', "%2F"))).await.0, 503);
+    }
+    assert_eq!(set.converse("worse", json!([{"role": "user", "content": "x"}])).await.0, 404);
     assert_eq!(set.converse("good/main", json!([{"role": "user", "content": "x"}])).await, (200, "echo: hi".into()));
     let alone = Contract::flow(&[("main", "{{#if}}")]).serve(&[]).await;
     let (status, why) = alone.converse("main", json!([{"role": "user", "content": "x"}])).await;

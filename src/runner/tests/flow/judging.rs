@@ -96,6 +96,17 @@ async fn files_that_are_missing_too_large_or_no_text_are_named() {
 }
 
 #[tokio::test]
+async fn files_of_another_version_of_the_contract_are_not_read() {
+    let version = "RECIF_CONTRACT_VERSION";
+    for contract in [Contract::flow(&[("main", "hi")]), Contract::set(&[("a", "hi")])] {
+        let found = why(&contract, &[(version, "2")]).await;
+        let expected = "RECIF_CONTRACT_VERSION: the operator writes version 2 of the contract and this runtime reads 1";
+        assert!(found.starts_with(expected), "{found}");
+        assert_eq!(contract.serve(&[(version, "1")]).await.get("/readyz").await.0, 200);
+    }
+}
+
+#[tokio::test]
 async fn hidden_links_of_a_mounted_configmap_are_no_prompts() {
     let contract = Contract::flow(&[]).with("prompts/..data/main.prompt", "hi");
     std::os::unix::fs::symlink("..data/main.prompt", contract.0.join("prompts/main.prompt")).unwrap();
