@@ -46,7 +46,8 @@ pub struct PluginConfigSpec {
     #[serde(rename = "type")]
     #[schemars(schema_with = "schema::plugin_type")]
     pub type_: String,
-    /// The provider's region, where it has any.
+    /// The provider's region. Of type openai (us, eu …) it selects the provider's address there; the runner's other types
+    /// have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
     /// The Secret with the credentials. Required unless the type is ollama or stub.

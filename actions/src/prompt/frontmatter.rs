@@ -54,7 +54,7 @@ pub fn read(text: &str) -> Result<Option<Map<String, Value>>, BadFrontmatter> {
     }
 }
 
-/// YAML as JSON: keys become strings, tags go.
+/// YAML as JSON: keys become strings. What JSON does not have is refused, as by the runner.
 fn to_json(yaml: serde_yaml::Value) -> Result<Value, String> {
     Ok(match yaml {
         serde_yaml::Value::Mapping(fields) => {
@@ -62,7 +62,12 @@ fn to_json(yaml: serde_yaml::Value) -> Result<Value, String> {
             Value::Object(fields.into_iter().map(field).collect::<Result<_, _>>()?)
         }
         serde_yaml::Value::Sequence(items) => Value::Array(items.into_iter().map(to_json).collect::<Result<_, _>>()?),
-        serde_yaml::Value::Tagged(tagged) => to_json(tagged.value)?,
+        serde_yaml::Value::Tagged(tagged) => {
+            return Err(format!("the frontmatter has the tag `{}`, which is not supported", tagged.tag));
+        }
+        serde_yaml::Value::Number(number) if number.as_f64().is_some_and(|number| !number.is_finite()) => {
+            return Err(format!("the frontmatter has the number {number}, which JSON does not have"));
+        }
         scalar => {
             serde_json::to_value(scalar).map_err(|error| format!("the frontmatter cannot be kept as JSON: {error}"))?
         }
@@ -123,6 +128,8 @@ mod tests {
             ("---\nmodel: x\n", "line 1: the frontmatter that begins here does not end"),
             ("---\n- a\n---\nHi", "line 2: the frontmatter must be lines of `key: value`"),
             ("---\n? [a]\n: 1\n---\nHi", "line 2: a key of the frontmatter is a list"),
+            ("---\na: !secret b\n---\nHi", "line 2: the frontmatter has the tag `!secret`"),
+            ("---\na: .inf\n---\nHi", "line 2: the frontmatter has the number .inf"),
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.starts_with(begins), "{text:?}: {error}");

@@ -2,7 +2,8 @@
 //!
 //! | variable | value |
 //! |---|---|
-//! | `CORAIL_MODEL_BASE_URL` | `extraConfig.baseUrl` of the PluginConfig, where it has one |
+//! | `CORAIL_MODEL_BASE_URL` | `extraConfig.baseUrl` (or `baseURL`) of the PluginConfig, where it has one |
+//! | `CORAIL_MODEL_REGION` | `region` of the PluginConfig, where it has one |
 //! | `CORAIL_MODEL_CONFIG` | `defaultConfig` of the Model as JSON, where it has one |
 //! | `CORAIL_MODEL_CREDENTIAL_KEYS` | `credentialKeys` of the PluginConfig as a JSON array, where it has any |
 //! | each credential key | from the Secret; without credential keys every key of the Secret is a variable |
@@ -17,6 +18,7 @@ pub(super) type SecretVariable = (String, Value);
 #[derive(Debug, Default)]
 pub(super) struct ModelEnv {
     pub(super) base_url: Option<String>,
+    pub(super) region: Option<String>,
     pub(super) config: Option<String>,
     pub(super) keys: Option<String>,
     /// One for each credential key.
@@ -28,7 +30,8 @@ pub(super) struct ModelEnv {
 impl ModelEnv {
     pub(super) fn of(model: Option<(&ModelSpec, &PluginConfigSpec)>) -> Self {
         let Some((model, plugin)) = model else { return Self::default() };
-        let base_url = plugin.extra_config.as_ref().and_then(|extra| extra.get("baseUrl")?.as_str());
+        let extra = |name| plugin.extra_config.as_ref().and_then(|extra| extra.get(name)?.as_str());
+        let base_url = extra("baseUrl").or(extra("baseURL"));
         let config = model.default_config.as_ref().filter(|config| config.as_object().is_some_and(|it| !it.is_empty()));
         let keys = &plugin.credential_keys;
         let secret = plugin.credentials_ref.as_ref().map(|secret| secret.name.as_str());
@@ -38,6 +41,7 @@ impl ModelEnv {
         };
         Self {
             base_url: base_url.filter(|url| !url.is_empty()).map(str::to_owned),
+            region: plugin.region.clone().filter(|region| !region.is_empty()),
             config: config.map(Value::to_string),
             keys: (!keys.is_empty()).then(|| json!(keys).to_string()),
             variables: secret.iter().flat_map(|secret| keys.iter().map(|key| variable(secret, key))).collect(),

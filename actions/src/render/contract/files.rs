@@ -14,6 +14,8 @@ pub(super) fn folder(flow: &str) -> String {
 pub(super) fn config(model: &FlowModel, entrypoint: &str, flow: &str, place: Place) -> String {
     let FlowModel { model, plugin, credentials } = model;
     let files = credentials.as_ref().filter(|_| place == Place::InSet);
+    // As variables, only those that must be there: a Secret may have keys that no variable can be called.
+    let declared = || plugin.credential_keys.iter().map(String::as_str).collect::<Vec<_>>();
     pretty(&Config {
         default_model: DefaultModel {
             provider: &model.provider,
@@ -28,7 +30,10 @@ pub(super) fn config(model: &FlowModel, entrypoint: &str, flow: &str, place: Pla
         },
         entrypoint,
         credentials_dir: files.map(|_| format!("{MOUNT}/{}/credentials", folder(flow))),
-        credential_keys: files.map(|found| found.values.keys().map(String::as_str).collect()),
+        credential_keys: match files {
+            Some(found) => Some(found.values.keys().map(String::as_str).collect()),
+            None => Some(declared()).filter(|keys| credentials.is_some() && !keys.is_empty()),
+        },
     })
 }
 

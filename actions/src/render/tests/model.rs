@@ -34,13 +34,15 @@ fn container(spec: Value, config: &Config) -> Value {
 
 #[test]
 fn a_model_brings_its_provider_its_settings_and_its_credentials() {
-    let plugin = plugin(json!({ "credentialKeys": ["OPENAI_API_KEY"], "extraConfig": { "baseUrl": "http://llm/v1" } }));
+    let extra = json!({ "baseURL": "http://llm/v1" });
+    let plugin = plugin(json!({ "credentialKeys": ["OPENAI_API_KEY"], "region": "eu", "extraConfig": extra }));
     let config = with(&plugin);
     for (name, value) in [
         ("CORAIL_MODEL_TYPE", "openai"),
         ("CORAIL_MODEL_ID", "gpt"),
         ("CORAIL_MODEL_CONFIG", r#"{"temperature":0.5}"#),
         ("CORAIL_MODEL_BASE_URL", "http://llm/v1"),
+        ("CORAIL_MODEL_REGION", "eu"),
         ("CORAIL_MODEL_CREDENTIAL_KEYS", r#"["OPENAI_API_KEY"]"#),
     ] {
         assert_eq!(config.plain[name], value);
