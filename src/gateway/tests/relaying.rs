@@ -1,6 +1,7 @@
 //! What reaches a Pod, and what comes back.
 
 use super::*;
+use crate::gateway::serve::{accept_on_all, bind};
 
 #[tokio::test]
 async fn exactly_the_prefix_is_taken_off_and_everything_else_is_passed_on() {
@@ -195,4 +196,23 @@ async fn one_client_has_no_more_in_flight_than_it_may() {
     whole(&mut first).await;
     second.write_all(from("192.0.2.1").as_bytes()).await.unwrap();
     head(&mut workload).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_thread_serves_until_the_process_ends() {
+    let mut pod = Pod::start().await;
+    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(accept_on_all(listener, gateway.shared.clone(), SOON));
+    for _ in 0..20 {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(GET).await.unwrap();
+        let (mut workload, _) = pod.next().await;
+        workload.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await.unwrap();
+        assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 200 "));
+    }
+    gateway.shared.closing.cancel();
+    timeout(SOON, serving).await.unwrap().unwrap().unwrap();
+    until_refused(address).await;
 }
