@@ -186,8 +186,10 @@ struct Answers<'a> {
 
 impl Policy for Answers<'_> {
     fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>) {
-        let mut writer = HeadWriter::response(head, out)
-            .copy(head.bytes, head.fields, |name| name.eq_ignore_ascii_case(b"x-recif-load"));
+        let mut writer = HeadWriter::response(head, out).copy(head.bytes, head.fields, |name| {
+            // A gateway takes either for the sidecar's own word.
+            name.eq_ignore_ascii_case(b"x-recif-load") || name.eq_ignore_ascii_case(b"x-recif-reason")
+        });
         if head.is_interim() {
             return writer.end();
         }
