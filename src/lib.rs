@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod controllers;
 pub mod gateway;
 pub mod http1;
+pub mod limits;
 mod mcp;
 #[cfg(test)]
 #[path = "runner/tests/peers.rs"]

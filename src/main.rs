@@ -45,6 +45,7 @@ enum Command {
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
+    recif::limits::raise_open_files();
     // Fails only if a provider is installed already, and then there is one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match Recif::parse().command {

@@ -54,7 +54,7 @@ fn the_operator_may_do_what_it_does_and_nothing_else() {
         ("secrets", "get list watch create patch delete"),
         ("serviceaccounts", "get list watch create patch delete"),
         ("deployments.apps", "get list watch create patch delete"),
-        ("pods", "list watch"),
+        ("pods", "list watch patch"),
         ("events.events.k8s.io", "create"),
     ]);
     for kind in crds::KINDS {
@@ -71,6 +71,10 @@ fn the_operator_may_do_what_it_does_and_nothing_else() {
     assert_eq!(
         rights("leases.yaml", "recif-operator-leases"),
         table(&[("leases.coordination.k8s.io", "get create update")])
+    );
+    assert_eq!(
+        rights("gateways.yaml", "recif-operator-gateways"),
+        table(&[("endpointslices.discovery.k8s.io", "list watch")])
     );
 }
 

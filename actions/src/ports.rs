@@ -3,7 +3,7 @@
 //! Everything seen here is reduced: a child is its identity, who owns it, a digest of what we own in it, and the few
 //! status fields that decisions need. Real ones live in the package `recif`, a simulated cluster in [`crate::fake`].
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
 use async_trait::async_trait;
 use crds::{Agent, Flow, Model, PluginConfig, Prompt, Tool};
@@ -141,8 +141,26 @@ pub struct DeploymentState {
     pub stalled: Option<String>,
     /// The message of `ReplicaFailure=True`: Pods cannot be created.
     pub replica_failure: Option<String>,
-    /// The field manager of `spec.replicas`, when it is not us.
-    pub replicas_manager: Option<String>,
+    /// Who set `spec.replicas`.
+    pub replicas_by: ReplicasBy,
+}
+
+/// The field managers of `spec.replicas`: several when they applied the same number.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReplicasBy {
+    /// The operator, from the spec.
+    pub operator: bool,
+    /// The scaler.
+    pub scaler: bool,
+    /// Anybody else.
+    pub other: Option<String>,
+}
+
+impl ReplicasBy {
+    /// Whoever else set it, when we did not.
+    pub fn stranger(&self) -> Option<&str> {
+        self.other.as_deref().filter(|_| !self.operator && !self.scaler)
+    }
 }
 
 /// A Pod of a workload.
@@ -160,6 +178,10 @@ pub struct Pod {
     pub ready: bool,
     /// Whether it is being deleted.
     pub terminating: bool,
+    /// Its address, once it has one.
+    pub ip: Option<IpAddr>,
+    /// Its annotation `controller.kubernetes.io/pod-deletion-cost`: of Pods that are ready, those with less go first.
+    pub deletion_cost: Option<i32>,
     /// Why it does not come up, by class and what the user wrote; `None` while it is ready or merely starting.
     pub trouble: Option<PodTrouble>,
 }

@@ -62,6 +62,8 @@ impl Scaler for Ours {
         let sample = |pod: &crate::fleet::Pod| PodSample {
             instance: pod.uid.to_string(),
             uptime_ms: pod.uptime_ms(fleet.now),
+            // Not what a load is told from.
+            inflight: 0,
             busy_ms: pod.busy_ms,
             completed: pod.completed,
             refused: 0,

@@ -14,6 +14,7 @@ struct Cli {}
 
 fn main() -> ExitCode {
     let Cli {} = Cli::parse();
+    recif::limits::raise_open_files();
     let wanted = std::env::var("RUST_LOG").ok().and_then(|text| text.parse().ok());
     let filter = wanted.unwrap_or_else(|| Targets::new().with_default(tracing::Level::INFO));
     let lines = fmt::layer().with_writer(std::io::stderr).json().flatten_event(true);

@@ -65,6 +65,8 @@ mod tests {
             labels: BTreeMap::from([("recif.dev/agent".into(), agent.into())]),
             ready: true,
             terminating: false,
+            ip: None,
+            deletion_cost: None,
             trouble: None,
         })
     }

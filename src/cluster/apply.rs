@@ -25,7 +25,7 @@ use super::{
     transport::{Call, Outgoing, Transport, outgoing, read_json},
 };
 
-const APPLY: Option<&str> = Some("application/apply-patch+yaml");
+pub(super) const APPLY: Option<&str> = Some("application/apply-patch+yaml");
 const JSON: Option<&str> = Some("application/json");
 
 /// The children of each kind, as far as they are known.
@@ -139,7 +139,7 @@ impl Cluster for ChildWriter {
     }
 }
 
-fn read(kind: ChildKind, body: &[u8]) -> Result<Seen<Child>, serde_json::Error> {
+pub(super) fn read(kind: ChildKind, body: &[u8]) -> Result<Seen<Child>, serde_json::Error> {
     let text = str::from_utf8(body).map_err(serde::de::Error::custom)?;
     let head = decode::head(text)?;
     let child = decode::child(kind, &head, text)?;

@@ -4,7 +4,8 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use actions::{
     machine::Key,
-    ports::{Child, ChildKind, ChildRef, Controller, DeploymentState},
+    ports::{Child, ChildKind, ChildRef, Controller, DeploymentState, ReplicasBy},
+    workload::SCALER,
 };
 use crds::{FIELD_MANAGER, digest::sha256_hex};
 use k8s_openapi::ByteString;
@@ -134,13 +135,12 @@ struct FieldSet(BTreeMap<String, FieldSet>);
 #[derive(Default)]
 struct Fields {
     owned: Option<String>,
-    replicas_manager: Option<String>,
+    replicas_by: ReplicasBy,
 }
 
 impl Fields {
     fn read(entries: &[Entry<'_>]) -> Result<Self, serde_json::Error> {
         let mut found = Self::default();
-        let mut replicas_are_ours = false;
         for entry in entries {
             let Some(raw) = entry.fields_v1 else { continue };
             let ours = entry.manager == FIELD_MANAGER && entry.operation == "Apply" && entry.subresource.is_empty();
@@ -152,13 +152,12 @@ impl Fields {
             let has_replicas = set.0.get_mut("f:spec").is_some_and(|spec| spec.0.remove("f:replicas").is_some());
             if ours {
                 found.owned = Some(sha256_hex(&serde_json::to_vec(&set)?));
-                replicas_are_ours = has_replicas;
+                found.replicas_by.operator = has_replicas;
+            } else if has_replicas && entry.manager == SCALER && entry.operation == "Apply" {
+                found.replicas_by.scaler = true;
             } else if has_replicas {
-                found.replicas_manager = Some(entry.manager.clone().into_owned());
+                found.replicas_by.other = Some(entry.manager.clone().into_owned());
             }
-        }
-        if replicas_are_ours {
-            found.replicas_manager = None;
         }
         Ok(found)
     }
@@ -230,7 +229,7 @@ impl WireChild<'_> {
             available: status.available_replicas,
             stalled: message("Progressing", "False"),
             replica_failure: message("ReplicaFailure", "True"),
-            replicas_manager: fields.replicas_manager.clone(),
+            replicas_by: fields.replicas_by.clone(),
         }
     }
 }
@@ -288,13 +287,16 @@ mod tests {
 
     #[test]
     fn replicas_belong_to_somebody_else_only_when_they_are_not_ours() {
-        let scaler = r#"{"manager":"kubectl","operation":"Update","subresource":"scale","fieldsV1":{"f:spec":{"f:replicas":{}}}}"#;
-        let other = deployment(&format!("{OURS},{scaler}"));
-        assert_eq!(other.deployment.unwrap().replicas_manager.as_deref(), Some("kubectl"));
-        let both = OURS.replace("f:b", "f:replicas");
-        assert_eq!(deployment(&format!("{scaler},{both}")).deployment.unwrap().replicas_manager, None);
-        let template = scaler.replace("f:spec", "f:template");
-        assert_eq!(deployment(&template).deployment.unwrap().replicas_manager, None);
+        let kubectl = r#"{"manager":"kubectl","operation":"Update","subresource":"scale","fieldsV1":{"f:spec":{"f:replicas":{}}}}"#;
+        let by = |entries: &str| deployment(entries).deployment.unwrap().replicas_by;
+        assert_eq!(by(&format!("{OURS},{kubectl}")).stranger(), Some("kubectl"));
+        let ours = OURS.replace("f:b", "f:replicas");
+        assert_eq!(by(&format!("{kubectl},{ours}")).stranger(), None);
+        assert_eq!(by(&kubectl.replace("f:spec", "f:template")), ReplicasBy::default());
+        let scaler = ours.replace("recif-operator", "recif-scaler");
+        let expected = ReplicasBy { operator: true, scaler: true, other: None };
+        assert_eq!(by(&format!("{scaler},{ours}")), expected);
+        assert_eq!(by(&format!("{scaler},{kubectl}")).stranger(), None);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::{
 pub struct CustomObjects<K> {
     transport: Arc<Transport>,
     map: Arc<ObjectMap<K>>,
+    manager: &'static str,
 }
 
 impl<K> fmt::Debug for CustomObjects<K> {
@@ -32,12 +33,18 @@ impl<K> fmt::Debug for CustomObjects<K> {
 impl<K: Machine + Custom> CustomObjects<K> {
     /// Writes through `transport`, reads from `map`.
     pub fn new(transport: Arc<Transport>, map: Arc<ObjectMap<K>>) -> Self {
-        Self { transport, map }
+        Self { transport, map, manager: FIELD_MANAGER }
+    }
+
+    /// The same under the name of another field manager.
+    #[must_use]
+    pub fn managed_by(self, manager: &'static str) -> Self {
+        Self { manager, ..self }
     }
 
     async fn patch(&self, key: &Key, subresource: &str, patch: &Value) -> Result<Arc<K>, ApiError> {
         let path = K::RESOURCE.object(&key.namespace, &key.name) + subresource;
-        let target = Target::new(path).with("fieldManager", FIELD_MANAGER).into_string();
+        let target = Target::new(path).with("fieldManager", self.manager).into_string();
         let body = patch.to_string().into_bytes();
         let request = outgoing(Method::PATCH, target, Some("application/json-patch+json"), body);
         let verb = if subresource.is_empty() { "patch" } else { "patch status" };

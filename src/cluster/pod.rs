@@ -3,7 +3,7 @@
 //! A class and what the user wrote, never the kubelet's text: that one changes with every attempt, and each change would
 //! be a step of the state machine.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use actions::ports::{Pod, PodTrouble};
 use serde::{Deserialize, de::IgnoredAny};
@@ -27,6 +27,7 @@ pub fn pod(head: &Head, json: &str) -> Result<Pod, serde_json::Error> {
     } else {
         containers.find_map(|container| container.trouble(&wire.spec))
     };
+    let cost = wire.metadata.annotations.deletion_cost;
     Ok(Pod {
         name: head.key.name.clone(),
         uid: head.uid.clone(),
@@ -34,6 +35,8 @@ pub fn pod(head: &Head, json: &str) -> Result<Pod, serde_json::Error> {
         labels: wire.metadata.labels,
         ready,
         terminating: wire.metadata.deletion_timestamp.is_some(),
+        ip: wire.status.pod_ip,
+        deletion_cost: cost.and_then(|cost| cost.parse().ok()),
         trouble,
     })
 }
@@ -53,7 +56,16 @@ struct Meta {
     #[serde(default)]
     labels: BTreeMap<String, String>,
     #[serde(default)]
+    annotations: Annotations,
+    #[serde(default)]
     deletion_timestamp: Option<IgnoredAny>,
+}
+
+/// The one annotation that is read.
+#[derive(Deserialize, Default)]
+struct Annotations {
+    #[serde(rename = "controller.kubernetes.io/pod-deletion-cost")]
+    deletion_cost: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -73,6 +85,8 @@ struct Container {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct WireStatus {
+    #[serde(rename = "podIP")]
+    pod_ip: Option<IpAddr>,
     conditions: Vec<Condition>,
     init_container_statuses: Vec<ContainerStatus>,
     container_statuses: Vec<ContainerStatus>,
@@ -226,6 +240,15 @@ mod tests {
             None,
             "it is ready after the agent"
         );
+    }
+
+    #[test]
+    fn where_it_is_and_what_it_costs_to_delete_it() {
+        let here = read(r#"{"podIP":"10.1.2.3"}"#);
+        assert_eq!((here.ip, here.deletion_cost), (Some([10, 1, 2, 3].into()), None));
+        let costs = r#"{"metadata":{"name":"p","namespace":"ns","uid":"u","resourceVersion":"1",
+            "annotations":{"a":"b","controller.kubernetes.io/pod-deletion-cost":"-7"}}}"#;
+        assert_eq!(pod(&head(costs).unwrap(), costs).unwrap().deletion_cost, Some(-7));
     }
 
     #[test]

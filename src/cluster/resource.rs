@@ -34,6 +34,9 @@ impl Resource {
     pub const POD: Self = Self { kind: "Pod", root: "/api/v1", plural: "pods" };
     /// `leases`.
     pub const LEASE: Self = Self { kind: "Lease", root: "/apis/coordination.k8s.io/v1", plural: "leases" };
+    /// `endpointslices`.
+    pub const ENDPOINT_SLICE: Self =
+        Self { kind: "EndpointSlice", root: "/apis/discovery.k8s.io/v1", plural: "endpointslices" };
     /// `events` of `events.k8s.io`.
     pub const EVENT: Self = Self { kind: "Event", root: "/apis/events.k8s.io/v1", plural: "events" };
 

@@ -15,7 +15,10 @@ use tokio::task::JoinSet;
 use super::controller::{Controller, Shared, controller, wake_readers};
 use crate::{
     cache::{CustomMaps, KindViews},
-    cluster::{Board, Head, ObjectMap, Source, Transport, Watch, custom::Custom, decode, pod, resource::Resource},
+    cluster::{
+        Board, Head, ObjectMap, Source, Transport, Watch, custom::Custom, decode, endpoints, pod, resource::Resource,
+    },
+    scaler::GatewayMap,
 };
 
 /// A kind that the operator runs.
@@ -142,7 +145,25 @@ pub struct Scope {
     pub board: Arc<Board>,
 }
 
+/// The Service behind which the gateways tell their demand.
+#[derive(Debug, Clone)]
+pub struct GatewayService {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
 impl Scope {
+    /// Begins the watch of who is behind that Service, whatever the operator's own namespaces.
+    pub fn watch_gateways(&self, service: GatewayService, map: &Arc<GatewayMap>, tasks: &mut JoinSet<()>) {
+        let GatewayService { namespace, name } = service;
+        let decode = Arc::new(move |head: &Head, json: &str| endpoints::addresses(&name, head, json));
+        let source = Source { resource: Resource::ENDPOINT_SLICE, labels: None, fields: None, decode };
+        let (transport, board) = (self.transport.clone(), self.board.clone());
+        tasks.spawn(Watch::new(source, Some(namespace), transport, map.clone(), board).run());
+    }
+
     fn watch<T: Send + Sync + 'static>(&self, source: Source<T>, map: &Arc<ObjectMap<T>>, tasks: &mut JoinSet<()>) {
         let everywhere = self.namespaces.is_empty().then_some(None);
         for namespace in everywhere.into_iter().chain(self.namespaces.iter().cloned().map(Some)) {

@@ -9,13 +9,13 @@ use std::{
 };
 
 use actions::{
-    machine::{PhaseTrace, Sink, SystemClock},
+    machine::{Clock, PhaseTrace, Sink, SystemClock},
     ports::World,
     render::{Settings, dsn},
     workload::Baselines,
 };
 use clap::ArgAction;
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use prometheus_client::registry::Registry;
 use tokio::{
     net::TcpListener,
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     controller::{Controller, Shared},
-    kinds::{Maps, Scope, controllers},
+    kinds::{GatewayService, Maps, Scope, controllers},
     sinks::Events,
 };
 use crate::{
@@ -36,6 +36,7 @@ use crate::{
         Authority, Board, ChildWriter, Elector, LeaseObject, client, crash::CrashPoint, events::event_queue,
         metrics::Metrics,
     },
+    scaler::{GatewayMap, LiveFleet, PROXY_PORT, Scaler, ScalerMetrics},
     telemetry::{
         http::{self, Probes},
         logs::{self, DEFAULT_FILTER, LogFormat},
@@ -97,6 +98,17 @@ pub struct OperatorArgs {
     #[arg(long, env = "RECIF_PROXY_IMAGE", default_value = "recif.local/proxy:dev", value_name = "IMAGE",
         value_parser = clap::builder::NonEmptyStringValueParser::new())]
     proxy_image: String,
+    /// How often the scaler asks workloads with traffic for their load, such as 1s
+    #[arg(long, env = "RECIF_SCALER_INTERVAL", default_value = "1s", value_name = "TIME", value_parser = interval)]
+    scaler_interval: Duration,
+    /// Service whose Pods are the gateways, as namespace/name: they tell the scaler who waits; none when empty
+    #[arg(
+        long,
+        env = "RECIF_GATEWAY_SERVICE",
+        default_value = "recif-system/recif-gateway-admin",
+        value_name = "NAME"
+    )]
+    gateway_service: String,
     /// For tests: end the process at its n-th write, given as N:before, N:unacked or N:after
     #[arg(long, env = "RECIF_CRASH_AT", value_name = "N:SIDE")]
     crash_at: Option<String>,
@@ -151,6 +163,8 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         ollama_base_url,
         runner_image,
         proxy_image,
+        scaler_interval,
+        gateway_service,
         crash_at,
     } = args;
     let settings =
@@ -158,10 +172,12 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     logs::init(log_format, &log).map_err(|error| OperatorError::Flag(format!("--log {log}: {error}")))?;
     let crash = crash_at.filter(|at| !at.is_empty()).map(|at| CrashPoint::parse(&at)).transpose();
     let crash = crash.map_err(OperatorError::Flag)?.unwrap_or_default();
+    let gateway_service = gateways(&gateway_service)?;
     let identity = if pod_uid.is_empty() { random_identity() } else { pod_uid };
 
     let mut registry = Registry::default();
     let (metrics, steps) = (Metrics::default(), StepMetrics::new(&mut registry));
+    let scaler_metrics = ScalerMetrics::new(&mut registry);
     metrics.register(&mut registry);
     let authority = if leader_elect { Authority::by_lease() } else { Authority::always() };
     let transport = client::connect(authority.clone(), crash, metrics).await?;
@@ -175,7 +191,11 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         baselines: Default::default(),
     };
     let sinks: Vec<Arc<dyn Sink>> = vec![Arc::new(PhaseTrace), Arc::new(steps.clone()), Arc::new(Events(events))];
-    let (clock, world) = (Arc::new(SystemClock::default()), Arc::new(world));
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let behind_gateways = Arc::<GatewayMap>::default();
+    let fleet = LiveFleet::new(&transport, &maps.views, &world.views, &clock, behind_gateways.clone());
+    let scaler = Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, PROXY_PORT, scaler_metrics));
+    let world = Arc::new(world);
     let users = Arc::default();
     let shared = Shared { maps: maps.clone(), transport: transport.clone(), world, clock, users, sinks };
     let controllers = controllers(&shared)?;
@@ -189,6 +209,9 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let namespaces = namespaces.into_iter().filter(|name| !name.is_empty()).collect();
     let scope = Scope { namespaces, transport: transport.clone(), board: board.clone() };
     maps.watch(&scope, &mut tasks);
+    if let Some(service) = gateway_service {
+        scope.watch_gateways(service, &behind_gateways, &mut tasks);
+    }
     tasks.spawn(serve(listener, registry, board.clone(), controllers.clone(), steps.clone()));
     let events = tokio::spawn(event_sender.run(stop.clone()));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), identity, %listen, "operator started");
@@ -199,11 +222,12 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         let board = board.clone();
         Elector::new(api, identity, authority, move |error| board.report(row, error))
     });
+    let work = Work { controllers, workers: workers.into(), scaler };
     let outcome = tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
         ended = tasks.join_next() => Err(OperatorError::Ended(format!("{ended:?}"))),
-        () = terms(&board, election.as_mut(), &controllers, &shared.world.baselines, workers.into(), &steps) => Ok(()),
+        () = terms(&board, election.as_mut(), &work, &shared.world.baselines, &steps) => Ok(()),
     };
     tracing::info!("operator stops");
     if let Some(election) = &mut election {
@@ -214,19 +238,26 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     outcome
 }
 
+/// What a leader does.
+struct Work {
+    controllers: Arc<[Arc<dyn Controller>]>,
+    workers: usize,
+    scaler: Arc<Scaler>,
+}
+
 /// Leads whenever it may; never returns.
 async fn terms(
     board: &Board,
     mut election: Option<&mut Elector>,
-    controllers: &[Arc<dyn Controller>],
+    work: &Work,
     baselines: &Baselines,
-    workers: usize,
     steps: &StepMetrics,
 ) {
     board.started().await;
     tracing::info!("every watch has started");
     loop {
-        let lead = join_all(controllers.iter().map(|controller| controller.lead(workers)));
+        let controllers = join_all(work.controllers.iter().map(|controller| controller.lead(work.workers)));
+        let lead = join(controllers, work.scaler.clone().lead());
         let Some(election) = &mut election else {
             steps.leading(true);
             lead.await;
@@ -276,6 +307,22 @@ fn settings(
     let operator_namespace = operator_namespace.to_owned();
     let ollama_base_url = given(ollama_base_url);
     Ok(Settings { operator_namespace, cluster_domain, database_url, ollama_base_url, runner_image, proxy_image })
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let length = crds::Period::from(text).length().filter(|length| *length >= Duration::from_millis(100));
+    length.ok_or_else(|| "a length of time of at least 100ms, such as 1s or 500ms".to_owned())
+}
+
+fn gateways(service: &str) -> Result<Option<GatewayService>, OperatorError> {
+    if service.is_empty() {
+        return Ok(None);
+    }
+    let names = service.split_once('/').filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty());
+    let Some((namespace, name)) = names else {
+        return Err(OperatorError::Flag(format!("--gateway-service {service}: say namespace/name of the Service")));
+    };
+    Ok(Some(GatewayService { namespace: namespace.to_owned(), name: name.to_owned() }))
 }
 
 /// For a process that is no Pod. Two of them must differ, nothing more.

@@ -6,7 +6,7 @@
 
 use actions::{
     machine::{Key, Machine},
-    ports::{Child, DeploymentState, Pod},
+    ports::{Child, DeploymentState, Pod, ReplicasBy},
 };
 use crds::GROUP;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -80,7 +80,9 @@ pub fn wakes_owner(change: &Change<Child>) -> bool {
 /// A Deployment's state, without what an apply of ours changes in it.
 fn progress(child: &Child) -> Option<DeploymentState> {
     let state = child.deployment.clone()?;
-    Some(DeploymentState { desired: 0, replicas_manager: None, ..state })
+    // The operator has its turn when the scaler has had its own.
+    let replicas_by = ReplicasBy { scaler: state.replicas_by.scaler, ..ReplicasBy::default() };
+    Some(DeploymentState { desired: 0, replicas_by, ..state })
 }
 
 /// Whether the workload of a Pod is to be looked at.

@@ -149,6 +149,8 @@ fn a_workload_is_woken_by_the_health_of_its_pods() {
         labels: BTreeMap::from([("recif.dev/agent".into(), "a".into())]),
         ready: false,
         terminating: false,
+        ip: None,
+        deletion_cost: None,
         trouble: None,
     };
     let newer = Pod { resource_version: 2, ..pod.clone() };

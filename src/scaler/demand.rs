@@ -5,7 +5,7 @@
 //! missed however short, and none counts more than it lasted, which a highest value would.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, VecDeque},
     time::Duration,
 };
 
@@ -17,6 +17,8 @@ pub struct PodSample {
     pub instance: String,
     /// Milliseconds since that start.
     pub uptime_ms: u64,
+    /// Requests in flight now.
+    pub inflight: u32,
     /// Request-milliseconds in flight.
     pub busy_ms: u64,
     /// Requests answered.
@@ -64,44 +66,55 @@ struct Known {
 }
 
 /// How long a request takes, over the last minute.
+#[derive(Debug, Default)]
+struct Services(VecDeque<Slice>);
+
+/// What was counted within a tenth of that minute.
 #[derive(Debug)]
-struct Services {
+struct Slice {
     begun: Duration,
     busy_ms: u64,
     completed: u64,
-    last: Option<f64>,
 }
 
-/// How long the mean service time is collected.
+/// How long the mean service time is collected, and in slices of which length.
 const MINUTE: Duration = Duration::from_secs(60);
+const SLICE: Duration = Duration::from_secs(6);
 
 impl Meter {
     /// A meter that has heard nothing yet; `now` is the time since any fixed moment.
     pub fn new(now: Duration) -> Self {
-        let services = Services { begun: now, busy_ms: 0, completed: 0, last: None };
-        Self { pods: HashMap::new(), busy_since: now, services }
+        Self { pods: HashMap::new(), busy_since: now, services: Services::default() }
     }
 
     /// Takes in what was heard and answers the load.
     pub fn hear(&mut self, heard: &Heard, now: Duration) -> Demand {
-        let present: HashSet<_> = heard.pods.keys().collect();
-        self.pods.retain(|uid, _| present.contains(uid));
+        self.pods.retain(|uid, _| heard.pods.contains_key(uid));
+        let mut served = false;
         for (uid, sample) in &heard.pods {
             if let Some(sample) = sample {
-                self.take(uid, sample, now);
+                served |= self.take(uid, sample, now);
             }
         }
         let complete = heard.pods.values().all(Option::is_some);
         let refused: f64 = heard.refused + self.pods.values().map(|known| known.refused).sum::<f64>();
         let in_flight: f64 = self.pods.values().map(|known| known.load).sum();
-        let load = in_flight + heard.waiting + refused * self.services.mean();
-        if load > 0.0 || !complete {
+        let load = in_flight + heard.waiting + refused * self.services.mean(now);
+        // A request may be over in less than what the counters count in.
+        if load > 0.0 || served || !complete {
             self.busy_since = now;
         }
         Demand { load, complete, idle: now.saturating_sub(self.busy_since) }
     }
 
-    fn take(&mut self, uid: &str, sample: &PodSample, now: Duration) {
+    /// Requests that a Pod last had in flight; `None`: it has not answered yet.
+    pub fn in_flight(&self, uid: &str) -> Option<u32> {
+        self.pods.get(uid).map(|known| known.sample.inflight)
+    }
+
+    /// Takes one sample; whether the Pod answered a request since the last one.
+    fn take(&mut self, uid: &str, sample: &PodSample, now: Duration) -> bool {
+        let mut served = false;
         let before = self.pods.get(uid).map(|known| &known.sample);
         let rates = match before {
             // Another process, or nothing new: the first sample of an instance gives no rate.
@@ -109,35 +122,39 @@ impl Meter {
                 let elapsed = (sample.uptime_ms - before.uptime_ms) as f64;
                 let busy = sample.busy_ms.saturating_sub(before.busy_ms);
                 let completed = sample.completed.saturating_sub(before.completed);
+                served = completed > 0;
                 self.services.add(busy, completed, now);
                 let refused = sample.refused.saturating_sub(before.refused) as f64;
                 Some((busy as f64 / elapsed, refused * 1000.0 / elapsed))
             }
-            Some(before) if before.instance == sample.instance => return,
+            Some(before) if before.instance == sample.instance => return false,
             _ => None,
         };
         let (load, refused) = rates.unwrap_or_default();
         self.pods.insert(uid.to_owned(), Known { sample: sample.clone(), load, refused });
+        served
     }
 }
 
 impl Services {
     fn add(&mut self, busy_ms: u64, completed: u64, now: Duration) {
-        if now.saturating_sub(self.begun) >= MINUTE {
-            self.last = self.of_now();
-            (self.begun, self.busy_ms, self.completed) = (now, 0, 0);
+        match self.0.back_mut().filter(|last| now < last.begun + SLICE) {
+            Some(last) => {
+                last.busy_ms += busy_ms;
+                last.completed += completed;
+            }
+            None => self.0.push_back(Slice { begun: now, busy_ms, completed }),
         }
-        self.busy_ms += busy_ms;
-        self.completed += completed;
-    }
-
-    fn of_now(&self) -> Option<f64> {
-        (self.completed > 0).then(|| self.busy_ms as f64 / 1000.0 / self.completed as f64)
     }
 
     /// Mean service time in seconds; 1 while nothing was completed.
-    fn mean(&self) -> f64 {
-        self.of_now().or(self.last).unwrap_or(1.0)
+    fn mean(&mut self, now: Duration) -> f64 {
+        while self.0.front().is_some_and(|first| first.begun + MINUTE <= now) {
+            self.0.pop_front();
+        }
+        let completed: u64 = self.0.iter().map(|slice| slice.completed).sum();
+        let busy_ms: u64 = self.0.iter().map(|slice| slice.busy_ms).sum();
+        if completed == 0 { 1.0 } else { busy_ms as f64 / 1000.0 / completed as f64 }
     }
 }
 
@@ -148,7 +165,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn sample(instance: &str, uptime_ms: u64, busy_ms: u64, completed: u64, refused: u64) -> Option<PodSample> {
-        Some(PodSample { instance: instance.into(), uptime_ms, busy_ms, completed, refused })
+        Some(PodSample { instance: instance.into(), uptime_ms, inflight: 0, busy_ms, completed, refused })
     }
 
     fn heard(pods: &[(&str, Option<PodSample>)]) -> Heard {
@@ -193,6 +210,29 @@ mod tests {
         let mut next = heard(&[("a", sample("1", 2000, 1000, 2, 4))]);
         (next.waiting, next.refused) = (2.0, 6.0);
         assert_eq!(meter.hear(&next, 2 * SECOND).load, 1.0 + 2.0 + (6.0 + 4.0) * 0.5);
+    }
+
+    #[test]
+    fn the_service_time_is_that_of_the_last_minute() {
+        let mut meter = Meter::new(Duration::ZERO);
+        let mut at = |seconds: u64, busy_ms, completed| {
+            let refused = Heard { refused: 1.0, ..heard(&[("a", sample("1", seconds * 1000, busy_ms, completed, 0))]) };
+            meter.hear(&refused, SECOND * u32::try_from(seconds).unwrap()).load
+        };
+        at(1, 0, 0);
+        assert_eq!(at(2, 4000, 2), 4.0 + 2.0);
+        assert_eq!(at(42, 4000, 2), 2.0, "of which two completed");
+        assert_eq!(at(43, 4500, 3), 0.5 + 1.5, "both of the last minute");
+        assert_eq!(at(63, 4500, 3), 0.5, "the first is longer ago");
+        assert_eq!(at(110, 4500, 3), 1.0, "nothing was completed");
+    }
+
+    #[test]
+    fn a_request_too_short_to_be_measured_is_traffic() {
+        let mut meter = Meter::new(Duration::ZERO);
+        meter.hear(&heard(&[("a", sample("1", 1000, 0, 0, 0))]), SECOND);
+        assert_eq!(meter.hear(&heard(&[("a", sample("1", 9000, 0, 1, 0))]), 9 * SECOND).idle, Duration::ZERO);
+        assert_eq!(meter.hear(&heard(&[("a", sample("1", 19_000, 0, 1, 0))]), 19 * SECOND).idle, 10 * SECOND);
     }
 
     #[test]

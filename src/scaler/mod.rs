@@ -3,10 +3,26 @@
 //! Uses: cluster, cache
 //!
 //! Deciding is a pure function of samples and the time: `demand` turns what was heard into a load, `decide` turns the load
-//! into a number of Pods.
+//! into a number of Pods, `step` says who goes, and `tracked` holds what is remembered of one workload. `run` asks and
+//! writes, through a [`Fleet`], which `live` makes of the caches and the API.
 
+mod ask;
 mod decide;
 mod demand;
+mod fleet;
+mod gateways;
+mod live;
+mod metrics;
+mod run;
+mod status;
+mod step;
+#[cfg(test)]
+mod testing;
+mod tracked;
 
 pub use decide::{Decision, Direction, Policy, Window, decide};
 pub use demand::{Demand, Heard, Meter, PodSample};
+pub use fleet::{Active, Fleet, Id, Seen, Told};
+pub use live::{GatewayMap, LiveFleet};
+pub use metrics::ScalerMetrics;
+pub use run::{PROXY_PORT, Scaler};

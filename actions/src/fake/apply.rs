@@ -1,6 +1,6 @@
 //! Server-side apply of children: who owns which field. Lists are owned whole, which is enough for what we apply.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -16,6 +16,12 @@ pub(crate) const OURS: &str = "recif-operator";
 impl Store {
     /// Applies by force, as the operator does.
     pub(crate) fn apply(&mut self, manifest: &Manifest, uid: Option<&str>) -> Result<Obj, ApiError> {
+        self.apply_as(OURS, manifest, uid)
+    }
+
+    /// Somebody applies by force: what others applied with another value is theirs no longer, with the same value it
+    /// belongs to both.
+    pub(crate) fn apply_as(&mut self, by: &str, manifest: &Manifest, uid: Option<&str>) -> Result<Obj, ApiError> {
         let id = Id::from(&manifest.child);
         let existing = self.get(&id).cloned();
         match (&existing, uid) {
@@ -27,7 +33,8 @@ impl Store {
             _ => {}
         }
         let selector = "/spec/selector/matchLabels";
-        if let Some(found) = &existing
+        if by == OURS
+            && let Some(found) = &existing
             && id.kind == "Deployment"
             && found.body.pointer(selector) != manifest.body.pointer(selector)
         {
@@ -38,14 +45,22 @@ impl Store {
             Obj::new(json!({"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": {}}))
         });
         let wanted = leaves(&manifest.body);
-        let dropped = obj.owned.iter().filter(|(path, by)| *by == OURS && !wanted.contains_key(*path));
+        let dropped = obj.owned.iter().filter(|(path, all)| all.contains(by) && !wanted.contains_key(*path));
         for path in dropped.map(|(path, _)| path.clone()).collect::<Vec<_>>() {
-            set(&mut obj.body, &path, None);
-            obj.owned.remove(&path);
+            let left = obj.owned.entry(path.clone()).or_default();
+            left.remove(by);
+            if left.is_empty() {
+                set(&mut obj.body, &path, None);
+                obj.owned.remove(&path);
+            }
         }
         for (path, value) in wanted {
+            let owners = obj.owned.entry(path.clone()).or_default();
+            if obj.body.pointer(&path) != Some(&value) {
+                owners.clear();
+            }
+            owners.insert(by.to_owned());
             set(&mut obj.body, &path, Some(value));
-            obj.owned.insert(path, OURS.to_owned());
         }
         if id.kind == "Deployment" && obj.body.pointer("/spec/replicas").is_none() {
             set(&mut obj.body, "/spec/replicas", Some(json!(1)));
@@ -61,7 +76,7 @@ impl Store {
         }
         obj.owned.remove(path);
         if value.is_some() {
-            obj.owned.insert(path.to_owned(), by.to_owned());
+            obj.owned.insert(path.to_owned(), BTreeSet::from([by.to_owned()]));
         }
         set(&mut obj.body, path, value);
         self.put(id, obj);

@@ -1,12 +1,19 @@
 //! Objects as the API server stores them, and how the operator's caches reduce them.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use crds::digest::sha256_hex;
 use serde_json::{Value, json};
 
 use super::apply::OURS;
-use crate::ports::{Child, ChildKind, ChildRef, Controller, DeploymentState, Pod, PodTrouble};
+use crate::{
+    ports::{Child, ChildKind, ChildRef, Controller, DeploymentState, Pod, PodTrouble, ReplicasBy},
+    workload::SCALER,
+};
 
 /// Kind, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,8 +40,8 @@ impl From<&ChildRef> for Id {
 pub(crate) struct Obj {
     /// The object as a GET would answer it, without managedFields.
     pub(crate) body: Value,
-    /// JSON pointer of a leaf to its field manager, for children.
-    pub(crate) owned: BTreeMap<String, String>,
+    /// JSON pointer of a leaf to its field managers, for children.
+    pub(crate) owned: BTreeMap<String, BTreeSet<String>>,
     /// Pods: why it does not come up.
     pub(crate) trouble: Option<PodTrouble>,
 }
@@ -123,6 +130,8 @@ impl Obj {
             labels: self.labels(),
             ready,
             terminating: self.is_deleting(),
+            ip: None,
+            deletion_cost: None,
             trouble: self.trouble.clone().filter(|_| !ready),
         })
     }
@@ -136,12 +145,25 @@ impl Obj {
     }
 
     fn owned_digest(&self) -> Option<String> {
-        let ours: Vec<_> = self.owned.iter().filter(|(_, by)| *by == OURS).map(|(path, _)| path.as_str()).collect();
+        let ours: Vec<_> =
+            self.owned.iter().filter(|(_, by)| by.contains(OURS)).map(|(path, _)| path.as_str()).collect();
         if ours.is_empty() {
             return None;
         }
         let counted: Vec<_> = ours.into_iter().filter(|path| *path != "/spec/replicas").collect();
         Some(sha256_hex(counted.join("\n").as_bytes()))
+    }
+
+    fn replicas_by(&self) -> ReplicasBy {
+        let mut by = ReplicasBy::default();
+        for manager in self.owned.get("/spec/replicas").into_iter().flatten() {
+            match manager.as_str() {
+                OURS => by.operator = true,
+                SCALER => by.scaler = true,
+                other => by.other = Some(other.to_owned()),
+            }
+        }
+        by
     }
 
     fn deployment(&self) -> DeploymentState {
@@ -156,7 +178,7 @@ impl Obj {
             available: count("/status/ready"),
             stalled: said("/status/stalled"),
             replica_failure: said("/status/replicaFailure"),
-            replicas_manager: self.owned.get("/spec/replicas").filter(|by| *by != OURS).cloned(),
+            replicas_by: self.replicas_by(),
         }
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Operator {
     queue: BTreeMap<Id, Duration>,
     /// Kinds whose watch delivers nothing.
     pub(crate) lagging: Vec<&'static str>,
+    /// The scaler runs too, and wants so many Pods.
+    pub(crate) scaler: Option<i32>,
     /// Every step so far.
     pub(crate) trace: Arc<Trace>,
 }
@@ -103,6 +105,7 @@ impl Operator {
             ports,
             queue: queued.into_iter().map(|id| (id, now)).collect(),
             lagging: Vec::new(),
+            scaler: None,
             trace,
         }
     }
@@ -112,6 +115,10 @@ impl Operator {
         let end = self.sim.clock.elapsed() + time;
         let mut steps = 0;
         loop {
+            self.catch_up();
+            if self.scale().await == End::Died {
+                return End::Died;
+            }
             self.catch_up();
             let now = self.sim.clock.elapsed();
             if let Some(id) = self.due(now) {
@@ -135,6 +142,16 @@ impl Operator {
                 return End::TimeIsOver;
             }
         }
+    }
+
+    async fn scale(&self) -> End {
+        let Some(number) = self.scaler else { return End::TimeIsOver };
+        tokio::select! {
+            biased;
+            () = self.ports.died.notified() => return End::Died,
+            () = self.ports.scale(number) => {}
+        }
+        if self.ports.is_dead() { End::Died } else { End::TimeIsOver }
     }
 
     async fn step(&mut self, id: &Id) -> End {

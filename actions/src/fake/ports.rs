@@ -14,7 +14,7 @@ use std::{
 use async_trait::async_trait;
 use crds::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, Tool};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::{Cascade, Id, Obj, Sim, Store, cache::Cache, store::Event};
@@ -22,6 +22,7 @@ use crate::{
     machine::{ApiError, Key, Machine, Objects},
     ports::{Child, ChildRef, Cluster, Manifest, Pod, Views},
     render::MANAGED_BY_LABEL,
+    workload::{SCALER, Turn, Workload as _, scaler_turn},
 };
 
 /// What a request asks for.
@@ -30,6 +31,7 @@ pub(crate) enum Verb {
     Look,
     DryRun,
     Apply,
+    Scale,
     Delete,
     Status,
     Metadata,
@@ -172,6 +174,38 @@ impl Ports {
         match &mut faults.plan {
             Some(plan) => plan(&request, &mut self.sim.store()),
             None => Fault::No,
+        }
+    }
+}
+
+impl Ports {
+    /// The scaler has a look at every Agent; `number`: of Pods, where it is its own to set.
+    pub(super) async fn scale(&self, number: i32) {
+        let agents: Vec<Id> =
+            self.cache().objs().filter(|(id, _)| id.kind == "Agent").map(|(id, _)| id.clone()).collect();
+        for id in agents {
+            let Some(agent) = self.agent(&id.namespace, &id.name).filter(|agent| !agent.is_deleting()) else {
+                continue;
+            };
+            let Some(live) = self.child(&agent.deployment()) else { continue };
+            let Some(state) = live.deployment.as_ref().filter(|_| !live.deleting) else { continue };
+            let scaling = agent.scaling().filter(|_| agent.replicas() > 0);
+            let replicas = match scaler_turn(scaling, state) {
+                Turn::Take(replicas) => Some(replicas),
+                Turn::Own if state.desired != number => Some(number),
+                Turn::Release => None,
+                Turn::Own | Turn::Wait | Turn::None => continue,
+            };
+            let mut body = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"uid": live.uid}});
+            if let Some(replicas) = replicas {
+                body["spec"] = json!({"replicas": replicas});
+            }
+            let manifest = Manifest { child: live.child.clone(), body };
+            let id = Id::from(&live.child);
+            let work = |store: &mut Store| store.apply_as(SCALER, &manifest, Some(&live.uid));
+            if let Ok(obj) = self.send(Verb::Scale, &id, &manifest.body, work).await {
+                self.wrote(&id, obj.rv(), Some(obj));
+            }
         }
     }
 }

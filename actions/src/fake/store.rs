@@ -46,7 +46,7 @@ pub(crate) struct Event {
 pub(crate) struct Store {
     pub(super) clock: SimClock,
     pub(super) objs: BTreeMap<Id, Obj>,
-    pub(super) log: Vec<Event>,
+    pub(crate) log: Vec<Event>,
     rv: u64,
     incarnations: BTreeMap<Id, u32>,
     terminating: BTreeSet<String>,

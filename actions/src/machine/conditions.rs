@@ -13,6 +13,9 @@ use super::{Machine, Wait};
 /// The types every kind has; the driver writes them.
 const DERIVED: [&str; 3] = ["Ready", "Reconciling", "Stalled"];
 
+/// The reason of `Available` while nobody calls and no Pod runs.
+pub const SCALED_TO_ZERO: &str = "ScaledToZero";
+
 /// A condition of this type, its time and generation left to the driver.
 pub fn condition(type_: &str, status: bool, reason: &str, message: impl Into<String>) -> Condition {
     Condition {
@@ -54,6 +57,7 @@ pub(super) struct Findings<'a> {
 pub(super) fn derive<K: Machine>(cr: &mut K, phase: K::Phase, findings: Findings<'_>) {
     let name = phase.as_str();
     let wait = findings.failure.or(findings.wait.map(|wait| (wait.reason, wait.message.as_str())));
+    let asleep = asleep(cr);
     let (ready, reconciling, stalled) = match phase.standing() {
         // A failure keeps its words while nothing new is found.
         Standing::Failed if findings.failure.is_none() && is_false(cr, "Ready") => return,
@@ -73,7 +77,11 @@ pub(super) fn derive<K: Machine>(cr: &mut K, phase: K::Phase, findings: Findings
             Some((reason, message)) => {
                 (said(false, reason, message), said(true, reason, message), said(false, name, ""))
             }
-            None => (said(true, name, ""), said(false, name, ""), said(false, name, "")),
+            // What serves without Pods is ready in the words in which it is available.
+            None => match asleep.as_deref() {
+                Some(message) => (said(true, SCALED_TO_ZERO, message), said(false, name, ""), said(false, name, "")),
+                None => (said(true, name, ""), said(false, name, ""), said(false, name, "")),
+            },
         },
         Standing::Progressing | Standing::Terminating => {
             let (reason, message) = wait.unwrap_or((name, ""));
@@ -114,6 +122,12 @@ pub(super) fn stamp<K: Machine>(cr: &mut K, before: &[Condition], generation: Op
 /// The API server stores times in whole seconds; what we keep must equal what comes back.
 pub(super) fn to_seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
+}
+
+/// What `Available` says of an object that serves without Pods.
+fn asleep<K: Machine>(cr: &K) -> Option<String> {
+    let available = cr.machine()?.conditions.iter().find(|found| found.type_ == "Available" && found.status == "True");
+    available.filter(|found| found.reason == SCALED_TO_ZERO).map(|found| found.message.clone())
 }
 
 fn said<'a>(status: bool, reason: &'a str, message: &'a str) -> (bool, &'a str, &'a str) {

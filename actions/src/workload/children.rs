@@ -80,7 +80,8 @@ pub(super) async fn ensure<K: Workload>(
     let record = cx.baselines.record(next, child).filter(|record| record.inputs == inputs);
     let repair = record.is_some();
     if let Some(record) = record {
-        if let Some(seen) = seen.as_deref().filter(|seen| drift(Some(seen), &record) == Drift::None) {
+        let as_applied = |seen: &&Child| drift(Some(*seen), &record) == Drift::None && has_replicas_of(seen, manifest);
+        if let Some(seen) = seen.as_deref().filter(as_applied) {
             keep(next, ChildRecord { uid: seen.uid.clone(), ..record });
             return Ok(Ensured::Kept);
         }
@@ -122,6 +123,12 @@ pub(super) async fn ensure<K: Workload>(
     }
     keep(next, record);
     Ok(Ensured::Applied)
+}
+
+/// Whether `replicas` is ours where the manifest sets it; what we own is digested without it.
+fn has_replicas_of(seen: &Child, manifest: &Manifest) -> bool {
+    let sets = manifest.body.pointer("/spec/replicas").is_some();
+    !sets || seen.deployment.as_ref().is_none_or(|deployment| deployment.replicas_by.operator)
 }
 
 /// How a child differs from its baseline.

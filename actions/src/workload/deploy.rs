@@ -8,8 +8,9 @@ use crds::WorkloadPhase;
 use super::{
     Workload,
     children::{Drift, drift, ensure, remove_unwanted},
-    health::{self, Rollout, explain, news, note_degraded, observe, owned_replicas, rollout, wanted},
+    health::{self, Rollout, explain, news, note_degraded, observe, rollout},
     render::{changed_inputs, inputs, is_unsettled},
+    replicas,
 };
 use crate::{
     machine::{Action, ActionError, Context},
@@ -44,7 +45,7 @@ impl<K: Workload> Action<K> for Deploy {
             return Ok(None);
         }
         let live = cx.views.child(&cr.deployment());
-        let replicas = owned_replicas(cr.as_ref(), live.as_ref().and_then(|live| live.deployment.as_ref()));
+        let replicas = replicas::applied(cr.as_ref(), live.as_ref().and_then(|live| live.deployment.as_ref()));
         let rendered = cr.render(cx, replicas)?;
         if cr.status().and_then(|status| status.content_hash.as_ref()) != Some(&rendered.content_hash) {
             cx.notes.because("what is to be rendered changed");
@@ -66,7 +67,7 @@ impl<K: Workload> Action<K> for Deploy {
         };
         let state = child.deployment.clone().unwrap_or_default();
         let key = cr.key();
-        match rollout(&child, &state, wanted(cr.as_ref(), &state)) {
+        match rollout(&child, &state, replicas::wanted(cr.as_ref(), &state)) {
             Rollout::Done => {}
             Rollout::Going => {
                 explain(cx, cr.as_ref());
@@ -77,6 +78,10 @@ impl<K: Workload> Action<K> for Deploy {
                 let message = health::trouble(&pods).map_or(message, |(_, why)| why);
                 return Err(ActionError::terminal(reason, message));
             }
+        }
+        if replicas::is_awaited(cr.as_ref(), &state) {
+            cx.notes.waiting("Scaling", "the scaler has not set the number of Pods yet");
+            return Ok(news(cx, &next, &inputs));
         }
         let stopped = cr.replicas() == 0;
         if stopped && !cx.views.pods(K::KIND, &key.namespace, &key.name).is_empty() {

@@ -4,15 +4,18 @@ use std::time::Duration;
 
 use crds::{Standing, WorkloadPhase};
 
-use super::Workload;
+use super::{Workload, replicas};
 use crate::{
-    machine::{Context, condition, set_condition},
+    machine::{Context, SCALED_TO_ZERO, condition, set_condition},
     ports::{Child, DeploymentState, Pod, PodTrouble},
     references::Inputs,
 };
 
 /// Pods that say nothing are waited for this long before the wait is written.
 const QUIET: Duration = Duration::from_secs(10);
+
+/// The condition by which the scaler tells whether it can do its work.
+pub const SCALING_ACTIVE: &str = "ScalingActive";
 
 /// How far a Deployment has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,17 +26,6 @@ pub(super) enum Rollout {
     Going,
     /// It will not come up by itself: reason and message.
     Stuck(&'static str, String),
-}
-
-/// How many Pods are wanted: the user's number, or that of whoever else owns `replicas` of the Deployment.
-pub(super) fn wanted<K: Workload>(cr: &K, deployment: &DeploymentState) -> i32 {
-    if cr.replicas() > 0 && deployment.replicas_manager.is_some() { deployment.desired } else { cr.replicas() }
-}
-
-/// `replicas` as it goes into the apply: left out while somebody else owns it, until the user edits the number.
-pub(super) fn owned_replicas<K: Workload>(cr: &K, deployment: Option<&DeploymentState>) -> Option<i32> {
-    let foreign = deployment.is_some_and(|deployment| deployment.replicas_manager.is_some());
-    (!foreign || cr.is_edited() || cr.replicas() == 0).then(|| cr.replicas())
 }
 
 /// Judges a Deployment.
@@ -63,9 +55,13 @@ pub(super) fn observe<K: Workload>(next: &mut K, deployment: Option<&DeploymentS
     let ready = deployment.map_or(0, |deployment| deployment.ready);
     let pods = deployment.map_or(0, |deployment| deployment.replicas);
     let available = deployment.is_some_and(|deployment| deployment.available > 0);
-    let manager = deployment.and_then(|deployment| deployment.replicas_manager.as_deref());
+    let manager = deployment.and_then(|deployment| deployment.replicas_by.stranger());
+    let (scaled, scaled_at_all) = (replicas::scaling(next).is_some(), next.scaling().is_some());
+    let asleep =
+        scaled && deployment.is_some_and(|deployment| deployment.desired == 0 && deployment.replicas_by.scaler);
     let kind = K::KIND;
     let said = match (stopped, available, manager) {
+        _ if asleep => condition("Available", true, SCALED_TO_ZERO, "nobody calls it; the next request starts a Pod"),
         (true, ..) => condition("Available", false, "Stopped", "no replicas are wanted"),
         (_, true, None) => condition("Available", true, "DeploymentReady", format!("{kind} deployment is ready")),
         (_, true, Some(manager)) => condition(
@@ -78,7 +74,12 @@ pub(super) fn observe<K: Workload>(next: &mut K, deployment: Option<&DeploymentS
         ),
         (_, false, _) => condition("Available", false, "DeploymentNotReady", "no Pod is available"),
     };
+    let wanted = deployment.map_or(next.replicas(), |deployment| replicas::wanted(next, deployment));
     let status = next.status_mut();
+    if !scaled_at_all {
+        status.desired_replicas = Some(wanted);
+        status.machine.conditions.retain(|found| found.type_ != SCALING_ACTIVE);
+    }
     status.replicas = Some(ready);
     status.current_replicas = Some(pods);
     set_condition(&mut status.machine.conditions, said);

@@ -16,13 +16,14 @@ mod monitor;
 mod old_keys;
 mod recover;
 mod render;
+mod replicas;
 mod resolve;
 #[cfg(test)]
 mod tests;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crds::{Traffic, WorkloadPhase, WorkloadStatus};
+use crds::{Scaling, Traffic, WorkloadPhase, WorkloadStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 pub use accept::Accept;
@@ -30,10 +31,12 @@ pub use baselines::Baselines;
 pub use deploy::Deploy;
 pub use drain::Drain;
 pub use edges::{CONDITIONS, EDGES, NOT_BY_TIME};
+pub use health::SCALING_ACTIVE;
 pub(crate) use health::is_available;
 pub use monitor::Monitor;
 pub use recover::Recover;
 pub use render::Render;
+pub use replicas::{SCALER, Turn, fewest, scaler_turn};
 pub use resolve::Resolve;
 
 use crate::{
@@ -52,6 +55,10 @@ pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
     fn replicas(&self) -> i32;
     /// How requests reach it.
     fn traffic(&self) -> &Traffic;
+    /// How the number of its Pods follows the load, if it does.
+    fn scaling(&self) -> Option<&Scaling> {
+        self.traffic().scaling.as_ref()
+    }
     /// Its status.
     fn status(&self) -> Option<&WorkloadStatus>;
     /// Its status, made if there is none.

@@ -10,8 +10,9 @@ use jiff::SignedDuration;
 use super::{
     Workload,
     children::{Drift, drift, ensure, kind_of, recall},
-    health::{explain, note_degraded, observe, owned_replicas, wanted},
+    health::{explain, note_degraded, observe},
     render::{changed_inputs, inputs, is_unsettled},
+    replicas,
 };
 use crate::{
     machine::{Action, ActionError, Context},
@@ -75,7 +76,7 @@ impl<K: Workload> Action<K> for Monitor {
             }
             Repair::Apply(_) if is_unsettled(cx, cr.as_ref(), &inputs) => {}
             Repair::Apply(child) => {
-                let rendered = cr.render(cx, owned_replicas(cr.as_ref(), Some(&state)))?;
+                let rendered = cr.render(cx, replicas::applied(cr.as_ref(), Some(&state)))?;
                 if cr.status().and_then(|status| status.content_hash.as_ref()) != Some(&rendered.content_hash) {
                     cx.notes.because(format!("{child} was changed"));
                     return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
@@ -95,7 +96,7 @@ impl<K: Workload> Action<K> for Monitor {
         // The answer to an apply is newer than what this step began with.
         let state = cx.views.child(&cr.deployment()).and_then(|live| live.deployment.clone()).unwrap_or(state);
         observe(&mut next, Some(&state), !running);
-        if running && state.available < wanted(cr.as_ref(), &state) {
+        if running && state.available < replicas::wanted(cr.as_ref(), &state) {
             self.ailing(cx, cr.as_ref(), &state)?;
         }
         let told = next.tell(&inputs);
@@ -124,13 +125,7 @@ impl Monitor {
                 Drift::Changed | Drift::Gone => return Repair::Apply(child),
             }
         }
-        // An edit is applied even when the number is there already: it may be somebody else's, and its record is old.
-        let replicas = owned_replicas(cr, Some(state));
-        if replicas.is_some_and(|replicas| replicas != state.desired || cr.is_edited()) {
-            Repair::Apply(deployment)
-        } else {
-            Repair::None
-        }
+        if replicas::is_due(cr, state) { Repair::Apply(deployment) } else { Repair::None }
     }
 
     /// Fewer Pods than wanted: say why, and fail when there has been none for long.

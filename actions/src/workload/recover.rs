@@ -9,8 +9,9 @@ use crds::WorkloadPhase;
 use super::{
     Workload,
     children::is_ours,
-    health::{Rollout, news, rollout, wanted},
+    health::{Rollout, news, rollout},
     render::inputs,
+    replicas,
 };
 use crate::{
     machine::{Action, ActionError, Context},
@@ -88,7 +89,7 @@ async fn cause_gone<K: Workload>(cx: &Context<K>, cr: &K, inputs: &Inputs) -> Re
             None => return Ok(Some("the Deployment is gone".to_owned())),
             Some(child) => {
                 let state = child.deployment.clone().unwrap_or_default();
-                if state.available > 0 && rollout(&child, &state, wanted(cr, &state)) == Rollout::Done {
+                if state.available > 0 && rollout(&child, &state, replicas::wanted(cr, &state)) == Rollout::Done {
                     return Ok(Some("the Pods are ready now".to_owned()));
                 }
             }

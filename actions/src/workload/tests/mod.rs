@@ -8,5 +8,6 @@ mod lag;
 mod life;
 mod old_keys;
 mod running;
+mod scaling;
 mod scenarios;
 mod strangers;

@@ -1,0 +1,117 @@
+//! Who sets `replicas` of the Deployment: the operator from the spec, the scaler, or somebody else.
+//!
+//! The field changes hands without a gap: an apply that leaves a field out resets it to its default when nobody else has
+//! applied it too. So whoever takes it over applies it with the value it has; when both are seen in managedFields, the
+//! other one leaves it out; and only whoever has it alone sets another number.
+
+use crds::Scaling;
+
+use super::Workload;
+use crate::ports::DeploymentState;
+
+/// The scaler's field manager.
+pub const SCALER: &str = "recif-scaler";
+
+/// What the scaler is to do about the field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// It is its own: any number may be set.
+    Own,
+    /// Apply this number, to take it over.
+    Take(i32),
+    /// Leave it out: the operator has it.
+    Release,
+    /// It is the operator's turn.
+    Wait,
+    /// It is none of its business.
+    None,
+}
+
+/// Fewest Pods of a workload that runs and does not sleep.
+pub fn fewest(scaling: &Scaling) -> i32 {
+    scaling.min_replicas.max(1)
+}
+
+/// The scaler's turn. `scaling`: of a workload that has it and is not stopped.
+pub fn scaler_turn(scaling: Option<&Scaling>, live: &DeploymentState) -> Turn {
+    let by = &live.replicas_by;
+    match (scaling, by.operator, by.scaler) {
+        // It was stopped, and is to be started by the operator.
+        (Some(_), true, false) if live.desired == 0 => Turn::Wait,
+        (Some(_), true, false) => Turn::Take(live.desired),
+        (Some(_), true, true) => Turn::Wait,
+        (Some(_), false, true) => Turn::Own,
+        // Just made, or taken by somebody else.
+        (Some(scaling), false, false) => Turn::Take(live.desired.max(fewest(scaling))),
+        (None, true, true) => Turn::Release,
+        (None, false, true) => Turn::Wait,
+        (None, _, false) => Turn::None,
+    }
+}
+
+/// The scaling that is in force: a stopped workload has none.
+pub(super) fn scaling<K: Workload>(cr: &K) -> Option<&Scaling> {
+    cr.scaling().filter(|_| cr.replicas() > 0)
+}
+
+/// How many Pods are wanted: the user's number, or that of whoever else sets it.
+pub(super) fn wanted<K: Workload>(cr: &K, live: &DeploymentState) -> i32 {
+    let by_others = scaling(cr).is_some() || live.replicas_by.stranger().is_some();
+    if cr.replicas() > 0 && by_others { live.desired } else { cr.replicas() }
+}
+
+/// `replicas` as it goes into the operator's apply; `None`: left out, because it is somebody else's: the scaler's while
+/// there is scaling, or a stranger's until the user edits the number.
+pub(super) fn applied<K: Workload>(cr: &K, live: Option<&DeploymentState>) -> Option<i32> {
+    if let Some(scaling) = scaling(cr) {
+        let kept = live.filter(|live| live.replicas_by.operator && !live.replicas_by.scaler)?;
+        return Some(if kept.desired == 0 { fewest(scaling) } else { kept.desired });
+    }
+    let foreign = live.is_some_and(|live| live.replicas_by.stranger().is_some());
+    (!foreign || cr.is_edited() || cr.replicas() == 0).then(|| cr.replicas())
+}
+
+/// Whether the Deployment is to be applied for the sake of this field.
+pub(super) fn is_due<K: Workload>(cr: &K, live: &DeploymentState) -> bool {
+    match applied(cr, Some(live)) {
+        // An edit is applied even when the number is there already: it may be somebody else's, and its record is old.
+        Some(replicas) => replicas != live.desired || !live.replicas_by.operator || cr.is_edited(),
+        None => live.replicas_by.operator,
+    }
+}
+
+/// Whether the scaler has yet to take the field over.
+pub(super) fn is_awaited<K: Workload>(cr: &K, live: &DeploymentState) -> bool {
+    scaling(cr).is_some_and(|scaling| scaler_turn(Some(scaling), live) != Turn::Own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::ReplicasBy;
+
+    fn live(desired: i32, operator: bool, scaler: bool) -> DeploymentState {
+        let replicas_by = ReplicasBy { operator, scaler, other: None };
+        DeploymentState { desired, replicas_by, ..DeploymentState::default() }
+    }
+
+    #[test]
+    fn the_scaler_takes_over_the_number_there_is_and_sets_its_own_when_it_has_it_alone() {
+        let scaling = Scaling { min_replicas: 3, ..Scaling::default() };
+        let turn = |live| scaler_turn(Some(&scaling), &live);
+        assert_eq!(turn(live(5, true, false)), Turn::Take(5));
+        assert_eq!(turn(live(1, true, false)), Turn::Take(1), "not yet its own number");
+        assert_eq!(turn(live(5, true, true)), Turn::Wait);
+        assert_eq!(turn(live(5, false, true)), Turn::Own);
+        assert_eq!(turn(live(1, false, false)), Turn::Take(3), "just made");
+        assert_eq!(turn(live(7, false, false)), Turn::Take(7), "kubectl scale");
+        assert_eq!(turn(live(0, true, false)), Turn::Wait, "stopped");
+    }
+
+    #[test]
+    fn the_scaler_lets_go_of_the_number_when_the_operator_has_it() {
+        assert_eq!(scaler_turn(None, &live(5, false, true)), Turn::Wait);
+        assert_eq!(scaler_turn(None, &live(5, true, true)), Turn::Release);
+        assert_eq!(scaler_turn(None, &live(5, true, false)), Turn::None);
+    }
+}

@@ -1,0 +1,219 @@
+//! `scaling`: who sets the number of Pods, and what is said while there is none.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::scenarios::{CREATE, REST, phase, reason, scale};
+use crate::{
+    fake::{End, Fault, Operator, Sim, Store, agent, agent_id, child_id},
+    machine::Clock as _,
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Runs operators whose scaler wants so many Pods, one after the other as they die.
+async fn live(sim: &Sim, number: i32, time: Duration) -> Operator {
+    let end = sim.clock.elapsed() + time;
+    loop {
+        let mut operator = Operator::start(sim);
+        operator.scaler = Some(number);
+        if operator.run(end.saturating_sub(sim.clock.elapsed())).await == End::TimeIsOver {
+            return operator;
+        }
+    }
+}
+
+fn switch(store: &mut Store, scaling: Option<Value>) {
+    store.edit(&agent_id("a"), |body| match scaling {
+        Some(scaling) => body["spec"]["scaling"] = scaling,
+        None => drop(body["spec"].as_object_mut().unwrap().remove("scaling")),
+    });
+}
+
+/// The number of the Deployment and who has set it.
+fn replicas(sim: &Sim) -> (Value, Vec<String>) {
+    let store = sim.store();
+    let owners = store.get(&child_id("Deployment")).unwrap().owned.get("/spec/replicas").cloned().unwrap_or_default();
+    (store.at(&child_id("Deployment"), "/spec/replicas"), owners.into_iter().collect())
+}
+
+/// Reason and status of a condition of the Agent.
+fn condition(sim: &Sim, type_: &str) -> (String, String) {
+    let conditions = sim.store().at(&agent_id("a"), "/status/conditions");
+    let found = conditions.as_array().unwrap().iter().find(|found| found["type"] == type_).unwrap().clone();
+    let text = |field: &str| found[field].as_str().unwrap().to_owned();
+    (text("reason"), text("status"))
+}
+
+/// The Agent `a` with five running Pods.
+async fn five() -> Sim {
+    let sim = Sim::new();
+    (CREATE.happens)(&mut sim.store());
+    scale(&mut sim.store(), 5);
+    live(&sim, 5, REST).await;
+    assert_eq!((phase(&sim), replicas(&sim)), ("Running".into(), (json!(5), vec!["recif-operator".into()])));
+    sim.take_requests();
+    sim.fork()
+}
+
+/// Switches scaling on and off again, with this fault at the nth write; which writes there were.
+async fn on_and_off(stage: &Sim, at: Option<(usize, Fault)>) -> Vec<String> {
+    let sim = stage.fork();
+    if let Some((at, fault)) = at {
+        sim.plan(
+            move |request, _| if request.is_write() && request.nth_write == at { fault.clone() } else { Fault::No },
+        );
+    }
+    switch(&mut sim.store(), Some(json!({"minReplicas": 1, "maxReplicas": 10, "concurrency": 8})));
+    live(&sim, 5, MINUTE).await;
+    assert_eq!(replicas(&sim), (json!(5), vec!["recif-scaler".to_owned()]), "on");
+    switch(&mut sim.store(), None);
+    live(&sim, 5, MINUTE).await;
+    assert_eq!(replicas(&sim), (json!(5), vec!["recif-operator".to_owned()]), "off");
+    assert_eq!((phase(&sim), reason(&sim)), ("Running".into(), "Running".into()));
+    let store = sim.store();
+    for event in store.log.iter().filter(|event| event.id == child_id("Deployment")) {
+        let number = event.after.as_ref().unwrap().number("/spec/replicas");
+        assert!(number >= 5, "{number} Pods wanted on the way");
+    }
+    drop(store);
+    sim.take_writes()
+}
+
+#[tokio::test(start_paused = true)]
+async fn switched_on_and_off_at_five_pods_there_are_never_fewer_wherever_the_operator_dies() {
+    let stage = five().await;
+    // The template holds the cap, so these are rollouts too.
+    let writes = on_and_off(&stage, None).await;
+    assert!(writes.iter().filter(|write| *write == "Scale Deployment/a").count() == 2, "{writes:?}");
+    for fault in [Fault::DieBefore, Fault::DieUnanswered, Fault::DieAfter] {
+        for at in 0..writes.len() {
+            on_and_off(&stage, Some((at, fault.clone()))).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lagging_watch_leaves_no_gap_either() {
+    let stage = five().await;
+    for kind in ["Agent", "Deployment", "Pod"] {
+        let sim = stage.fork();
+        let mut operator = Operator::start(&sim);
+        operator.scaler = Some(5);
+        for scaling in [Some(json!({"concurrency": 8})), None] {
+            switch(&mut sim.store(), scaling);
+            operator.lagging = vec![kind];
+            operator.run(MINUTE).await;
+            operator.lagging.clear();
+            operator.run(MINUTE).await;
+        }
+        let store = sim.store();
+        let mut numbers = store.log.iter().filter(|event| event.id == child_id("Deployment"));
+        assert!(numbers.all(|event| event.after.as_ref().unwrap().number("/spec/replicas") >= 5), "{kind}");
+    }
+}
+
+async fn created(spec: Value, number: i32) -> (Sim, Operator) {
+    let sim = Sim::new();
+    sim.store().create(&agent_id("a"), agent(spec));
+    let mut operator = Operator::start(&sim);
+    operator.scaler = Some(number);
+    operator.run(MINUTE).await;
+    operator.trace.take();
+    (sim, operator)
+}
+
+fn moves(operator: &Operator) -> Vec<String> {
+    operator.trace.take().into_iter().filter(|step| step.from != step.to).map(|step| step.to).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_one_begins_with_the_fewest_and_follows_the_scaler_in_running() {
+    let (sim, mut operator) = created(json!({"scaling": {"minReplicas": 3}}), 3).await;
+    assert_eq!((phase(&sim), replicas(&sim)), ("Running".into(), (json!(3), vec!["recif-scaler".into()])));
+    for number in [7, 2] {
+        operator.scaler = Some(number);
+        sim.take_requests();
+        operator.run(MINUTE).await;
+        assert_eq!((replicas(&sim).0, moves(&operator)), (json!(number), vec![]));
+        assert_eq!(sim.store().at(&agent_id("a"), "/status/replicas"), json!(number));
+        let writes = sim.take_writes();
+        assert!(writes.iter().all(|write| write == "Status Agent/a" || write == "Scale Deployment/a"), "{writes:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_not_running_before_the_scaler_has_set_the_number() {
+    let sim = Sim::new();
+    sim.store().create(&agent_id("a"), agent(json!({"scaling": {"minReplicas": 3}})));
+    Operator::start(&sim).run(MINUTE).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Deploying".into(), "Scaling".into()));
+    live(&sim, 3, MINUTE).await;
+    assert_eq!(phase(&sim), "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_0_stops_it_and_more_starts_it_with_the_fewest() {
+    let (sim, mut operator) = created(json!({"scaling": {"minReplicas": 2}}), 4).await;
+    scale(&mut sim.store(), 0);
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim), replicas(&sim)), ("Terminated".into(), (json!(0), vec!["recif-operator".into()])));
+    operator.scaler = Some(2);
+    scale(&mut sim.store(), 1);
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim), replicas(&sim)), ("Running".into(), (json!(2), vec!["recif-scaler".into()])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_pods_it_stays_running_and_says_why() {
+    let (sim, mut operator) = created(json!({"scaling": {"minReplicas": 0}}), 1).await;
+    operator.scaler = Some(0);
+    operator.run(10 * MINUTE).await;
+    assert_eq!((phase(&sim), moves(&operator)), ("Running".into(), vec![]));
+    for type_ in ["Available", "Ready"] {
+        assert_eq!(condition(&sim, type_), ("ScaledToZero".into(), "True".into()), "{type_}");
+    }
+    sim.take_requests();
+    operator.run(10 * MINUTE).await;
+    assert_eq!(sim.take_requests(), []);
+    operator.scaler = Some(1);
+    operator.run(MINUTE).await;
+    assert_eq!((condition(&sim, "Ready").0, moves(&operator)), ("Running".into(), vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_while_there_are_no_pods_ends_in_running_without_any() {
+    let (sim, mut operator) = created(json!({"scaling": {"minReplicas": 0}}), 0).await;
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("x"));
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim), replicas(&sim).0), ("Running".into(), json!(0)));
+    assert_eq!(condition(&sim, "Available").0, "ScaledToZero");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_sets_is_taken_back() {
+    let (sim, mut operator) = created(json!({"scaling": {}}), 2).await;
+    sim.store().meddle(&child_id("Deployment"), "/spec/replicas", Some(json!(9)), "kubectl");
+    operator.run(MINUTE).await;
+    assert_eq!(replicas(&sim), (json!(2), vec!["recif-scaler".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_scaling_the_users_number_is_what_is_desired() {
+    let sim = five().await;
+    switch(&mut sim.store(), Some(json!({})));
+    live(&sim, 5, MINUTE).await;
+    sim.store().edit(&agent_id("a"), |body| {
+        body["status"]["desiredReplicas"] = json!(7);
+        let active = json!({"type": "ScalingActive", "status": "True", "reason": "R", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        body["status"]["conditions"].as_array_mut().unwrap().push(active);
+    });
+    live(&sim, 5, MINUTE).await;
+    assert_eq!(sim.store().at(&agent_id("a"), "/status/desiredReplicas"), json!(7), "the scaler's");
+    switch(&mut sim.store(), None);
+    live(&sim, 5, MINUTE).await;
+    assert_eq!(sim.store().at(&agent_id("a"), "/status/desiredReplicas"), json!(5));
+    assert!(!sim.store().at(&agent_id("a"), "/status/conditions").to_string().contains("ScalingActive"));
+}

@@ -1,0 +1,92 @@
+//! What the scaler asks of the cluster, and what it tells it.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use actions::{
+    machine::{ApiError, Key},
+    ports::{Child, Pod},
+};
+use async_trait::async_trait;
+use crds::Scaling;
+
+/// A workload.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id {
+    /// Its kind, such as `Agent`.
+    pub kind: &'static str,
+    /// Its namespace and name.
+    pub key: Key,
+}
+
+/// A workload as the caches have it.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Its uid.
+    pub uid: String,
+    /// How the number of its Pods is to follow the load; `None`: it is not.
+    pub scaling: Option<Scaling>,
+    /// Whether the user stopped it.
+    pub stopped: bool,
+    /// Its Deployment.
+    pub deployment: Option<Arc<Child>>,
+    /// Its Pods.
+    pub pods: Vec<Arc<Pod>>,
+    /// A Tool that refers to it, if one does.
+    pub tool: Option<String>,
+    /// What its status says about scaling.
+    pub told: Told,
+}
+
+/// What the status of a workload says about scaling.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Told {
+    /// `desiredReplicas`.
+    pub desired: Option<i32>,
+    /// The condition `ScalingActive`.
+    pub active: Option<Active>,
+}
+
+/// The condition `ScalingActive`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Active {
+    /// Whether the number of Pods follows the load.
+    pub status: bool,
+    /// A CamelCase word.
+    pub reason: String,
+    /// One sentence.
+    pub message: String,
+}
+
+/// The way to the cluster. Reading is from caches, writing is one request each and bound to a uid.
+#[async_trait]
+pub trait Fleet: Send + Sync {
+    /// Every workload that concerns the scaler.
+    fn all(&self) -> Vec<Id>;
+
+    /// Waits until the spec or the Deployment of workloads changes, or one comes or goes: which.
+    async fn changed(&self) -> Vec<Id>;
+
+    /// A workload; `None`: it is gone, or none of the scaler's business.
+    fn see(&self, id: &Id) -> Option<Seen>;
+
+    /// Where the gateways tell what they cannot serve.
+    fn gateways(&self) -> Vec<SocketAddr>;
+
+    /// Sets the Deployment's `replicas`, or (`None`) leaves it to whoever else has set it.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    async fn set_replicas(&self, deployment: &Child, replicas: Option<i32>) -> Result<(), ApiError>;
+
+    /// Sets what it costs to delete a Pod, or (`None`) takes that back.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    async fn set_deletion_cost(&self, namespace: &str, pod: &Pod, cost: Option<i32>) -> Result<(), ApiError>;
+
+    /// Writes what the status is to say.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    async fn tell(&self, id: &Id, uid: &str, told: &Told) -> Result<(), ApiError>;
+}

@@ -1,0 +1,281 @@
+//! What the gateways say: who waits in their queues, and who was sent away.
+//!
+//! One answer of a gateway tells of every workload, so a workload without Pods is seen as soon as somebody waits for it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use actions::machine::Key;
+use serde::Deserialize;
+use tokio::net::TcpStream;
+
+use super::Id;
+
+/// Without an answer of any gateway for this long, none is known.
+const MEMORY: Duration = Duration::from_secs(30);
+
+/// The answer to `/_recif/demand`. The counters begin at 0 with each `instance`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct GatewaySample {
+    /// New after each start.
+    instance: String,
+    /// Milliseconds since that start.
+    uptime_ms: u64,
+    /// Whoever anybody asked for; the others have counted nothing.
+    workloads: Vec<Queue>,
+}
+
+/// Who asks for one workload.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Queue {
+    kind: String,
+    namespace: String,
+    name: String,
+    /// Requests that wait now.
+    #[serde(default)]
+    waiting: u32,
+    /// Request-milliseconds waited.
+    #[serde(default)]
+    waiting_ms: u64,
+    /// Requests refused for good.
+    #[serde(default)]
+    refused: u64,
+}
+
+/// What is asked for in vain.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Unmet {
+    /// Mean number of requests that wait.
+    pub(super) waiting: f64,
+    /// Requests refused per second.
+    pub(super) refused: f64,
+}
+
+/// Every gateway, as last heard.
+#[derive(Debug)]
+pub(super) struct Gateways {
+    known: HashMap<SocketAddr, Gateway>,
+    heard_at: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Gateway {
+    instance: String,
+    uptime_ms: u64,
+    counted: HashMap<Id, (u64, u64)>,
+    unmet: HashMap<Id, Unmet>,
+    voice: Voice,
+    asked: bool,
+    connection: Option<TcpStream>,
+}
+
+/// Whether a gateway is heard.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Voice {
+    /// It did not answer, or was not asked yet: whoever may wait there.
+    #[default]
+    Silent,
+    /// It just answered.
+    Heard,
+    /// No process is there, so nobody waits there either.
+    Absent,
+}
+
+impl Gateways {
+    /// None is known yet; `now` is the time since any fixed moment.
+    pub(super) fn new(now: Duration) -> Self {
+        Self { known: HashMap::new(), heard_at: now }
+    }
+
+    /// These there are now; the kept connection of each.
+    pub(super) fn are(&mut self, addresses: &[SocketAddr]) -> Vec<(SocketAddr, Option<TcpStream>)> {
+        let present: HashSet<_> = addresses.iter().collect();
+        self.known.retain(|address, _| present.contains(address));
+        let mut ask = |address: &SocketAddr| {
+            let gateway = self.known.entry(*address).or_default();
+            gateway.asked = true;
+            gateway.connection.take()
+        };
+        addresses.iter().map(|address| (*address, ask(address))).collect()
+    }
+
+    /// Whoever was asked and has not answered by now is silent: what it said last still counts.
+    pub(super) fn end_round(&mut self) {
+        for gateway in self.known.values_mut().filter(|gateway| gateway.asked) {
+            (gateway.asked, gateway.voice) = (false, Voice::Silent);
+        }
+    }
+
+    /// Nothing listens there.
+    pub(super) fn absent(&mut self, address: SocketAddr) {
+        if let Some(gateway) = self.known.get_mut(&address) {
+            *gateway = Gateway { voice: Voice::Absent, ..Gateway::default() };
+        }
+    }
+
+    /// Takes an answer; who is asked for in vain.
+    pub(super) fn heard(
+        &mut self,
+        address: SocketAddr,
+        sample: GatewaySample,
+        connection: Option<TcpStream>,
+        now: Duration,
+    ) -> Vec<Id> {
+        let Some(gateway) = self.known.get_mut(&address) else { return Vec::new() };
+        self.heard_at = now;
+        (gateway.asked, gateway.voice) = (false, Voice::Heard);
+        gateway.connection = connection;
+        gateway.take(sample);
+        gateway.unmet.keys().cloned().collect()
+    }
+
+    /// What is asked for in vain of one workload, at all gateways together.
+    pub(super) fn unmet(&self, id: &Id) -> Unmet {
+        let each = self.known.values().filter_map(|gateway| gateway.unmet.get(id));
+        each.fold(Unmet::default(), |sum, one| Unmet {
+            waiting: sum.waiting + one.waiting,
+            refused: sum.refused + one.refused,
+        })
+    }
+
+    /// Whether there are gateways and all of them just answered, so that nobody can wait unseen.
+    pub(super) fn all_answer(&self) -> bool {
+        let voices = || self.known.values().map(|gateway| gateway.voice);
+        voices().any(|voice| voice == Voice::Heard) && voices().all(|voice| voice != Voice::Silent)
+    }
+
+    /// Whether no gateway is known, so that nobody would wake what sleeps. A silence is forgiven for a while.
+    pub(super) fn none_is_known(&self, now: Duration) -> bool {
+        now.saturating_sub(self.heard_at) >= MEMORY
+    }
+}
+
+impl Gateway {
+    fn take(&mut self, sample: GatewaySample) {
+        let same = self.instance == sample.instance;
+        if same && sample.uptime_ms <= self.uptime_ms {
+            return;
+        }
+        let elapsed = sample.uptime_ms.saturating_sub(self.uptime_ms).max(1) as f64;
+        let before = std::mem::take(&mut self.counted);
+        self.unmet.clear();
+        for queue in sample.workloads {
+            // A kind of a newer gateway: there is nothing to scale.
+            let Some(kind) = crds::KINDS.iter().find(|kind| kind.name == queue.kind) else { continue };
+            let id = Id { kind: kind.name, key: Key::new(queue.namespace, queue.name) };
+            let unmet = if same {
+                // A workload that was not named before had counted nothing.
+                let (waiting_ms, refused) = before.get(&id).copied().unwrap_or_default();
+                Unmet {
+                    waiting: queue.waiting_ms.saturating_sub(waiting_ms) as f64 / elapsed,
+                    refused: queue.refused.saturating_sub(refused) as f64 * 1000.0 / elapsed,
+                }
+            } else {
+                // The first sample of an instance gives no rate; who waits in it waits.
+                Unmet { waiting: f64::from(queue.waiting), refused: 0.0 }
+            };
+            if unmet != Unmet::default() {
+                self.unmet.insert(id.clone(), unmet);
+            }
+            self.counted.insert(id, (queue.waiting_ms, queue.refused));
+        }
+        self.instance = sample.instance;
+        self.uptime_ms = sample.uptime_ms;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn address(last: u8) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, last], 8081))
+    }
+
+    fn id(name: &str) -> Id {
+        Id { kind: "Agent", key: Key::new("ns", name) }
+    }
+
+    fn sample(instance: &str, uptime_ms: u64, workloads: Value) -> GatewaySample {
+        serde_json::from_value(json!({"instance": instance, "uptimeMs": uptime_ms, "workloads": workloads})).unwrap()
+    }
+
+    fn queue(name: &str, waiting: u32, waiting_ms: u64, refused: u64) -> Value {
+        json!({"kind": "Agent", "namespace": "ns", "name": name,
+            "waiting": waiting, "waitingMs": waiting_ms, "refused": refused})
+    }
+
+    fn one() -> Gateways {
+        let mut gateways = Gateways::new(Duration::ZERO);
+        gateways.are(&[address(1)]);
+        gateways
+    }
+
+    #[test]
+    fn rates_are_differences_of_two_answers_of_one_instance() {
+        let mut gateways = one();
+        let mut hear = |sample| gateways.heard(address(1), sample, None, SECOND);
+        assert!(hear(sample("i", 9000, json!([queue("a", 0, 700, 50)]))).is_empty());
+        let called = hear(sample("i", 11_000, json!([queue("a", 0, 1700, 54), queue("b", 1, 500, 0)])));
+        assert_eq!(called.len(), 2);
+        assert_eq!(gateways.unmet(&id("a")), Unmet { waiting: 0.5, refused: 2.0 });
+        assert_eq!(gateways.unmet(&id("b")), Unmet { waiting: 0.25, refused: 0.0 });
+        gateways.heard(address(1), sample("i", 12_000, json!([queue("a", 0, 1700, 54)])), None, SECOND);
+        assert_eq!(gateways.unmet(&id("a")), Unmet::default());
+    }
+
+    #[test]
+    fn a_restarted_gateway_begins_anew_but_who_waits_in_it_counts() {
+        let mut gateways = one();
+        gateways.heard(address(1), sample("i", 9000, json!([queue("a", 0, 9000, 9)])), None, SECOND);
+        gateways.heard(address(1), sample("j", 10, json!([queue("a", 2, 10, 1)])), None, SECOND);
+        assert_eq!(gateways.unmet(&id("a")), Unmet { waiting: 2.0, refused: 0.0 });
+    }
+
+    #[test]
+    fn gateways_are_added_up_until_they_are_gone_and_a_silent_one_counts_as_it_was() {
+        let mut gateways = Gateways::new(Duration::ZERO);
+        gateways.are(&[address(1), address(2)]);
+        for last in [1, 2] {
+            gateways.heard(address(last), sample("i", 10, json!([queue("a", 3, 30, 0)])), None, SECOND);
+        }
+        assert!(gateways.all_answer());
+        gateways.are(&[address(1), address(2)]);
+        gateways.heard(address(1), sample("i", 10, json!([])), None, SECOND);
+        gateways.end_round();
+        assert_eq!((gateways.unmet(&id("a")).waiting, gateways.all_answer()), (6.0, false));
+        gateways.are(&[address(1)]);
+        assert_eq!((gateways.unmet(&id("a")).waiting, gateways.all_answer()), (3.0, true));
+    }
+
+    #[test]
+    fn where_nothing_listens_nobody_waits() {
+        let mut gateways = Gateways::new(Duration::ZERO);
+        gateways.are(&[address(1), address(2)]);
+        gateways.heard(address(1), sample("i", 10, json!([])), None, SECOND);
+        gateways.heard(address(2), sample("i", 10, json!([queue("a", 3, 30, 0)])), None, SECOND);
+        gateways.absent(address(2));
+        assert!(gateways.all_answer() && gateways.unmet(&id("a")) == Unmet::default());
+        gateways.absent(address(1));
+        assert!(!gateways.all_answer());
+    }
+
+    #[test]
+    fn none_is_known_when_none_has_answered_for_long() {
+        let mut gateways = one();
+        assert!(!gateways.all_answer(), "not heard yet");
+        assert!(!gateways.none_is_known(29 * SECOND), "a new leader wakes nobody for this");
+        assert!(gateways.none_is_known(30 * SECOND));
+        gateways.heard(address(1), sample("i", 10, json!([])), None, 31 * SECOND);
+        assert!(!gateways.none_is_known(60 * SECOND) && gateways.all_answer());
+    }
+}

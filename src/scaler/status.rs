@@ -1,0 +1,106 @@
+//! The scaler's part of a status: one field and one condition, written as a difference.
+//!
+//! The rest is the state machine's, which leaves these alone. The list of conditions can only be replaced whole, so it is
+//! tested to be as it was read.
+
+use actions::workload::SCALING_ACTIVE;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::{Value, json};
+
+use super::fleet::{Active, Told};
+
+/// The condition `ScalingActive` of this list.
+pub(super) fn active(conditions: &[Condition]) -> Option<Active> {
+    let found = conditions.iter().find(|found| found.type_ == SCALING_ACTIVE)?;
+    Some(Active { status: found.status == "True", reason: found.reason.clone(), message: found.message.clone() })
+}
+
+/// What a stored status says about scaling.
+fn told(status: &Value) -> Told {
+    let active = condition(status).map(|found| Active {
+        status: found["status"] == "True",
+        reason: found["reason"].as_str().unwrap_or_default().to_owned(),
+        message: found["message"].as_str().unwrap_or_default().to_owned(),
+    });
+    let desired = status["desiredReplicas"].as_i64().and_then(|desired| i32::try_from(desired).ok());
+    Told { desired, active }
+}
+
+/// The JSON Patch that makes the stored status say it; `None`: it does, or there is no status yet.
+pub(super) fn patch(uid: &str, generation: i64, status: &Value, told: &Told, now: Timestamp) -> Option<Value> {
+    if status.is_null() {
+        return None;
+    }
+    let before = self::told(status);
+    let mut steps = vec![json!({"op": "test", "path": "/metadata/uid", "value": uid})];
+    if let Some(active) = told.active.as_ref().filter(|_| told.active != before.active) {
+        let stored = &status["conditions"];
+        let mut conditions: Vec<Value> = stored.as_array().cloned().unwrap_or_default();
+        let old = condition(status);
+        let word = if active.status { "True" } else { "False" };
+        // The API server stores whole seconds.
+        let seconds = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
+        let since = old.filter(|old| old["status"] == word).map(|old| old["lastTransitionTime"].clone());
+        let new = json!({
+            "type": SCALING_ACTIVE, "status": word, "reason": active.reason, "message": active.message,
+            "lastTransitionTime": since.unwrap_or_else(|| seconds.into()), "observedGeneration": generation,
+        });
+        match conditions.iter_mut().find(|found| found["type"] == SCALING_ACTIVE) {
+            Some(found) => *found = new,
+            None => conditions.push(new),
+        }
+        steps.push(json!({"op": "test", "path": "/status/conditions", "value": stored}));
+        steps.push(json!({"op": "add", "path": "/status/conditions", "value": conditions}));
+    }
+    if told.desired.is_some() && told.desired != before.desired {
+        steps.push(json!({"op": "add", "path": "/status/desiredReplicas", "value": told.desired}));
+    }
+    (steps.len() > 1).then_some(Value::Array(steps))
+}
+
+fn condition(status: &Value) -> Option<&Value> {
+    status["conditions"].as_array()?.iter().find(|found| found["type"] == SCALING_ACTIVE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-01-02T03:04:05.678Z".parse().unwrap()
+    }
+
+    fn say(desired: i32, status: bool, reason: &str) -> Told {
+        let active = Active { status, reason: reason.into(), message: "m".into() };
+        Told { desired: Some(desired), active: Some(active) }
+    }
+
+    #[test]
+    fn the_conditions_of_others_are_carried_over_and_tested() {
+        let stored = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+        let new = json!({"type": "ScalingActive", "status": "True", "reason": "R", "message": "m",
+            "lastTransitionTime": "2026-01-02T03:04:05Z", "observedGeneration": 3});
+        let expected = json!([
+            {"op": "test", "path": "/metadata/uid", "value": "u"},
+            {"op": "test", "path": "/status/conditions", "value": stored["conditions"]},
+            {"op": "add", "path": "/status/conditions", "value": [stored["conditions"][0], new]},
+            {"op": "add", "path": "/status/desiredReplicas", "value": 2},
+        ]);
+        assert_eq!(patch("u", 3, &stored, &say(2, true, "R"), now()), Some(expected));
+    }
+
+    #[test]
+    fn what_is_said_already_is_not_written_and_a_number_needs_no_conditions() {
+        let mut stored = json!({"conditions": [{"type": "ScalingActive", "status": "True", "reason": "R", "message": "m",
+            "lastTransitionTime": "2020-01-01T00:00:00Z"}], "desiredReplicas": 2});
+        assert_eq!(patch("u", 3, &stored, &say(2, true, "R"), now()), None);
+        assert_eq!(told(&stored), say(2, true, "R"));
+        let number = patch("u", 3, &stored, &say(5, true, "R"), now()).unwrap();
+        assert_eq!(number.as_array().unwrap().len(), 2, "{number}");
+        stored["desiredReplicas"] = json!(5);
+        let words = patch("u", 3, &stored, &say(5, true, "Other"), now()).unwrap();
+        assert_eq!(words[2]["value"][0]["lastTransitionTime"], "2020-01-01T00:00:00Z", "still True");
+        assert_eq!(patch("u", 3, &Value::Null, &say(5, true, "R"), now()), None, "the state machine begins the status");
+    }
+}

@@ -1,0 +1,118 @@
+//! A step down: which Pods go, and when the Deployment is told.
+//!
+//! The cluster chooses who goes, by what it costs to delete each Pod. So the Pods with the least in flight are marked
+//! first, and only when the marks are seen is the number lowered. A mark of a step that is not taken goes again: it would
+//! choose the wrong Pod later.
+
+use std::sync::Arc;
+
+use actions::ports::{Child, Pod};
+
+/// What it costs to delete a Pod that is to go; nobody else would write this number.
+pub(super) const MARK: i32 = -2_000_000_000;
+
+/// What a step down needs now.
+#[derive(Debug, PartialEq)]
+pub(super) enum Step {
+    /// These are to be marked.
+    Mark(Vec<Arc<Pod>>),
+    /// Lower the number.
+    Take,
+}
+
+/// Prepares to leave `target` of these Pods. `in_flight`: what each had when it was last asked, by uid.
+pub(super) fn prepare(pods: &[Arc<Pod>], target: i32, in_flight: impl Fn(&str) -> u32) -> Step {
+    let target = usize::try_from(target).unwrap_or_default();
+    let live = || pods.iter().filter(|pod| !pod.terminating);
+    let surplus = live().count().saturating_sub(target);
+    // Those that are not ready go first of all, whatever they cost.
+    let unready = live().filter(|pod| !pod.ready).count();
+    let marked = live().filter(|pod| pod.ready && is_marked(pod)).count();
+    let missing = surplus.saturating_sub(unready + marked);
+    if target == 0 || missing == 0 {
+        return Step::Take;
+    }
+    let mut free: Vec<_> = live().filter(|pod| pod.ready && !is_marked(pod)).cloned().collect();
+    free.sort_by_key(|pod| in_flight(&pod.uid));
+    free.truncate(missing);
+    Step::Mark(free)
+}
+
+/// The marks to be taken back when no step is being taken. Pods that are more than wanted are on their way out.
+pub(super) fn stale_marks(pods: &[Arc<Pod>], desired: i32) -> Vec<Arc<Pod>> {
+    let live = pods.iter().filter(|pod| !pod.terminating);
+    if live.clone().count() > usize::try_from(desired).unwrap_or_default() {
+        return Vec::new();
+    }
+    live.filter(|pod| is_marked(pod)).cloned().collect()
+}
+
+/// Whether the Deployment has come to rest, so that what the last step did is known.
+pub(super) fn is_at_rest(deployment: &Child) -> bool {
+    let Some(state) = &deployment.deployment else { return false };
+    state.observed_generation >= deployment.generation
+        && state.replicas <= state.desired
+        && state.updated == state.replicas
+}
+
+fn is_marked(pod: &Pod) -> bool {
+    pod.deletion_cost == Some(MARK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scaler::testing::pod;
+
+    fn names(step: Step) -> Vec<String> {
+        match step {
+            Step::Mark(pods) => pods.iter().map(|pod| pod.name.clone()).collect(),
+            Step::Take => vec!["take".to_owned()],
+        }
+    }
+
+    fn fleet(changes: &[fn(&mut Pod)]) -> Vec<Arc<Pod>> {
+        let pods = changes.iter().enumerate().map(|(at, change)| {
+            let mut pod = pod(&format!("p{at}"), [127, 0, 0, 1]);
+            change(&mut pod);
+            Arc::new(pod)
+        });
+        pods.collect()
+    }
+
+    const PLAIN: fn(&mut Pod) = |_| {};
+    const MARKED: fn(&mut Pod) = |pod| pod.deletion_cost = Some(MARK);
+    const UNREADY: fn(&mut Pod) = |pod| pod.ready = false;
+    const ENDING: fn(&mut Pod) = |pod| pod.terminating = true;
+
+    const ENDING_MARKED: fn(&mut Pod) = |pod| {
+        pod.terminating = true;
+        pod.deletion_cost = Some(MARK);
+    };
+    const THEIRS: fn(&mut Pod) = |pod| pod.deletion_cost = Some(7);
+
+    /// The later ones have less in flight.
+    fn load(uid: &str) -> u32 {
+        9 - uid[1..].parse::<u32>().unwrap()
+    }
+
+    #[test]
+    fn the_least_busy_are_marked_then_the_step_is_taken() {
+        let step = |pods: &[fn(&mut Pod)], target| names(prepare(&fleet(pods), target, load));
+        assert_eq!(step(&[PLAIN, PLAIN, PLAIN, PLAIN], 2), ["p3", "p2"]);
+        assert_eq!(step(&[PLAIN, MARKED, PLAIN, PLAIN], 2), ["p3"], "whoever is marked already goes");
+        assert_eq!(step(&[PLAIN, MARKED, PLAIN, MARKED], 2), ["take"]);
+        assert_eq!(step(&[PLAIN, UNREADY, PLAIN, PLAIN], 2), ["p3"], "one that is not ready goes unasked");
+        assert_eq!(step(&[PLAIN, ENDING, PLAIN, PLAIN], 2), ["p3"]);
+        assert_eq!(step(&[PLAIN, PLAIN], 0), ["take"], "all go");
+        assert_eq!(step(&[PLAIN, PLAIN], 2), ["take"]);
+    }
+
+    #[test]
+    fn marks_are_taken_back_unless_their_pods_are_on_their_way_out() {
+        assert_eq!(stale_marks(&fleet(&[PLAIN, MARKED, PLAIN]), 3).len(), 1);
+        assert_eq!(stale_marks(&fleet(&[PLAIN, MARKED, PLAIN]), 2).len(), 0, "the Deployment has yet to delete it");
+        assert_eq!(stale_marks(&fleet(&[PLAIN, ENDING_MARKED, PLAIN]), 2).len(), 0);
+        assert_eq!(stale_marks(&fleet(&[THEIRS]), 1).len(), 0, "not ours");
+    }
+}

@@ -1,0 +1,280 @@
+//! One workload over time: its samples, its window, and what follows from them.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use actions::{
+    ports::{Child, Pod},
+    workload::{Turn, scaler_turn},
+};
+use crds::Scaling;
+use tokio::net::TcpStream;
+
+use super::{
+    Demand, Direction, Heard, Meter, PodSample, Policy, Window, decide,
+    fleet::{Active, Seen, Told},
+    gateways::Unmet,
+    step::{MARK, Step, is_at_rest, prepare, stale_marks},
+};
+
+/// A Pod that has not answered for this long is told of.
+const UNREACHABLE: Duration = Duration::from_secs(10);
+
+/// What is known of the gateways.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GatewayState {
+    /// What is asked for in vain of this workload.
+    pub(super) unmet: Unmet,
+    /// Whether nobody can wait unseen.
+    pub(super) all_answer: bool,
+    /// Whether nobody would wake what sleeps.
+    pub(super) none_is_known: bool,
+}
+
+/// What is to be written; nothing at all when all is as it should be.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Orders {
+    /// The Deployment's `replicas`: a number, or to be left out.
+    pub(super) replicas: Option<Option<i32>>,
+    /// What it costs to delete these Pods.
+    pub(super) costs: Vec<(Arc<Pod>, Option<i32>)>,
+    /// What the status is to say.
+    pub(super) told: Option<Told>,
+    /// Where the number goes.
+    pub(super) direction: Option<Direction>,
+}
+
+impl Orders {
+    /// Whether there is anything to write.
+    pub(super) fn is_empty(&self) -> bool {
+        self.replicas.is_none() && self.costs.is_empty() && self.told.is_none()
+    }
+}
+
+/// What is remembered of one workload.
+#[derive(Debug)]
+pub(super) struct Tracked {
+    meter: Meter,
+    window: Window,
+    pods: HashMap<String, Line>,
+    /// Whether it has something to do, so that it is asked in every round.
+    pub(super) active: bool,
+    /// When it is asked although nothing happens.
+    pub(super) next: Duration,
+    /// Whether it was never asked.
+    pub(super) is_new: bool,
+    /// The Pods that it was asked about and that have not answered yet, and the answers of the others.
+    pub(super) round: Option<Round>,
+    /// Whether a write is under way.
+    pub(super) writing: bool,
+    /// What its status is to say of its Pods.
+    pub(super) desired: i32,
+}
+
+/// One round of questions.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    /// How many have not answered.
+    pub(super) open: usize,
+    /// What was answered, by Pod uid.
+    pub(super) answers: HashMap<String, Option<PodSample>>,
+}
+
+/// The connection to a Pod.
+#[derive(Debug, Default)]
+struct Line {
+    kept: Option<TcpStream>,
+    silent_since: Option<Duration>,
+    why: String,
+}
+
+impl Tracked {
+    /// A workload that was not known before; `now` is the time since any fixed moment.
+    pub(super) fn new(now: Duration) -> Self {
+        Self {
+            meter: Meter::new(now),
+            window: Window::new(now),
+            pods: HashMap::new(),
+            active: false,
+            next: now,
+            is_new: true,
+            round: None,
+            writing: false,
+            desired: 0,
+        }
+    }
+
+    /// Begins a round: the connections to the Pods that are asked.
+    pub(super) fn begin(&mut self, seen: &Seen) -> Vec<(Arc<Pod>, Option<TcpStream>)> {
+        let asked: Vec<_> = seen.pods.iter().filter(|pod| pod.ready && !pod.terminating).cloned().collect();
+        self.pods.retain(|uid, _| asked.iter().any(|pod| pod.uid == *uid));
+        let answers = asked.iter().map(|pod| (pod.uid.clone(), None)).collect();
+        self.round = Some(Round { open: asked.len(), answers });
+        let mut line = |uid: &str| self.pods.entry(uid.to_owned()).or_default().kept.take();
+        asked.into_iter().map(|pod| (pod.clone(), line(&pod.uid))).collect()
+    }
+
+    /// Takes the answer of a Pod; whether it was the last.
+    pub(super) fn answered(&mut self, uid: &str, sample: PodSample, kept: Option<TcpStream>) -> bool {
+        if let Some(line) = self.pods.get_mut(uid) {
+            *line = Line { kept, ..Line::default() };
+        }
+        self.close(uid, Some(sample))
+    }
+
+    /// A Pod did not answer; whether it was the last to be waited for.
+    pub(super) fn silent(&mut self, uid: &str, why: String) -> bool {
+        // The first reason stays: another one with every attempt would be a write with every attempt.
+        if let Some(line) = self.pods.get_mut(uid).filter(|line| line.silent_since.is_none()) {
+            line.why = why;
+        }
+        self.close(uid, None)
+    }
+
+    fn close(&mut self, uid: &str, sample: Option<PodSample>) -> bool {
+        let Some(round) = &mut self.round else { return false };
+        if let Some(answer) = round.answers.get_mut(uid) {
+            *answer = sample;
+            round.open = round.open.saturating_sub(1);
+        }
+        round.open == 0
+    }
+
+    /// Pods that have not answered for long.
+    pub(super) fn unreachable(&self, now: Duration) -> impl Iterator<Item = (&str, &str)> {
+        let long = move |since: Duration| now.saturating_sub(since) >= UNREACHABLE;
+        let lost = self.pods.iter().filter(move |(_, line)| line.silent_since.is_some_and(long));
+        lost.map(|(uid, line)| (uid.as_str(), line.why.as_str()))
+    }
+
+    /// What the ownership of `replicas` asks for at once, whatever the load.
+    pub(super) fn hand_over(&mut self, seen: &Seen) -> Orders {
+        let scaling = seen.scaling.as_ref().filter(|_| !seen.stopped);
+        let mut orders = Orders::default();
+        let mut told = seen.told.clone();
+        let live = seen.deployment.as_deref().filter(|live| !live.deleting).and_then(|live| live.deployment.as_ref());
+        match live.map(|live| scaler_turn(scaling, live)) {
+            Some(Turn::Take(replicas)) => {
+                orders.replicas = Some(Some(replicas));
+                told.desired = Some(replicas);
+            }
+            Some(Turn::Release) => orders.replicas = Some(None),
+            _ => {}
+        }
+        if seen.stopped && seen.scaling.is_some() {
+            told = Told {
+                desired: Some(0),
+                active: Some(active(false, "Stopped", "spec.replicas is 0, which stops the Pods whatever the load")),
+            };
+        }
+        self.desired = told.desired.unwrap_or_default();
+        orders.told = (told != seen.told && seen.scaling.is_some()).then_some(told);
+        orders
+    }
+
+    /// Ends a round: what follows from what was heard.
+    pub(super) fn judge(&mut self, seen: &Seen, gateways: GatewayState, now: Duration) -> Orders {
+        let round = self.round.take().unwrap_or_default();
+        for (uid, _) in round.answers.iter().filter(|(_, answer)| answer.is_none()) {
+            if let Some(line) = self.pods.get_mut(uid) {
+                line.silent_since.get_or_insert(now);
+                if line.why.is_empty() {
+                    line.why = "no answer in time".to_owned();
+                }
+            }
+        }
+        let heard = Heard { pods: round.answers, waiting: gateways.unmet.waiting, refused: gateways.unmet.refused };
+        let demand = self.meter.hear(&heard, now);
+        let mut orders = self.hand_over(seen);
+        let own = |live: &&Arc<Child>| {
+            let state = live.deployment.as_ref().filter(|_| !live.deleting);
+            state.is_some_and(|state| scaler_turn(seen.scaling.as_ref(), state) == Turn::Own)
+        };
+        if let (Some(scaling), false, Some(live)) = (&seen.scaling, seen.stopped, seen.deployment.as_ref().filter(own))
+        {
+            self.scale(seen, scaling, live, &demand, gateways, now, &mut orders);
+        }
+        self.active = demand.load > 0.0 || !orders.is_empty();
+        orders
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "everything that a decision depends on")]
+    fn scale(
+        &mut self,
+        seen: &Seen,
+        scaling: &Scaling,
+        live: &Child,
+        demand: &Demand,
+        gateways: GatewayState,
+        now: Duration,
+        orders: &mut Orders,
+    ) {
+        let current = live.deployment.as_ref().map_or(0, |state| state.desired);
+        let awake = (scaling.min_replicas == 0).then(|| stays_awake(seen, gateways)).flatten();
+        let sees_all = gateways.all_answer || current == 0;
+        let policy = Policy {
+            min: scaling.min_replicas,
+            max: scaling.max_replicas,
+            concurrency: scaling.concurrency,
+            stable_window: scaling.stable_window(),
+            zero_after: (awake.is_none() && sees_all).then(|| scaling.scale_to_zero_after()),
+        };
+        let decision = decide(&policy, current, demand, &mut self.window, now);
+        let in_flight = |uid: &str| self.meter.in_flight(uid).unwrap_or(u32::MAX);
+        let mut desired = current;
+        match decision.direction {
+            Direction::Up => desired = decision.replicas,
+            Direction::Down if is_at_rest(live) => match prepare(&seen.pods, decision.replicas, in_flight) {
+                Step::Take => desired = decision.replicas,
+                Step::Mark(pods) => orders.costs = pods.into_iter().map(|pod| (pod, Some(MARK))).collect(),
+            },
+            Direction::Down | Direction::Hold => {}
+        }
+        if desired != current {
+            orders.replicas = Some(Some(desired));
+            orders.direction = Some(decision.direction);
+        }
+        if decision.direction != Direction::Down {
+            orders.costs = stale_marks(&seen.pods, current).into_iter().map(|pod| (pod, None)).collect();
+        }
+        let told = Told { desired: Some(desired), active: self.standing(seen, awake, now) };
+        self.desired = desired;
+        orders.told = (told != seen.told).then_some(told);
+    }
+
+    /// What `ScalingActive` is to say.
+    fn standing(&self, seen: &Seen, awake: Option<Active>, now: Duration) -> Option<Active> {
+        let name_of = |uid: &str| seen.pods.iter().find(|pod| pod.uid == uid);
+        let lost = self.unreachable(now).filter_map(|(uid, why)| Some((name_of(uid)?, why)));
+        if let Some((pod, why)) = lost.min_by_key(|(pod, _)| &pod.name) {
+            let message = format!(
+                "Pod {} does not tell its load on port 8888, so no Pod goes ({why}): if a NetworkPolicy keeps the operator \
+                 from it, allow that",
+                pod.name
+            );
+            return Some(active(false, "PodUnreachable", message));
+        }
+        // A Pod that is silent for a moment is no news, and none that it was silent before.
+        let unsure = self.pods.values().any(|line| line.silent_since.is_some());
+        if unsure && seen.told.active.is_some() {
+            return seen.told.active.clone();
+        }
+        Some(awake.unwrap_or_else(|| active(true, "FollowsLoad", "the number of Pods follows the load")))
+    }
+}
+
+/// Why the last Pod stays although it need not.
+fn stays_awake(seen: &Seen, gateways: GatewayState) -> Option<Active> {
+    if let Some(tool) = &seen.tool {
+        return Some(active(true, "InUse", format!("one Pod stays: Tool/{tool} refers to it, past the gateway")));
+    }
+    let message = "one Pod stays: no gateway is known, so nobody would wake it; see --gateway-service";
+    gateways.none_is_known.then(|| active(true, "NoGateway", message))
+}
+
+fn active(status: bool, reason: &str, message: impl Into<String>) -> Active {
+    Active { status, reason: reason.to_owned(), message: message.into() }
+}
+
+#[cfg(test)]
+#[path = "tracked_tests.rs"]
+mod tests;

@@ -1,0 +1,207 @@
+use std::{collections::BTreeMap, net::Ipv4Addr};
+
+use actions::ports::{ChildKind, ChildRef, DeploymentState, ReplicasBy};
+
+use super::*;
+use crate::scaler::testing::pod;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Gateways that know of nobody who waits.
+const QUIET: GatewayState =
+    GatewayState { unmet: Unmet { waiting: 0.0, refused: 0.0 }, all_answer: true, none_is_known: false };
+
+fn deployment(desired: i32, by: ReplicasBy) -> Option<Arc<Child>> {
+    let state = DeploymentState {
+        desired,
+        replicas: desired,
+        updated: desired,
+        replicas_by: by,
+        observed_generation: 1,
+        ..DeploymentState::default()
+    };
+    Some(Arc::new(Child {
+        child: ChildRef { kind: ChildKind::Deployment, namespace: "ns".into(), name: "a".into() },
+        uid: "d".into(),
+        resource_version: 1,
+        generation: 1,
+        labels: BTreeMap::new(),
+        controller: None,
+        owned: None,
+        deleting: false,
+        data: BTreeMap::new(),
+        deployment: Some(state),
+    }))
+}
+
+/// A workload whose number is the scaler's, with so many Pods.
+fn seen(desired: i32, min: i32) -> Seen {
+    let by = ReplicasBy { scaler: true, ..ReplicasBy::default() };
+    Seen {
+        uid: "u".into(),
+        scaling: Some(Scaling { min_replicas: min, ..Scaling::default() }),
+        stopped: false,
+        deployment: deployment(desired, by),
+        pods: (0..desired).map(|at| Arc::new(pod(&format!("p{at}"), Ipv4Addr::LOCALHOST))).collect(),
+        tool: None,
+        told: Told { desired: Some(desired), active: Some(active(true, "FollowsLoad", "x")) },
+    }
+}
+
+/// A round at this second in which each Pod says that it always has had so many in flight; `None`: it is silent.
+fn round(tracked: &mut Tracked, seen: &Seen, gateways: GatewayState, second: u32, loads: &[Option<u64>]) -> Orders {
+    let now = SECOND * second;
+    for (pod, _) in tracked.begin(seen) {
+        let at: usize = pod.uid[1..].parse().unwrap();
+        let uptime_ms = u64::from(second) * 1000;
+        let Some(load) = loads[at] else {
+            tracked.silent(&pod.uid, format!("attempt {second}"));
+            continue;
+        };
+        let sample = PodSample {
+            instance: pod.uid.clone(),
+            uptime_ms,
+            inflight: u32::try_from(load).unwrap(),
+            busy_ms: load * uptime_ms,
+            completed: 0,
+            refused: 0,
+        };
+        tracked.answered(&pod.uid, sample, None);
+    }
+    tracked.judge(seen, gateways, now)
+}
+
+#[test]
+fn more_load_is_a_number_at_once_and_the_same_again_is_no_write() {
+    let mut tracked = Tracked::new(Duration::ZERO);
+    round(&mut tracked, &seen(1, 1), QUIET, 1, &[Some(20)]);
+    let orders = round(&mut tracked, &seen(1, 1), QUIET, 2, &[Some(20)]);
+    assert_eq!((orders.replicas, orders.direction), (Some(Some(3)), Some(Direction::Up)));
+    assert_eq!(orders.told.unwrap().desired, Some(3));
+    let mut there = seen(3, 1);
+    there.told.active = tracked.standing(&there, None, SECOND);
+    let loads = [Some(20), Some(0), Some(0)];
+    assert!(round(&mut tracked, &there, QUIET, 3, &loads).is_empty());
+    assert!(tracked.active);
+}
+
+#[test]
+fn who_waits_in_a_gateway_wakes_what_sleeps() {
+    let mut tracked = Tracked::new(Duration::ZERO);
+    assert_eq!(round(&mut tracked, &seen(0, 0), QUIET, 400, &[]).replicas, None);
+    let waits = GatewayState { unmet: Unmet { waiting: 0.1, refused: 0.0 }, ..QUIET };
+    assert_eq!(round(&mut tracked, &seen(0, 0), waits, 401, &[]).replicas, Some(Some(1)));
+}
+
+#[test]
+fn the_last_pod_goes_when_nobody_called_for_long_and_every_gateway_says_so() {
+    let mut tracked = Tracked::new(Duration::ZERO);
+    let silent = GatewayState { all_answer: false, ..QUIET };
+    let mut at = |second, gateways| round(&mut tracked, &seen(1, 0), gateways, second, &[Some(0)]).replicas;
+    assert_eq!(at(240, QUIET), None);
+    assert_eq!(at(300, silent), None);
+    assert_eq!(at(310, QUIET), None, "the window still holds a 1");
+    assert_eq!(at(361, QUIET), Some(Some(0)));
+}
+
+#[test]
+fn the_last_pod_stays_while_a_tool_refers_to_it_or_no_gateway_is_known_and_the_condition_says_why() {
+    let mut tracked = Tracked::new(Duration::ZERO);
+    let in_use = Seen { tool: Some("ask".into()), ..seen(1, 0) };
+    let told = round(&mut tracked, &in_use, QUIET, 1000, &[Some(0)]).told.unwrap().active.unwrap();
+    let said = "one Pod stays: Tool/ask refers to it, past the gateway";
+    assert_eq!((told.status, told.reason.as_str(), told.message.as_str()), (true, "InUse", said));
+    let nobody = GatewayState { all_answer: false, none_is_known: true, ..QUIET };
+    let told = round(&mut tracked, &seen(1, 0), nobody, 2000, &[Some(0)]).told.unwrap().active.unwrap();
+    assert_eq!(told.reason, "NoGateway");
+    assert_eq!(round(&mut tracked, &seen(0, 0), nobody, 3000, &[]).replicas, Some(Some(1)), "and comes back");
+    let other = Seen { tool: Some("ask".into()), ..seen(1, 1) };
+    let told = round(&mut tracked, &other, QUIET, 4000, &[Some(0)]).told;
+    assert_eq!(told.unwrap().active.unwrap().reason, "FollowsLoad", "it stays anyway");
+}
+
+#[test]
+fn a_silent_pod_keeps_all_pods_and_is_named_when_it_was_silent_for_ten_seconds() {
+    let mut tracked = Tracked::new(Duration::ZERO);
+    let there = seen(3, 1);
+    let loads = [Some(0), None, Some(0)];
+    let first = round(&mut tracked, &there, QUIET, 100, &loads);
+    assert_eq!((&first.told, first.is_empty()), (&None, true), "for a moment that is no news");
+    let orders = round(&mut tracked, &there, QUIET, 110, &loads);
+    assert!(orders.replicas.is_none() && orders.costs.is_empty());
+    let told = orders.told.unwrap();
+    let active = told.active.clone().unwrap();
+    assert_eq!((active.status, active.reason.as_str()), (false, "PodUnreachable"));
+    assert!(active.message.contains("Pod p1") && active.message.contains("attempt 100"), "{}", active.message);
+    let there = Seen { told, ..there };
+    assert!(round(&mut tracked, &there, QUIET, 130, &loads).is_empty(), "the same words");
+    assert_eq!(tracked.unreachable(SECOND * 130).count(), 1);
+    let again = round(&mut tracked, &there, QUIET, 131, &[Some(0), Some(0), Some(0)]);
+    assert_eq!(again.told.unwrap().active.unwrap().reason, "FollowsLoad");
+}
+
+#[test]
+fn a_new_leader_changes_nothing_about_a_pod_that_was_silent_before() {
+    let mut tracked = Tracked::new(Duration::ZERO);
+    let mut there = seen(1, 1);
+    there.told.active = Some(active(false, "PodUnreachable", "as the last one said"));
+    assert!(round(&mut tracked, &there, QUIET, 1, &[None]).is_empty());
+}
+
+#[test]
+fn pods_are_marked_before_the_number_is_lowered_and_marks_are_taken_back() {
+    let mut tracked = Tracked::new(Duration::ZERO);
+    let mut there = seen(3, 1);
+    there.told.active = tracked.standing(&there, None, SECOND);
+    let loads = [Some(3), Some(0), Some(1)];
+    round(&mut tracked, &there, QUIET, 99, &loads);
+    let orders = round(&mut tracked, &there, QUIET, 100, &loads);
+    let marked: Vec<_> = orders.costs.iter().map(|(pod, cost)| (pod.name.as_str(), *cost)).collect();
+    assert_eq!((orders.replicas, marked), (None, vec![("p1", Some(MARK))]));
+    let mut marked = there.clone();
+    marked.pods[1] = Arc::new(Pod { deletion_cost: Some(MARK), ..pod("p1", Ipv4Addr::LOCALHOST) });
+    let back = round(&mut tracked, &marked, QUIET, 101, &[Some(20), Some(20), Some(0)]);
+    assert_eq!(back.replicas, Some(Some(10)));
+    assert_eq!(back.costs.iter().map(|(pod, cost)| (pod.name.as_str(), *cost)).collect::<Vec<_>>(), [("p1", None)]);
+    let orders = round(&mut tracked, &marked, QUIET, 200, &loads);
+    assert_eq!((orders.replicas, orders.costs.len(), orders.direction), (Some(Some(2)), 0, Some(Direction::Down)));
+}
+
+#[test]
+fn nobody_goes_before_the_deployment_has_come_to_rest() {
+    let mut tracked = Tracked::new(Duration::ZERO);
+    let mut there = seen(3, 1);
+    there.told.active = tracked.standing(&there, None, SECOND);
+    let mut moving = there.deployment.as_deref().cloned().unwrap();
+    moving.deployment.as_mut().unwrap().updated = 1;
+    there.deployment = Some(Arc::new(moving));
+    assert!(round(&mut tracked, &there, QUIET, 100, &[Some(0), Some(0), Some(0)]).is_empty());
+}
+
+#[test]
+fn the_number_is_taken_over_and_given_back_whatever_the_load() {
+    let operator = ReplicasBy { operator: true, ..ReplicasBy::default() };
+    let both = ReplicasBy { scaler: true, ..operator.clone() };
+    let mut tracked = Tracked::new(Duration::ZERO);
+    let on = Seen { deployment: deployment(5, operator), told: Told::default(), ..seen(5, 1) };
+    let orders = tracked.hand_over(&on);
+    assert_eq!((orders.replicas, orders.told.unwrap().desired), (Some(Some(5)), Some(5)));
+    let loaded = [Some(20); 5];
+    let waits = Seen { deployment: deployment(5, both.clone()), ..seen(5, 1) };
+    round(&mut tracked, &waits, QUIET, 1, &loaded);
+    assert_eq!(round(&mut tracked, &waits, QUIET, 2, &loaded).replicas, None, "not before it has it alone");
+    let off = Seen { deployment: deployment(5, both), scaling: None, ..seen(5, 1) };
+    let orders = tracked.hand_over(&off);
+    assert_eq!((orders.replicas, orders.told), (Some(None), None));
+}
+
+#[test]
+fn a_stopped_workload_is_not_scaled_and_says_so() {
+    let mut tracked = Tracked::new(Duration::ZERO);
+    let stopped = Seen { stopped: true, ..seen(0, 1) };
+    let orders = round(&mut tracked, &stopped, QUIET, 100, &[]);
+    let told = orders.told.unwrap();
+    assert_eq!((orders.replicas, told.desired), (None, Some(0)));
+    assert_eq!(told.active.clone().unwrap().reason, "Stopped");
+    assert!(round(&mut tracked, &Seen { told, ..stopped }, QUIET, 101, &[]).is_empty());
+}
