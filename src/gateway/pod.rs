@@ -46,6 +46,9 @@ pub(super) struct Pod {
     /// What others had in flight there, and until when that is believed.
     others: AtomicU32,
     others_until: AtomicU64,
+    /// What was in flight here before the last requests ended, and until when that counts.
+    lately: AtomicU32,
+    lately_until: AtomicU64,
     full_until: AtomicU64,
     pools: [Pool; POOLS],
 }
@@ -100,6 +103,8 @@ impl Pod {
             cap: AtomicU32::new(cap),
             others: AtomicU32::new(0),
             others_until: AtomicU64::new(0),
+            lately: AtomicU32::new(0),
+            lately_until: AtomicU64::new(0),
             full_until: AtomicU64::new(0),
             pools: Default::default(),
         }
@@ -143,8 +148,12 @@ impl Pod {
     }
 
     /// Gives a slot back. `served`: there is room for another now.
-    pub(super) fn release(&self, served: bool) {
-        self.in_flight.fetch_sub(1, Relaxed);
+    pub(super) fn release(&self, served: bool, now: u64) {
+        let before = self.in_flight.fetch_sub(1, Relaxed);
+        if before >= self.lately.load(Relaxed) || now >= self.lately_until.load(Relaxed) {
+            self.lately.store(before, Relaxed);
+            self.lately_until.store(now + FRESH, Relaxed);
+        }
         if served {
             self.full_until.store(0, Relaxed);
         }
@@ -153,8 +162,10 @@ impl Pod {
     /// It answered a request of this gateway, which is still in flight, and said this of itself.
     pub(super) fn answered(&self, reported: Option<Reported>, now: u64) {
         if let Some(Reported { in_flight, cap }) = reported {
+            // Between its saying so and our hearing it requests of ours have ended. They must not be taken for others.
+            let lately = if now < self.lately_until.load(Relaxed) { self.lately.load(Relaxed) } else { 0 };
             self.cap.store(cap, Relaxed);
-            self.others.store(in_flight.saturating_sub(self.in_flight()), Relaxed);
+            self.others.store(in_flight.saturating_sub(lately.max(self.in_flight())), Relaxed);
             self.others_until.store(now + FRESH, Relaxed);
         }
         self.full_until.store(0, Relaxed);
@@ -258,9 +269,24 @@ mod tests {
         pod.answered(Reported::read(b"3/4"), 1000);
         assert_eq!(pod.load(1000), Some(3 * 256), "two here and one elsewhere");
         assert!(pod.take(1000) && !pod.take(1000), "others count while the news of them is fresh");
-        pod.release(true);
+        pod.release(true, 1000);
         assert_eq!(pod.load(1000 + FRESH), Some(2 * 256));
         assert_eq!((Reported::read(b"x/4"), Reported::read(b"3"), Reported::read(b"")), (None, None, None));
+    }
+
+    #[test]
+    fn what_has_just_ended_here_is_not_taken_for_others() {
+        let pod = pod(4);
+        assert!((0..4).all(|_| pod.take(0)));
+        // Four answers come at the same time, and each was sent while all four were in flight.
+        for _ in 0..3 {
+            pod.answered(Reported::read(b"4/4"), 1000);
+            pod.release(true, 1000);
+        }
+        pod.answered(Reported::read(b"4/4"), 1000);
+        assert_eq!(pod.load(1000), Some(256));
+        pod.answered(Reported::read(b"4/4"), 1000 + FRESH);
+        assert_eq!(pod.load(1000 + FRESH), None, "by then it would be others");
     }
 
     #[test]
@@ -269,11 +295,11 @@ mod tests {
         assert!(pod.take(0));
         pod.refused(1000);
         assert_eq!((pod.load(1049), pod.load(1101).is_some()), (None, true));
-        pod.release(false);
+        pod.release(false, 1000);
         assert_eq!(pod.load(1049), None);
         assert!(pod.take(2000) && !pod.take(2000), "one asks whether there is room again");
         pod.refused(2000);
-        pod.release(true);
+        pod.release(true, 2000);
         assert_eq!(pod.load(2000), Some(0));
         pod.refused(3000);
         pod.answered(None, 3000);

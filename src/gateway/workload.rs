@@ -210,7 +210,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.pod.release(self.served);
+        self.pod.release(self.served, self.workload.clock.now());
         if self.served {
             self.workload.dispatch();
         }
