@@ -35,8 +35,8 @@ impl Answer {
         Self::refusal(bad.status(), &bad.to_string(), "bad-request")
     }
 
-    /// As HTTP/1.1, for a request that was HEAD or not.
-    pub(super) fn write(&self, to_head: bool, close: bool, out: &mut Vec<u8>) {
+    /// As HTTP/1.1, for a request that was HEAD or not; with the load, which every answer tells.
+    pub(super) fn write(&self, to_head: bool, close: bool, load: &[u8], out: &mut Vec<u8>) {
         let status = self.status;
         let phrase =
             http::StatusCode::from_u16(status).ok().and_then(|code| code.canonical_reason()).unwrap_or_default();
@@ -54,8 +54,10 @@ impl Answer {
         if close {
             head.push_str("Connection: close\r\n");
         }
-        head.push_str("\r\n");
         out.extend_from_slice(head.as_bytes());
+        for part in [&b"x-recif-load: "[..], load, b"\r\n\r\n"] {
+            out.extend_from_slice(part);
+        }
         if !to_head {
             out.extend_from_slice(self.body.as_bytes());
         }

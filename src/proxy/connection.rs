@@ -61,10 +61,12 @@ async fn requests(client: &mut Side<TcpStream>, peer: &str, busy: &AtomicBool, s
             }
         };
         let again = match next {
-            Next::Tell { answer, to_head, close } => tell(client, &answer, to_head, close).await.is_ok() && !close,
+            Next::Tell { answer, to_head, close } => {
+                tell(client, &answer, to_head, close, shared).await.is_ok() && !close
+            }
             Next::Own { own, to_head, close } => {
                 let answer = own.answer(shared).await;
-                tell(client, &answer, to_head, close).await.is_ok() && !close
+                tell(client, &answer, to_head, close, shared).await.is_ok() && !close
             }
             Next::Relay { ask, slot } => {
                 let to_head = ask.is_head();
@@ -76,7 +78,7 @@ async fn requests(client: &mut Side<TcpStream>, peer: &str, busy: &AtomicBool, s
                     Outcome::Aborted => return Err(Aborted),
                     Outcome::Refused(answer) => {
                         count(&answer, shared);
-                        let _ = tell(client, &answer, to_head, true).await;
+                        let _ = tell(client, &answer, to_head, true, shared).await;
                         false
                     }
                 }
@@ -133,8 +135,14 @@ fn count(refusal: &Answer, shared: &Shared) {
     shared.metrics.rejected(refusal.status, refusal.reason.unwrap_or_default());
 }
 
-async fn tell(client: &mut Side<TcpStream>, answer: &Answer, to_head: bool, close: bool) -> io::Result<()> {
-    answer.write(to_head, close, &mut client.outgoing);
+async fn tell(
+    client: &mut Side<TcpStream>,
+    answer: &Answer,
+    to_head: bool,
+    close: bool,
+    shared: &Shared,
+) -> io::Result<()> {
+    answer.write(to_head, close, shared.load.text().as_ref(), &mut client.outgoing);
     client.flush().await
 }
 

@@ -13,6 +13,7 @@ async fn no_more_than_the_cap_reaches_the_workload() {
     let refused = head(&mut second).await;
     assert!(refused.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{refused}");
     assert!(refused.contains("x-recif-reason: over-capacity\r\nRetry-After: 1\r\n"), "{refused}");
+    assert!(refused.contains("x-recif-load: 1/1\r\n"), "{refused}");
     workload.write_all(OK).await.unwrap();
     head(&mut first).await;
     proxy.until_in_flight(0).await;
