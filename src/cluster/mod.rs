@@ -22,7 +22,9 @@ pub mod metrics;
 pub mod patch;
 pub mod pod;
 pub mod resource;
+pub mod reviews;
 pub mod scale;
+pub mod stamp;
 pub mod store;
 #[cfg(test)]
 mod testing;

@@ -40,6 +40,13 @@ impl Resource {
     /// `events` of `events.k8s.io`.
     pub const EVENT: Self = Self { kind: "Event", root: "/apis/events.k8s.io/v1", plural: "events" };
 
+    /// `tokenreviews`.
+    pub const TOKEN_REVIEW: Self =
+        Self { kind: "TokenReview", root: "/apis/authentication.k8s.io/v1", plural: "tokenreviews" };
+    /// `subjectaccessreviews`.
+    pub const SUBJECT_ACCESS_REVIEW: Self =
+        Self { kind: "SubjectAccessReview", root: "/apis/authorization.k8s.io/v1", plural: "subjectaccessreviews" };
+
     const fn ours(kind: &'static str, plural: &'static str) -> Self {
         Self { kind, root: "/apis/agents.recif.dev/v1", plural }
     }

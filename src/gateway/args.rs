@@ -8,6 +8,11 @@ use std::{
 
 use jiff::SignedDuration;
 
+use super::{
+    auth::{AuthArgs, AuthMode},
+    tls::TlsArgs,
+};
+
 /// Options of `recif gateway`.
 #[derive(Debug, clap::Args)]
 pub struct GatewayArgs {
@@ -17,12 +22,10 @@ pub struct GatewayArgs {
     /// Address of /metrics, /healthz, /readyz and /_recif/demand
     #[arg(long, env = "RECIF_ADMIN_LISTEN", default_value = "0.0.0.0:8081", value_name = "ADDRESS")]
     pub(super) admin_listen: SocketAddr,
-    /// How callers are told apart
-    #[arg(long, env = "RECIF_AUTH", value_enum, value_name = "HOW")]
-    pub(super) auth: AuthMode,
-    /// Let everybody in on an address that others reach: with --auth none
-    #[arg(long, env = "RECIF_INSECURE")]
-    pub(super) insecure: bool,
+    #[command(flatten)]
+    pub(super) auth: AuthArgs,
+    #[command(flatten)]
+    pub(super) tls: TlsArgs,
     /// Namespaces to route to, separated by commas; all when empty
     #[arg(long, env = "RECIF_NAMESPACES", value_delimiter = ',', value_name = "NAMES")]
     pub(super) namespaces: Vec<String>,
@@ -55,16 +58,11 @@ pub struct GatewayArgs {
     pub(super) shutdown_timeout: Duration,
 }
 
-/// How callers are told apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum AuthMode {
-    /// Not at all
-    None,
-}
-
 /// What requests are served by.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
+    /// How callers are told apart.
+    pub(super) auth: AuthMode,
     /// Proxies that are believed.
     pub(super) trusted_proxies: Vec<Network>,
     /// Requests that may wait for one workload.
@@ -95,13 +93,15 @@ impl Settings {
     /// # Errors
     /// A flag that cannot be used.
     pub(super) fn read(args: &GatewayArgs) -> Result<Self, BadFlag> {
-        if args.auth == AuthMode::None && !args.insecure && !args.listen.ip().is_loopback() {
-            return Err(BadFlag::Insecure(args.listen));
+        let auth = args.auth.mode(args.listen).map_err(BadFlag::Insecure)?;
+        if let Some((listen, ..)) = args.tls.read() {
+            args.auth.mode(listen).map_err(BadFlag::Insecure)?;
         }
         // An empty variable is one empty name to the parser of lists.
         let networks = args.trusted_proxies.iter().filter(|network| !network.is_empty());
         let networks = networks.map(|text| text.parse().map_err(|NoNetwork| BadFlag::TrustedProxies(text.clone())));
         Ok(Self {
+            auth,
             trusted_proxies: networks.collect::<Result<_, _>>()?,
             queue_per_workload: args.queue_per_workload,
             queue_timeout: args.queue_timeout,

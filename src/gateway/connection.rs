@@ -11,6 +11,7 @@ use tokio::{
 use super::{
     answer::Answer,
     clients::Client,
+    h2,
     object::Kind,
     path::{Astray, Path},
     relay::{self, Call, Outcome},
@@ -50,13 +51,13 @@ pub(super) struct Peer {
     pub(super) trusted: bool,
 }
 
-/// A connection that is aborted when it is dropped before its clean end, whatever ended it.
-struct Guarded<S: Link> {
-    side: Side<S>,
+/// A connection that is aborted when this is dropped before its clean end, whatever ended it.
+struct Guarded<'a, S: Link> {
+    side: &'a mut Side<S>,
     clean: bool,
 }
 
-impl<S: Link> Drop for Guarded<S> {
+impl<S: Link> Drop for Guarded<'_, S> {
     fn drop(&mut self) {
         if !self.clean {
             self.side.io.abort();
@@ -64,21 +65,42 @@ impl<S: Link> Drop for Guarded<S> {
     }
 }
 
-/// Serves a connection to its end.
-pub(super) async fn serve<S: Link>(io: S, peer: &Peer, shared: &Arc<Shared>) {
-    let mut client = Guarded { side: Side::new(io), clean: true };
+/// Serves a connection to its end, whichever HTTP its client speaks.
+pub(super) async fn serve<S: Link + 'static>(io: S, peer: &Peer, shared: &Arc<Shared>) {
+    let mut client = Side::new(io);
+    if let Ended::SpeaksH2 = requests(&mut client, peer, shared).await {
+        Box::pin(h2::serve(client.io, client.incoming, peer.clone(), shared.clone())).await;
+    }
+}
+
+/// How a connection of HTTP/1.1 ended.
+pub(super) enum Ended {
+    /// It is closed.
+    Closed,
+    /// It never was one: its first bytes are those of HTTP/2.
+    SpeaksH2,
+}
+
+/// Serves a connection of HTTP/1.1 to its end.
+pub(super) async fn requests<S: Link>(client: &mut Side<S>, peer: &Peer, shared: &Arc<Shared>) -> Ended {
+    let mut client = Guarded { side: client, clean: true };
     let mut fields = Fields::default();
     let mut timer = std::pin::pin!(sleep(KEEP_ALIVE));
-    while let Some(length) = next_head(&mut client.side, timer.as_mut(), shared).await {
+    let mut first = true;
+    while let Some(length) = next_head(client.side, timer.as_mut(), shared).await {
+        if std::mem::take(&mut first) && client.side.incoming.get(..length) == Some(h2::PREFACE) {
+            return Ended::SpeaksH2;
+        }
         client.clean = false;
-        let again = request(&mut client.side, length, &mut fields, peer, shared, timer.as_mut()).await;
-        let Ok(again) = again else { return };
+        let again = request(client.side, length, &mut fields, peer, shared, timer.as_mut()).await;
+        let Ok(again) = again else { return Ended::Closed };
         client.clean = true;
         if !again {
             break;
         }
     }
-    linger(&mut client.side).await;
+    linger(client.side).await;
+    Ended::Closed
 }
 
 /// The connection must end in a way that cannot be taken for a clean end.

@@ -17,6 +17,8 @@ mod clients;
 mod clock;
 mod connection;
 mod forward;
+mod h2;
+mod invocations;
 mod metrics;
 mod object;
 mod path;
@@ -27,6 +29,7 @@ mod relay;
 mod routes;
 mod serve;
 mod slice;
+mod tls;
 mod turn;
 mod workload;
 

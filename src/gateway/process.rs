@@ -17,21 +17,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     admin::Admin,
-    args::{AuthMode, BadFlag, GatewayArgs, Settings},
-    auth::Auth,
+    args::{BadFlag, GatewayArgs, Settings},
+    auth::{Auth, AuthMode, Gate},
     clients::Clients,
     clock::Clock,
+    invocations,
     metrics::Metrics,
     object::{self, Kind},
     routes::Routes,
     serve::{Shared, accept_on_all, bind},
     slice,
+    tls::{Tls, TlsError},
 };
 use crate::cluster::{
     Authority, Board, Head, ObjectMap, Source, Transport, Watch,
     client::{ConnectError, connect},
     crash::CrashPoint,
     metrics::Metrics as ApiMetrics,
+    reviews::Reviewer,
+    stamp::Stamper,
 };
 
 /// How often connections that were idle for too long are looked for.
@@ -46,6 +50,8 @@ enum GatewayError {
     Connect(#[from] ConnectError),
     #[error("listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error("wait for signals: {0}")]
     Signals(std::io::Error),
     #[error("the system has no random numbers: {0}")]
@@ -63,7 +69,7 @@ pub async fn run(args: GatewayArgs) -> ExitCode {
         Err(error) => {
             eprintln!("error: {error}");
             tracing::error!(%error, "the gateway ends");
-            ExitCode::from(if matches!(error, GatewayError::Flag(_)) { 2 } else { 1 })
+            ExitCode::from(if matches!(error, GatewayError::Flag(_) | GatewayError::Tls(_)) { 2 } else { 1 })
         }
     }
 }
@@ -71,11 +77,12 @@ pub async fn run(args: GatewayArgs) -> ExitCode {
 async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
     let settings = Settings::read(&args)?;
     let GatewayArgs { listen, admin_listen, auth, namespaces, lame_duck, shutdown_timeout, .. } = args;
-    let auth = match auth {
-        AuthMode::None => Auth::None,
-    };
     let api_metrics = ApiMetrics::default();
     let transport = connect(Authority::always(), CrashPoint::default(), api_metrics.clone()).await?;
+    let auth = match settings.auth {
+        AuthMode::None => Auth::None,
+        AuthMode::Kubernetes => Auth::Kubernetes(Gate::new(Reviewer::new(transport.clone()), auth.audiences())),
+    };
     let clock = Clock::new();
     let shared = Arc::new(Shared {
         settings,
@@ -90,12 +97,18 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
         closing: CancellationToken::new(),
     });
     let (mut terminate, mut interrupt) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
-    let listener = bind(listen).map_err(|error| GatewayError::Listen(listen, error))?;
+    let take = |address| bind(address).map_err(|error| GatewayError::Listen(address, error));
+    let mut listeners = vec![(take(listen)?, None)];
+    let mut tasks = JoinSet::new();
+    if let Some((listen, cert, key)) = args.tls.read() {
+        let tls = Tls::load(cert, key)?;
+        tasks.spawn(tls.clone().follow());
+        listeners.push((take(listen)?, Some(tls)));
+    }
     let admin_listener =
         TcpListener::bind(admin_listen).await.map_err(|error| GatewayError::Listen(admin_listen, error))?;
 
     let board = Arc::new(Board::default());
-    let mut tasks = JoinSet::new();
     // An empty variable is one empty name to the parser of lists.
     let namespaces: Vec<_> = namespaces.into_iter().filter(|name| !name.is_empty()).collect();
     watch(&shared, &namespaces, &transport, &board, &mut tasks);
@@ -119,6 +132,9 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
             sweeping.routes.sweep();
         }
     });
+    let (writing, stop) = (shared.clone(), CancellationToken::new());
+    let stamper = Stamper::new(transport);
+    let stamps = tokio::spawn(invocations::run(stamper, move || writing.routes.all(), stop.clone()));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %listen, %admin_listen, "gateway started");
 
     let ends = async {
@@ -130,15 +146,18 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
         shared.closing.cancel();
         std::future::pending::<()>().await;
     };
-    tokio::select! {
-        ended = accept_on_all(listener, shared.clone(), shutdown_timeout) => ended.map_err(GatewayError::Threads),
+    let outcome = tokio::select! {
+        ended = accept_on_all(listeners, shared.clone(), shutdown_timeout) => ended.map_err(GatewayError::Threads),
         () = ends => Ok(()),
         ended = tasks.join_next() => {
             // The threads that serve would keep the process.
             shared.closing.cancel();
             Err(GatewayError::Ended(format!("{ended:?}")))
         }
-    }
+    };
+    stop.cancel();
+    let _ = stamps.await;
+    outcome
 }
 
 /// Begins every watch. The routes follow.

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, future::join_all};
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     task::JoinSet,
@@ -25,9 +25,11 @@ use super::{
     clients::Clients,
     clock::Clock,
     connection::{self, Peer},
+    h2,
     metrics::Metrics,
     pod::{POOLS, use_pool},
     routes::Routes,
+    tls::{Tls, chose_h2},
     turn,
 };
 
@@ -94,39 +96,49 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     socket.listen(4096)?.into_std()
 }
 
-/// Serves connections on a thread for each processor, until all have ended as [`accept`] says. Threads do not share tasks:
+/// Serves the connections of each listener, by TLS where there is one, on a thread for each processor, until all have ended as [`accept`] says. Threads do not share tasks:
 /// a request is served where its connection was taken, from its first byte to its last.
 ///
 /// # Errors
 /// The system gives no more threads.
 pub(super) async fn accept_on_all(
-    listener: std::net::TcpListener,
+    listeners: Vec<(std::net::TcpListener, Option<Tls>)>,
     shared: Arc<Shared>,
     patience: Duration,
 ) -> io::Result<()> {
     let count = std::thread::available_parallelism().map_or(1, usize::from).min(POOLS);
     let mut threads = JoinSet::new();
     for number in 0..count {
-        let (listener, shared) = (listener.try_clone()?, shared.clone());
+        let copy = |(listener, tls): &(std::net::TcpListener, Option<Tls>)| Ok((listener.try_clone()?, tls.clone()));
+        let (listeners, shared) = (listeners.iter().map(copy).collect::<io::Result<Vec<_>>>()?, shared.clone());
         threads.spawn_blocking(move || {
             use_pool(number);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
-                accept(TcpListener::from_std(listener)?, shared, patience, count).await;
+                let accepting = listeners.into_iter().map(|(listener, tls)| {
+                    Ok(accept(TcpListener::from_std(listener)?, tls, shared.clone(), patience, count))
+                });
+                join_all(accepting.collect::<io::Result<Vec<_>>>()?).await;
                 Ok::<_, io::Error>(())
             })
         });
     }
-    drop(listener);
+    drop(listeners);
     while let Some(ended) = threads.join_next().await {
         ended.map_err(io::Error::other)??;
     }
     Ok(())
 }
 
-/// Serves every connection until `closing` is cancelled and the last one has ended, or for `patience` after that: then the
-/// others are aborted. `threads` do so and share what is allowed.
-pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, patience: Duration, threads: usize) {
+/// Serves every connection, by TLS if there is one, until `closing` is cancelled and the last one has ended, or for
+/// `patience` after that: then the others are aborted. `threads` do so and share what is allowed.
+pub(super) async fn accept(
+    listener: TcpListener,
+    tls: Option<Tls>,
+    shared: Arc<Shared>,
+    patience: Duration,
+    threads: usize,
+) {
     let most = shared.settings.max_connections.div_ceil(threads);
     let mut connections = JoinSet::new();
     loop {
@@ -136,7 +148,7 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, patience:
             Some(_) = connections.join_next() => {}
             accepted = listener.accept(), if connections.len() < most => match accepted {
                 Ok((io, peer)) => {
-                    connections.spawn(serve(io, peer.ip(), shared.clone()));
+                    connections.spawn(serve(io, peer.ip(), tls.clone(), shared.clone()));
                 }
                 Err(error) => {
                     // Out of file descriptors, usually: some will be given back.
@@ -148,7 +160,7 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, patience:
     }
     // Those that the kernel has taken already would be reset.
     while let Some(Ok((io, peer))) = listener.accept().now_or_never() {
-        connections.spawn(serve(io, peer.ip(), shared.clone()));
+        connections.spawn(serve(io, peer.ip(), tls.clone(), shared.clone()));
     }
     drop(listener);
     let ended = async { while connections.join_next().await.is_some() {} };
@@ -159,9 +171,24 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, patience:
 }
 
 /// Serves one connection.
-async fn serve(io: TcpStream, address: IpAddr, shared: Arc<Shared>) {
+async fn serve(io: TcpStream, address: IpAddr, tls: Option<Tls>, shared: Arc<Shared>) {
     // Tokens are small writes that must not wait for each other.
-    if io.set_nodelay(true).is_ok() {
-        connection::serve(io, &shared.peer(address, "http"), &shared).await;
+    if io.set_nodelay(true).is_err() {
+        return;
+    }
+    match tls {
+        None => connection::serve(io, &shared.peer(address, "http"), &shared).await,
+        Some(tls) => Box::pin(serve_tls(io, address, tls, shared)).await,
+    }
+}
+
+async fn serve_tls(io: TcpStream, address: IpAddr, tls: Tls, shared: Arc<Shared>) {
+    // Whoever does not speak TLS was told so by it.
+    let Ok(io) = tls.accept(io).await else { return };
+    let peer = shared.peer(address, "https");
+    if chose_h2(&io) {
+        h2::serve(io, Vec::new(), peer, shared).await;
+    } else {
+        connection::serve(io, &peer, &shared).await;
     }
 }

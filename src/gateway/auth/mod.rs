@@ -1,19 +1,73 @@
-//! Who may ask what.
+//! Who may call what: a token is reviewed by the API server, and so is the right to `create` on `<plural>/invoke`.
+//!
+//! Rights on agents are given like every other right in the cluster, by roles and bindings, and the gateway keeps no list of
+//! its own. It asks once a minute for each token and workload and remembers only digests, so a request that was let in
+//! before costs no request to the API server.
 
-use std::sync::Arc;
+mod anonymous;
+mod credential;
+mod gate;
+mod verdicts;
+
+use std::{net::SocketAddr, sync::Arc};
+
+pub(super) use gate::Gate;
+use gate::Workload;
 
 use super::{answer::Answer, path::Path, routes::Route};
 use crate::http1::RequestHead;
+
+/// How callers are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum AuthMode {
+    /// By the tokens and roles of the cluster
+    Kubernetes,
+    /// Not at all: everybody may call everything
+    None,
+}
+
+/// Options about callers.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct AuthArgs {
+    /// How callers are told apart
+    #[arg(long, env = "RECIF_AUTH", value_enum, default_value_t = AuthMode::Kubernetes, value_name = "HOW")]
+    auth: AuthMode,
+    /// Let everybody in on an address that others reach: with --auth none
+    #[arg(long, env = "RECIF_INSECURE")]
+    insecure: bool,
+    /// Audiences that tokens may be meant for, separated by commas; the API server's when empty
+    #[arg(long, env = "RECIF_TOKEN_AUDIENCE", value_delimiter = ',', value_name = "NAMES")]
+    token_audience: Vec<String>,
+}
+
+impl AuthArgs {
+    /// How callers are told apart, if that is fit for this address.
+    ///
+    /// # Errors
+    /// The address, on which everybody would be let in from everywhere.
+    pub(super) fn mode(&self, listen: SocketAddr) -> Result<AuthMode, SocketAddr> {
+        let open = self.auth == AuthMode::None && !self.insecure && !listen.ip().is_loopback();
+        if open { Err(listen) } else { Ok(self.auth) }
+    }
+
+    /// The audiences that tokens may be meant for; none: the API server's.
+    pub(super) fn audiences(&self) -> Vec<String> {
+        // An empty variable is one empty name to the parser of lists.
+        self.token_audience.iter().filter(|name| !name.is_empty()).cloned().collect()
+    }
+}
 
 /// How callers are told apart.
 #[derive(Debug)]
 pub(super) enum Auth {
     /// They are not: everybody may ask everything.
     None,
+    /// As the API server says.
+    Kubernetes(Gate),
 }
 
 /// Whose request it is.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Caller {
     /// The name the workload is told in `X-Recif-User`; fit for a header.
     pub(super) user: Option<Arc<str>>,
@@ -23,19 +77,28 @@ pub(super) struct Caller {
 
 impl Auth {
     /// Admits a request, whose path leads to `route` if there is such a workload. The head is complete and valid; nothing of
-    /// its body was read on purpose. Anything that waits is to be boxed: this future is part of every connection.
+    /// its body was read on purpose. Whatever waits is boxed: this future is part of every connection.
     ///
     /// # Errors
-    /// The refusal. One who may not ask must not learn whether there is a route.
+    /// The refusal. One who may not ask does not learn whether there is a route.
     pub(super) async fn admit(
         &self,
         head: &RequestHead<'_>,
         path: &Path<'_>,
         route: Option<&Route>,
     ) -> Result<Caller, Answer> {
-        let _ = (head, path, route);
-        match self {
-            Self::None => Ok(Caller::default()),
+        let Self::Kubernetes(gate) = self else { return Ok(Caller::default()) };
+        let (credential, hides_authorization) = credential::find(head);
+        let anonymous = route.map_or(&[][..], |route| &route.object.anonymous_paths);
+        if anonymous::covers(anonymous, path.rest) {
+            return Ok(Caller { user: None, hides_authorization });
         }
+        // What no workload can be called needs no right: there is nothing to find.
+        let Some(workload) = Workload::read(path.key) else { return Ok(Caller::default()) };
+        let user = gate.admit(&credential, workload).await?;
+        Ok(Caller { user: Some(user), hides_authorization })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,11 @@
 //! The gateway as its neighbours see it: real sockets on loopback, Pods that do as they are told, routes fed by hand.
 
 mod bad_requests;
+mod h2;
 mod overload;
 mod relaying;
 mod retries;
+mod tls;
 mod waiting;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -119,7 +121,7 @@ impl Gateway {
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(accept(listener, shared.clone(), SOON, 1));
+        tokio::spawn(accept(listener, None, shared.clone(), SOON, 1));
         let gateway = Self { address, shared };
         gateway.object(Some(object()));
         gateway.pods(&pods.iter().map(|address| (*address, Standing::Ready)).collect::<Vec<_>>());

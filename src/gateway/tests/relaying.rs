@@ -204,7 +204,7 @@ async fn every_thread_serves_until_the_process_ends() {
     let gateway = Gateway::start(&[], &[pod.address]).await;
     let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let address = listener.local_addr().unwrap();
-    let serving = tokio::spawn(accept_on_all(listener, gateway.shared.clone(), SOON));
+    let serving = tokio::spawn(accept_on_all(vec![(listener, None)], gateway.shared.clone(), SOON));
     for _ in 0..20 {
         let mut client = TcpStream::connect(address).await.unwrap();
         client.write_all(GET).await.unwrap();

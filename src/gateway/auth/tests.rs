@@ -1,0 +1,205 @@
+use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clap::Parser as _;
+use tokio::time::advance;
+
+use super::{gate::Reviews, *};
+use crate::{
+    cluster::{
+        error::RequestError,
+        reviews::{Identity, Right},
+    },
+    gateway::{
+        clock::Clock,
+        object::{Kind, Object},
+        workload::Workload,
+    },
+    http1::Fields,
+};
+
+/// Knows the token `good-<name>`, and lets only alice call the agent `a`.
+#[derive(Default)]
+struct Roles {
+    asked: Mutex<Vec<String>>,
+    away: AtomicBool,
+}
+
+impl Roles {
+    fn note(&self, asked: String) -> Result<(), RequestError> {
+        self.asked.lock().unwrap().push(asked);
+        if self.away.load(Ordering::Relaxed) {
+            return Err(RequestError::Transport { what: "create".into(), cause: "refused".into() });
+        }
+        Ok(())
+    }
+
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+}
+
+#[async_trait]
+impl Reviews for Roles {
+    async fn identify(&self, token: &str, audiences: &[String]) -> Result<Option<Identity>, RequestError> {
+        self.note(format!("{token} for {audiences:?}"))?;
+        let name = token.strip_prefix("good-");
+        Ok(name.map(|name| Identity { name: name.into(), groups: vec!["g".into()], ..Identity::default() }))
+    }
+
+    async fn may(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError> {
+        let Right { verb, resource, subresource, namespace, name } = right;
+        self.note(format!("{} {:?}: {verb} {resource}/{subresource} {namespace}/{name}", who.name, who.groups))?;
+        Ok(who.name == "alice" && *name == "a")
+    }
+}
+
+fn gate() -> (Arc<Roles>, Auth) {
+    let roles = Arc::new(Roles::default());
+    (roles.clone(), Auth::Kubernetes(Gate::asking(roles, vec!["recif".into()])))
+}
+
+fn route() -> Route {
+    let object = Object {
+        uid: "u".into(),
+        timeout: None,
+        concurrency: None,
+        anonymous_paths: ["/.well-known/*".into()].into(),
+        last_invocation_at: None,
+        halt: None,
+    };
+    let workload = Workload::new(Kind::Agent, "ns", "a", Clock::new());
+    Route { object: Arc::new(object), workload, pods: Arc::new([]) }
+}
+
+async fn admit(auth: &Auth, fields: &str, target: &str) -> Result<Caller, Answer> {
+    let bytes = format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+    let mut scratch = Fields::default();
+    let head = RequestHead::read(bytes.as_bytes(), &mut scratch).unwrap();
+    let route = target.starts_with("/v1/agents/ns/a").then(route);
+    auth.admit(&head, &Path::read(head.target).unwrap(), route.as_ref()).await
+}
+
+const CHAT: &str = "/v1/agents/ns/a/chat";
+const OTHER: &str = "/v1/flows/ns/b";
+const ALICE: &str = "Authorization: Bearer good-alice\r\n";
+
+#[tokio::test]
+async fn who_has_the_right_is_let_in_and_named() {
+    let (roles, auth) = gate();
+    let let_in = Caller { user: Some("alice".into()), hides_authorization: true };
+    assert_eq!(admit(&auth, ALICE, CHAT).await, Ok(let_in.clone()));
+    assert_eq!(roles.asked(), ["good-alice for [\"recif\"]", "alice [\"g\"]: create agents/invoke ns/a"]);
+    assert_eq!(admit(&auth, ALICE, "/v1/agents/ns/a/other?q").await, Ok(let_in));
+    assert_eq!(roles.asked(), [""; 0], "the second request asks nobody");
+    let own = "X-Recif-Authorization: Bearer good-alice\r\nAuthorization: Basic eA==\r\n";
+    let let_in = Caller { user: Some("alice".into()), hides_authorization: false };
+    assert_eq!(admit(&auth, own, CHAT).await, Ok(let_in));
+}
+
+#[tokio::test]
+async fn who_has_no_right_is_told_which_one() {
+    let (roles, auth) = gate();
+    let denied = admit(&auth, "Authorization: Bearer good-bob\r\n", CHAT).await.unwrap_err();
+    assert_eq!((denied.status, denied.reason), (403, "forbidden"));
+    for word in ["agents/a", "namespace ns", "create agents/invoke", "agents.recif.dev", "recif-invoker"] {
+        assert!(denied.error.contains(word), "{}", denied.error);
+    }
+    roles.asked();
+    let denied = admit(&auth, ALICE, OTHER).await.unwrap_err();
+    assert_eq!(denied.status, 403, "a right on one workload is none on another");
+    assert_eq!(roles.asked(), ["good-alice for [\"recif\"]", "alice [\"g\"]: create flows/invoke ns/b"]);
+}
+
+#[tokio::test]
+async fn a_token_for_many_workloads_is_reviewed_once() {
+    let (roles, auth) = gate();
+    admit(&auth, ALICE, CHAT).await.unwrap();
+    admit(&auth, ALICE, OTHER).await.unwrap_err();
+    assert_eq!(roles.asked().iter().filter(|asked| asked.starts_with("good-")).count(), 1);
+}
+
+#[tokio::test]
+async fn who_is_unknown_is_not_let_in() {
+    let (_, auth) = gate();
+    for fields in ["", "Authorization: Bearer bad\r\n", "Authorization: Basic eA==\r\n", "X-Recif-User: alice\r\n"] {
+        let denied = admit(&auth, fields, CHAT).await.unwrap_err();
+        assert_eq!((denied.status, denied.reason), (401, "unauthenticated"), "{fields}");
+        assert_eq!(denied.field, Some(("WWW-Authenticate", "Bearer".into())));
+        assert!(!denied.error.contains("bad"), "{}", denied.error);
+    }
+}
+
+#[tokio::test]
+async fn anonymous_paths_need_no_token_and_hide_the_gateways() {
+    let (roles, auth) = gate();
+    let card = "/v1/agents/ns/a/.well-known/agent-card.json?x=1";
+    for (fields, hides_authorization) in
+        [("", true), ("Authorization: Bearer bad\r\n", true), ("X-Recif-Authorization: Bearer bad\r\n", false)]
+    {
+        let let_in = Caller { user: None, hides_authorization };
+        assert_eq!(admit(&auth, fields, card).await, Ok(let_in), "{fields}");
+    }
+    assert_eq!(roles.asked(), [""; 0]);
+    assert_eq!(admit(&auth, "", CHAT).await.unwrap_err().status, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_api_server_only_the_known_are_let_in() {
+    let (roles, auth) = gate();
+    admit(&auth, ALICE, CHAT).await.unwrap();
+    roles.away.store(true, Ordering::Relaxed);
+    for _ in 0..4 {
+        advance(Duration::from_secs(70)).await;
+        admit(&auth, ALICE, CHAT).await.unwrap();
+    }
+    let denied = admit(&auth, "Authorization: Bearer good-carol\r\n", CHAT).await.unwrap_err();
+    assert_eq!((denied.status, denied.reason), (503, "auth-unavailable"));
+    advance(Duration::from_secs(30)).await;
+    assert_eq!(admit(&auth, ALICE, CHAT).await.unwrap_err().status, 503);
+    roles.away.store(false, Ordering::Relaxed);
+    admit(&auth, ALICE, CHAT).await.unwrap();
+}
+
+#[tokio::test]
+async fn without_auth_the_authorization_is_the_workloads() {
+    let open = Caller { user: None, hides_authorization: false };
+    assert_eq!(admit(&Auth::None, "Authorization: Bearer x\r\n", CHAT).await, Ok(open));
+}
+
+#[derive(Debug, clap::Parser)]
+struct Command {
+    #[command(flatten)]
+    auth: AuthArgs,
+}
+
+#[tokio::test]
+async fn who_may_not_ask_does_not_learn_what_there_is() {
+    let (roles, auth) = gate();
+    for target in ["/v1/agents/ns/missing", "/v1/flows/other/b/x"] {
+        assert_eq!(admit(&auth, "", target).await.unwrap_err().status, 401, "{target}");
+        assert_eq!(admit(&auth, ALICE, target).await.unwrap_err().status, 403, "{target}");
+    }
+    roles.asked();
+    // What cannot be there is asked of nobody.
+    for target in ["/v1/tools/ns/a", "/v1/agents/ns/A_b", "/v1/agents/n%73/a"] {
+        assert_eq!(admit(&auth, "", target).await, Ok(Caller::default()), "{target}");
+    }
+    assert_eq!(roles.asked(), [""; 0]);
+}
+
+#[test]
+fn everybody_is_let_in_from_elsewhere_only_when_that_is_meant() {
+    let parse = |arguments: &[&str]| Command::parse_from([&["gateway"], arguments].concat()).auth;
+    let [here, everywhere] = ["127.0.0.1:1", "0.0.0.0:1"].map(|address| address.parse::<SocketAddr>().unwrap());
+    assert_eq!(parse(&[]).mode(everywhere), Ok(AuthMode::Kubernetes));
+    assert_eq!(parse(&["--auth", "none"]).mode(here), Ok(AuthMode::None));
+    assert_eq!(parse(&["--auth", "none", "--insecure"]).mode(everywhere), Ok(AuthMode::None));
+    assert_eq!(parse(&["--auth", "none"]).mode(everywhere), Err(everywhere));
+    assert_eq!(parse(&["--token-audience", "a,b"]).audiences(), ["a", "b"]);
+    assert_eq!(parse(&["--token-audience", ""]).audiences(), [""; 0]);
+}
