@@ -18,7 +18,7 @@ struct Rule {
 
 /// `verb resource.group` for every right that the role of that name gives; the core group and ours are left out.
 fn rights(file: &str, name: &str) -> BTreeSet<String> {
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("config/rbac").join(file)).unwrap();
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(file)).unwrap();
     let mut rights = BTreeSet::new();
     for document in text.split("\n---\n") {
         let object: serde_yaml::Value = serde_yaml::from_str(document).unwrap();
@@ -67,15 +67,27 @@ fn the_operator_may_do_what_it_does_and_nothing_else() {
             Role::Reference => table(&[(plural, "list watch"), (&status, "patch")]),
         });
     }
-    assert_eq!(rights("operator.yaml", "recif-operator"), expected);
+    assert_eq!(rights("rbac/operator.yaml", "recif-operator"), expected);
     assert_eq!(
-        rights("leases.yaml", "recif-operator-leases"),
+        rights("rbac/leases.yaml", "recif-operator-leases"),
         table(&[("leases.coordination.k8s.io", "get create update")])
     );
     assert_eq!(
-        rights("gateways.yaml", "recif-operator-gateways"),
+        rights("rbac/gateways.yaml", "recif-operator-gateways"),
         table(&[("endpointslices.discovery.k8s.io", "list watch")])
     );
+}
+
+#[test]
+fn the_gateway_may_do_what_it_does_and_nothing_else() {
+    let mut expected = table(&[("endpointslices.discovery.k8s.io", "get list watch")]);
+    for kind in crds::KINDS.iter().filter(|kind| kind.role == Role::Workload) {
+        expected.extend(table(&[(kind.plural, "get list watch"), (&format!("{}/status", kind.plural), "patch")]));
+    }
+    assert_eq!(rights("gateway/rights.yaml", "recif-gateway"), expected);
+    let reviews =
+        [("tokenreviews.authentication.k8s.io", "create"), ("subjectaccessreviews.authorization.k8s.io", "create")];
+    assert_eq!(rights("gateway/rights.yaml", "recif-gateway-reviews"), table(&reviews));
 }
 
 /// One rule on our kinds.
@@ -86,7 +98,7 @@ fn rule(why: &str, resources: &[String], verbs: &str) -> String {
 }
 
 /// The rules that list our kinds: file, section, and its text.
-fn sections() -> [(&'static str, &'static str, String); 3] {
+fn sections() -> [(&'static str, &'static str, String); 5] {
     let of = |wanted: &[Role], suffixes: &[&str]| -> Vec<String> {
         let kinds = crds::KINDS.iter().filter(|kind| wanted.contains(&kind.role));
         kinds.flat_map(|kind| suffixes.iter().map(|suffix| format!("{}{suffix}", kind.plural))).collect()
@@ -113,10 +125,16 @@ fn sections() -> [(&'static str, &'static str, String); 3] {
         rule("", &of(&all, &[""]), "create, update, patch, delete, deletecollection"),
         rule("", &of(&[Role::Workload], &["/scale"]), "update, patch"),
     ];
+    let gateway = [
+        rule("", &of(&[Role::Workload], &[""]), "get, list, watch"),
+        rule("Held to its one field by own-field.yaml.", &of(&[Role::Workload], &["/status"]), "patch"),
+    ];
     [
-        ("operator.yaml", "kinds", operator.concat()),
-        ("users.yaml", "view", rule("", &seen, "get, list, watch")),
-        ("users.yaml", "edit", edit.concat()),
+        ("gateway/rights.yaml", "gateway", gateway.concat()),
+        ("rbac/users.yaml", "invoke", rule("", &of(&[Role::Workload], &["/invoke"]), "create")),
+        ("rbac/operator.yaml", "kinds", operator.concat()),
+        ("rbac/users.yaml", "view", rule("", &seen, "get, list, watch")),
+        ("rbac/users.yaml", "edit", edit.concat()),
     ]
 }
 
@@ -124,7 +142,7 @@ fn sections() -> [(&'static str, &'static str, String); 3] {
 #[test]
 fn the_rules_on_our_kinds_list_every_kind() {
     for (file, section, text) in sections() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/rbac").join(file);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(file);
         let stored = fs::read_to_string(&path).unwrap();
         let (before, rest) = stored.split_once(&format!("  # generated: {section}\n")).unwrap();
         let (_, after) = rest.split_once("  # /generated\n").unwrap();
@@ -132,14 +150,14 @@ fn the_rules_on_our_kinds_list_every_kind() {
         if std::env::var_os("RECIF_WRITE").is_some() {
             fs::write(&path, wanted).unwrap();
         } else {
-            assert!(stored == wanted, "config/rbac/{file} does not fit the kinds: run `make manifests`");
+            assert!(stored == wanted, "config/{file} does not fit the kinds: run `make manifests`");
         }
     }
 }
 
 #[test]
 fn the_operator_may_watch_every_kind_and_write_its_status() {
-    let rights = rights("operator.yaml", "recif-operator");
+    let rights = rights("rbac/operator.yaml", "recif-operator");
     for plural in crds::KINDS.iter().map(|kind| kind.plural) {
         for right in [format!("list {plural}"), format!("watch {plural}"), format!("patch {plural}/status")] {
             assert!(rights.contains(&right), "{right}");
@@ -149,11 +167,13 @@ fn the_operator_may_watch_every_kind_and_write_its_status() {
 
 #[test]
 fn users_may_view_and_edit_every_kind() {
-    let (view, edit) = (rights("users.yaml", "recif-view"), rights("users.yaml", "recif-edit"));
+    let (view, edit) = (rights("rbac/users.yaml", "recif-view"), rights("rbac/users.yaml", "recif-edit"));
     for kind in crds::KINDS {
         assert!(view.contains(&format!("get {}", kind.plural)), "view {}", kind.name);
         assert!(edit.contains(&format!("create {}", kind.plural)), "edit {}", kind.name);
         assert!(!edit.contains(&format!("patch {}/status", kind.plural)), "the status of {} is ours", kind.name);
+        let calls = rights("rbac/users.yaml", "recif-invoker").contains(&format!("create {}/invoke", kind.plural));
+        assert_eq!(calls, kind.role == Role::Workload, "call {}", kind.name);
         let scales = edit.contains(&format!("patch {}/scale", kind.plural));
         assert_eq!(scales, kind.role == Role::Workload, "scale {}", kind.name);
     }

@@ -111,11 +111,16 @@ impl Audit {
 
     /// The operator's requests in one namespace since the mark, or in every namespace.
     pub(crate) async fn by_operator(&self, since: Mark, namespace: Option<&str>) -> Result<Vec<Request>> {
+        self.by(operator::ACCOUNT, since, namespace).await
+    }
+
+    /// A user's requests in one namespace since the mark, or in every namespace.
+    pub(crate) async fn by(&self, user: &str, since: Mark, namespace: Option<&str>) -> Result<Vec<Request>> {
         let (text, _) = self.read_to_fence(since).await?;
-        let requests = text.lines().filter(|line| line.contains(operator::ACCOUNT));
+        let requests = text.lines().filter(|line| line.contains(user));
         let requests = requests.filter_map(|line| serde_json::from_str::<Request>(line).ok());
         Ok(requests
-            .filter(|request| request.user.username == operator::ACCOUNT && request.stage == "ResponseComplete")
+            .filter(|request| request.user.username == user && request.stage == "ResponseComplete")
             .filter(|request| namespace.is_none_or(|namespace| request.object_ref.namespace == namespace))
             .collect())
     }

@@ -35,11 +35,13 @@ pub(crate) const EVENT: Kind = kind("", "v1", "Event", "events");
 pub(crate) const NAMESPACE: Kind = kind("", "v1", "Namespace", "namespaces");
 pub(crate) const RESOURCE_QUOTA: Kind = kind("", "v1", "ResourceQuota", "resourcequotas");
 pub(crate) const LEASE: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases");
+pub(crate) const NETWORK_POLICY: Kind = kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies");
+pub(crate) const ROLE: Kind = kind("rbac.authorization.k8s.io", "v1", "Role", "roles");
+pub(crate) const ROLE_BINDING: Kind = kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings");
 pub(crate) const CLUSTER_ROLE: Kind = kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
 pub(crate) const CLUSTER_ROLE_BINDING: Kind =
     kind("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings");
 
-pub(crate) const NETWORK_POLICY: Kind = kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies");
 pub(crate) const DEFINITION: Kind =
     kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
 
@@ -50,7 +52,7 @@ pub(crate) const OURS: [Kind; 7] = [AGENT, FLOW, FLOW_SET, TOOL, MODEL, PLUGIN_C
 /// The kinds of a workload's children.
 pub(crate) const CHILDREN: [Kind; 5] = [SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE, DEPLOYMENT];
 
-const ALL: [Kind; 22] = [
+const ALL: [Kind; 24] = [
     AGENT,
     FLOW,
     FLOW_SET,
@@ -69,6 +71,8 @@ const ALL: [Kind; 22] = [
     NAMESPACE,
     RESOURCE_QUOTA,
     LEASE,
+    ROLE,
+    ROLE_BINDING,
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
     DEFINITION,

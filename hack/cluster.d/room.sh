@@ -132,3 +132,27 @@ relay_port() {
     echo "$port"
 }
 port_is_taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+# expose NAME TARGET: a relay that is not one of the parts; prints its port. The same target keeps its port.
+expose() {
+    local name=$1 target=$2 port
+    if [ "$(process_state "relay-$name")" = running ] && [ "$(process_state "relay-$name-in")" = running ] &&
+        [ "$(cat "$STATE/run/$name.target")" = "$target" ]; then
+        cat "$STATE/$name.port"
+        return
+    fi
+    end_relay "$name"
+    port=$(relay_port "$name")
+    relay "$name" "$port" "$target"
+    echo "$target" >"$STATE/run/$name.target"
+    wait_for 5 "port $port to open" port_is_taken "$port" >&2 || die "nothing listens on port $port: see $STATE/logs/relay-$name.log"
+    echo "$port"
+}
+end_relay() {
+    local process pid comm
+    for process in "relay-$1" "relay-$1-in"; do
+        [ "$(process_state "$process")" != stopped ] || continue
+        read -r pid comm <"$STATE/run/$process"
+        inside kill -9 "$pid" || true
+    done
+}
