@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `/short` | 2 bytes |
 //! | `/stream` | 64 chunks of 1 KiB, each written for itself |
+//! | `/events` | 200 events, one each millisecond |
 //! | `/hold` | one event, then silence until the client goes |
 
 use anyhow::Result;
@@ -50,6 +51,15 @@ async fn serve(mut io: TcpStream) -> Result<()> {
             io.write_all(EVENT).await?;
             io.read_u8().await?;
             return Ok(());
+        }
+        if buffer.starts_with(b"GET /events") {
+            let mut beat = tokio::time::interval(std::time::Duration::from_millis(1));
+            for _ in 0..200 {
+                beat.tick().await;
+                io.write_all(EVENT).await?;
+            }
+            io.write_all(b"0\r\n\r\n").await?;
+            continue;
         }
         for _ in 0..64 {
             io.write_all(&chunk).await?;
