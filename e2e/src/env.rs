@@ -3,15 +3,16 @@
 use std::{
     path::{Path, PathBuf},
     process::Stdio,
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use kube::{Api, Client, Config};
-use tokio::{io::AsyncWriteExt as _, process::Command};
+use tokio::{io::AsyncWriteExt as _, process::Command, sync::OnceCell};
 
-use crate::{audit::Audit, kinds::Kind, object::Object, operator};
+use crate::{audit::Audit, gateway, inside::Inside, kinds::Kind, object::Object, operator};
 
 /// Where things are.
 #[derive(Debug, Clone, Args)]
@@ -41,6 +42,8 @@ pub(crate) struct Env {
     pub(crate) impatient: Client,
     /// Its audit log.
     pub(crate) audit: Audit,
+    inside: OnceCell<Arc<Inside>>,
+    token: String,
     places: Places,
 }
 
@@ -50,13 +53,27 @@ impl Env {
         let mut config = Config::infer().await.context("read KUBECONFIG")?;
         let client = Client::try_from(config.clone()).context("make a client")?;
         config.default_retry = false;
+        let user = serde_json::to_value(&config.auth_info)?;
+        let token = user["token"].as_str().unwrap_or_default().to_owned();
         let impatient = Client::try_from(config).context("make a client")?;
         client.apiserver_version().await.context("ask the API server for its version")?;
         let audit = Audit::new(client.clone(), places.state.join("audit.log"));
-        Ok(Self { client, impatient, audit, places })
+        Ok(Self { client, impatient, audit, inside: OnceCell::new(), token, places })
     }
 
-    /// Brings the operator into the cluster, if an image of it was given.
+    /// The thread whose sockets are of the cluster's network.
+    pub(crate) async fn inside(&self) -> Result<Arc<Inside>> {
+        let started = self.inside.get_or_try_init(async || Ok(Arc::new(Inside::start(&self.places.state).await?)));
+        started.await.cloned()
+    }
+
+    /// The token of the user who may do everything.
+    pub(crate) fn token(&self) -> Result<&str> {
+        ensure!(!self.token.is_empty(), "the user of KUBECONFIG has no token");
+        Ok(&self.token)
+    }
+
+    /// Brings operator and gateway into the cluster, if an image of theirs was given.
     pub(crate) async fn deploy(&self) -> Result<()> {
         let Some(image) = &self.places.operator_image else { return Ok(()) };
         let minute = Duration::from_secs(60);
@@ -67,7 +84,8 @@ impl Env {
         let mut apply = self.in_cluster(&kubectl);
         apply.args(["apply", "--server-side", "--force-conflicts", "--filename", "-"]);
         output(apply, Some(manifests), minute).await?;
-        operator::ready(self, operator::replicas(self).await?).await
+        operator::ready(self, operator::replicas(self).await?).await?;
+        gateway::ready(self, 0).await
     }
 
     fn in_cluster(&self, program: &Path) -> Command {

@@ -4,7 +4,10 @@
 //! the whole cluster run alone afterwards. The last line is the result, alone on its line.
 
 mod audit;
+mod client;
 mod env;
+mod gateway;
+mod inside;
 mod kinds;
 mod manifests;
 mod namespace;

@@ -13,6 +13,16 @@ pub(crate) const CRASH: &str = "recif.local/crash:dev";
 /// The runner in an image whose user is a name.
 pub(crate) const NAMED_USER: &str = "recif.local/named-user:dev";
 
+/// A workload that does what a test tells it to (`src/bin/workload`).
+pub(crate) const WORKLOAD: &str = "recif.local/workload:dev";
+
+/// An agent that is that workload, with further fields of its spec.
+pub(crate) fn workload(name: &str, fields: Value) -> Value {
+    let mut all = json!({"image": WORKLOAD});
+    merge(&mut all, fields);
+    agent(name, all)
+}
+
 /// The shortest agent that runs, with further fields of its spec.
 pub(crate) fn agent(name: &str, fields: Value) -> Value {
     let mut spec = json!({"name": name, "framework": "corail"});

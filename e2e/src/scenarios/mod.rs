@@ -1,15 +1,18 @@
 //! The scenarios, one file per theme. Each is named by the rule it shows.
 
 mod bad_input;
+mod bad_requests;
 mod children;
 mod cli;
 mod conditions;
 mod deletion;
+mod drain;
 mod faults;
 mod flow_changes;
 mod flow_sets;
 mod flows;
 mod foreign;
+mod gateway;
 mod manifests;
 mod pods;
 mod quota;
@@ -20,6 +23,7 @@ mod sidecar;
 mod start;
 mod steady;
 mod tools;
+mod traffic;
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::BoxFuture;
@@ -68,6 +72,8 @@ use scenarios;
 
 /// Those that take longest come first; `steady` is last, when nothing else is left to disturb it.
 const THEMES: &[&[Scenario]] = &[
+    drain::SCENARIOS,
+    traffic::SCENARIOS,
     quota::SCENARIOS,
     pods::SCENARIOS,
     tools::SCENARIOS,
@@ -84,10 +90,13 @@ const THEMES: &[&[Scenario]] = &[
     conditions::SCENARIOS,
     bad_input::SCENARIOS,
     requests::SCENARIOS,
+    bad_requests::SCENARIOS,
+    gateway::SCENARIOS,
     cli::SCENARIOS,
     manifests::SCENARIOS,
     manifests::ALONE,
     faults::SCENARIOS,
+    drain::ALONE,
     steady::SCENARIOS,
 ];
 

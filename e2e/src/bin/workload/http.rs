@@ -40,6 +40,11 @@ impl Request {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// Whether its client wants no other one on this connection.
+    pub(crate) fn is_last(&self) -> bool {
+        self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
+    }
+
     /// The path without the query.
     pub(crate) fn path(&self) -> &str {
         self.target().split('?').next().unwrap_or_default()

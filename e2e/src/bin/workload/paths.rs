@@ -23,7 +23,7 @@ const TEXT: &str = "text/plain";
 
 /// Answers a request; the connection, if another one may follow on it.
 pub(crate) async fn answer(mut io: Io, request: &Request, state: &State) -> io::Result<Option<Io>> {
-    let close = state.is_stopping();
+    let close = state.is_stopping() || request.is_last();
     let io_ = &mut io;
     // What only tells something, or is told to the workload, is no work of its.
     match request.path() {
@@ -50,7 +50,7 @@ pub(crate) async fn answer(mut io: Io, request: &Request, state: &State) -> io::
 }
 
 async fn work(mut io: Io, request: &Request, state: &State) -> io::Result<Option<Io>> {
-    let close = state.is_stopping();
+    let close = state.is_stopping() || request.is_last();
     let io_ = &mut io;
     match request.path() {
         "/chat" => {
@@ -128,15 +128,11 @@ async fn echo(mut io: Io, request: &Request) -> io::Result<()> {
     );
     io.write_all(head.as_bytes()).await?;
     let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, None).await;
+    // It answers pings and the client's farewell by itself, as long as it is read.
     while let Some(Ok(message)) = socket.next().await {
-        if message.is_close() {
-            break;
-        }
         if message.is_text() || message.is_binary() {
             socket.send(message).await.map_err(io::Error::other)?;
         }
     }
-    // The handshake of the end.
-    let _ = socket.close(None).await;
     Ok(())
 }

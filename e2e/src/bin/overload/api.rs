@@ -1,0 +1,100 @@
+//! An API server that is a script: one agent with its Pods, which never change.
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{TcpListener, TcpStream},
+    time::{Duration, sleep},
+};
+
+/// Serves it on a port of its own.
+pub(crate) async fn serve(pods: &[SocketAddr]) -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let (agent, slices) = (agent(), slices(pods));
+    tokio::spawn(async move {
+        while let Ok((io, _)) = listener.accept().await {
+            let (agent, slices) = (agent.clone(), slices.clone());
+            tokio::spawn(async move {
+                // A client that goes ends its connection, and nothing else.
+                let _ = connection(io, &agent, &slices).await;
+            });
+        }
+    });
+    Ok(address)
+}
+
+async fn connection(io: TcpStream, agent: &Value, slices: &[Value]) -> Result<()> {
+    let mut io = BufReader::new(io);
+    loop {
+        let mut line = String::new();
+        if io.read_line(&mut line).await? == 0 {
+            return Ok(());
+        }
+        let mut length = 0;
+        loop {
+            let mut field = String::new();
+            io.read_line(&mut field).await?;
+            if field.trim().is_empty() {
+                break;
+            }
+            let value = field.to_ascii_lowercase();
+            length = value.strip_prefix("content-length:").map_or(length, |it| it.trim().parse().unwrap_or(0));
+        }
+        let mut body = vec![0; length];
+        io.read_exact(&mut body).await?;
+        let list = |items: &[Value]| json!({"metadata": {"resourceVersion": "1"}, "items": items});
+        let answer = match line.as_str() {
+            line if line.contains("watch=true") => {
+                io.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await?;
+                sleep(Duration::from_secs(25)).await;
+                io.write_all(b"0\r\n\r\n").await?;
+                continue;
+            }
+            line if line.starts_with("PATCH") => agent.clone(),
+            line if line.contains("/agents?") => list(std::slice::from_ref(agent)),
+            line if line.contains("/endpointslices?") => list(slices),
+            _ => list(&[]),
+        };
+        let answer = answer.to_string();
+        let head =
+            format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", answer.len());
+        io.write_all((head + &answer).as_bytes()).await?;
+    }
+}
+
+fn agent() -> Value {
+    let metadata = json!({
+        "name": "bench", "namespace": "default", "uid": "agent", "resourceVersion": "1", "generation": 1,
+    });
+    let spec = json!({"name": "bench", "framework": "corail"});
+    let status = json!({"phase": "Running", "observedGeneration": 1});
+    json!({
+        "apiVersion": format!("{}/{}", crds::GROUP, crds::VERSION), "kind": "Agent",
+        "metadata": metadata, "spec": spec, "status": status,
+    })
+}
+
+/// A slice for each Pod, because each has a port of its own.
+fn slices(pods: &[SocketAddr]) -> Vec<Value> {
+    let slice = |(number, pod): (usize, &SocketAddr)| {
+        let labels = json!({"app.kubernetes.io/managed-by": "recif-operator", "recif.dev/agent": "bench"});
+        let metadata = json!({
+            "name": format!("bench-{number}"), "namespace": "default", "uid": format!("slice-{number}"),
+            "resourceVersion": "1", "labels": labels,
+        });
+        let conditions = json!({"ready": true, "serving": true, "terminating": false});
+        let endpoint = json!({
+            "addresses": [pod.ip()], "conditions": conditions,
+            "targetRef": {"kind": "Pod", "name": format!("pod-{number}"), "uid": format!("pod-{number}")},
+        });
+        json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "metadata": metadata,
+            "endpoints": [endpoint], "ports": [{"name": "http", "port": pod.port(), "protocol": "TCP"}],
+        })
+    };
+    pods.iter().enumerate().map(slice).collect()
+}

@@ -1,0 +1,163 @@
+//! Constant load, of which every request that fails and every stream that is cut is told.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail, ensure};
+use futures::future::join_all;
+use tokio::{sync::watch, time::sleep};
+
+use super::{Answer, Connection, Target};
+use crate::env::Env;
+
+/// Failures that are kept word by word.
+const KEPT: usize = 8;
+
+/// How much is asked of a target all the time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    /// Clients that send short requests, one after the other.
+    pub(crate) requests: usize,
+    /// Clients that open streams, one after the other.
+    pub(crate) streams: usize,
+    /// How long each stream lasts.
+    pub(crate) stream: Duration,
+    /// Whether clients do what `Retry-After` says when a Pod is shutting down, instead of taking it for a failure.
+    pub(crate) come_again: bool,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+struct Tally {
+    requests: usize,
+    streams: usize,
+    failed: usize,
+    failures: Vec<String>,
+}
+
+/// Load on one or more targets, until it is stopped.
+#[derive(Debug)]
+pub(crate) struct Load {
+    stop: watch::Sender<bool>,
+    tally: tokio::task::JoinHandle<Result<Tally>>,
+}
+
+impl Load {
+    /// Starts it.
+    pub(crate) async fn start(env: &Env, targets: &[Target], plan: Plan) -> Result<Self> {
+        let (stop, stopped) = watch::channel(false);
+        let inside = env.inside().await?;
+        let targets = targets.to_vec();
+        let work = async move {
+            let clients = targets.iter().flat_map(|target| {
+                let start = |sort| client(target.clone(), sort, plan.come_again, stopped.clone());
+                let requests = (0..plan.requests).map(|_| start(Sort::Request));
+                let streams = (0..plan.streams).map(|_| start(Sort::Stream(plan.stream)));
+                requests.chain(streams).collect::<Vec<_>>()
+            });
+            let mut sum = Tally::default();
+            join_all(clients).await.into_iter().for_each(|tally| sum.add(tally));
+            Ok(sum)
+        };
+        Ok(Self { stop, tally: tokio::spawn(async move { inside.run(work).await }) })
+    }
+
+    /// Stops it once what is in flight has ended. An error: something failed, or less came of it than that many answers.
+    pub(crate) async fn stop(self, requests: usize, streams: usize) -> Result<()> {
+        self.stop.send_replace(true);
+        let tally = self.tally.await??;
+        if tally.failed > 0 {
+            bail!(
+                "{} of {} failed:\n    {}",
+                tally.failed,
+                tally.requests + tally.streams + tally.failed,
+                tally.failures.join("\n    ")
+            );
+        }
+        ensure!(tally.requests >= requests && tally.streams >= streams, "the load did too little: {tally:?}");
+        Ok(())
+    }
+}
+
+impl Tally {
+    fn add(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.streams += other.streams;
+        self.failed += other.failed;
+        self.failures.extend(other.failures);
+        self.failures.truncate(KEPT);
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Sort {
+    Request,
+    Stream(Duration),
+}
+
+/// A client that sends one request after the other, on the same connection as long as that is offered.
+async fn client(target: Target, sort: Sort, come_again: bool, stopped: watch::Receiver<bool>) -> Tally {
+    let started = Instant::now();
+    let mut tally = Tally::default();
+    let mut connection = None;
+    while !*stopped.borrow() {
+        let ended = match sort {
+            Sort::Request => short(&target, &mut connection).await,
+            Sort::Stream(length) => stream(&target, length).await,
+        };
+        match (ended, sort) {
+            (Ok(Some(after)), _) if come_again => {
+                connection = None;
+                sleep(after).await;
+            }
+            (Ok(None), Sort::Request) => tally.requests += 1,
+            (Ok(None), Sort::Stream(_)) => tally.streams += 1,
+            (ended, _) => {
+                let error = ended.err().unwrap_or_else(|| anyhow!("the Pod is shutting down"));
+                let (way, after) = (target.way, started.elapsed().as_secs_f32());
+                tally.failed += 1;
+                tally.failures.push(format!("{way}, {sort:?}, after {after:.1} s: {error:#}"));
+                tally.failures.truncate(KEPT);
+                connection = None;
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+    tally
+}
+
+/// A short request. A time: the Pod did nothing, is shutting down, and wants to be asked again then.
+async fn short(target: &Target, kept: &mut Option<Connection>) -> Result<Option<Duration>> {
+    let mut connection = match kept.take().filter(Connection::stays) {
+        Some(connection) => connection,
+        None => Connection::open(target).await?,
+    };
+    let answer = connection.send("GET", "/sleep?ms=50", "").await?;
+    if let Some(after) = again_after(&answer) {
+        return Ok(Some(after));
+    }
+    ensure!(answer.status == 200 && answer.text == "slept", "{answer:?}");
+    *kept = Some(connection);
+    Ok(None)
+}
+
+/// The same for a stream.
+async fn stream(target: &Target, length: Duration) -> Result<Option<Duration>> {
+    let mut connection = Connection::open(target).await?;
+    let answer = connection.begin("GET", &format!("/hold?ms={}", length.as_millis()), "").await?;
+    if let Some(after) = again_after(&answer) {
+        return Ok(Some(after));
+    }
+    ensure!(answer.status == 200, "{answer:?}");
+    let mut last = String::new();
+    while let Some(event) = connection.next().await? {
+        last = event;
+    }
+    ensure!(last == "data: end\n\n", "the stream ended early, with {last:?}");
+    Ok(None)
+}
+
+fn again_after(answer: &Answer) -> Option<Duration> {
+    let draining = answer.status == 503 && answer.header("x-recif-reason") == Some("draining");
+    let seconds = answer.header("retry-after")?.parse().ok()?;
+    draining.then_some(Duration::from_secs(seconds))
+}

@@ -1,0 +1,57 @@
+//! Whom requests go to: a workload by one of its ways.
+
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::{Context as _, Result};
+
+use crate::{
+    env::Env,
+    gateway,
+    kinds::{Kind, SERVICE},
+    namespace::Namespace,
+    object::{Object, Read as _},
+    operator,
+};
+
+/// Whom requests go to.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    /// The way, for messages.
+    pub(crate) way: &'static str,
+    /// Where to connect to.
+    pub(crate) address: SocketAddr,
+    /// What is put before every path.
+    pub(crate) prefix: String,
+    /// Further header lines, each with its end.
+    pub(crate) headers: String,
+}
+
+impl Target {
+    /// A workload through its own Service.
+    pub(crate) async fn service(ns: &Namespace, name: &str) -> Result<Self> {
+        let address = address(&ns.get(SERVICE, name).await?)?;
+        Ok(Self { way: "Service", address, prefix: String::new(), headers: String::new() })
+    }
+
+    /// A workload through the gateway, as a user who may do everything.
+    pub(crate) async fn gateway(ns: &Namespace, kind: Kind, name: &str) -> Result<Self> {
+        let mut target = Self::gateway_itself(&ns.env).await?;
+        target.prefix = format!("/v1/{}/{}/{name}", kind.plural, ns.name);
+        Ok(target)
+    }
+
+    /// The gateway.
+    pub(crate) async fn gateway_itself(env: &Env) -> Result<Self> {
+        let service = env.within(operator::NAMESPACE, SERVICE).get(gateway::NAME).await;
+        let service = service.context("get the gateway's Service")?;
+        let headers = format!("Authorization: Bearer {}\r\n", env.token()?);
+        Ok(Self { way: "gateway", address: address(&service)?, prefix: String::new(), headers })
+    }
+}
+
+/// The address of a Service's first port.
+fn address(service: &Object) -> Result<SocketAddr> {
+    let ip: IpAddr = service.text("/spec/clusterIP").parse().context("the Service has no address")?;
+    let port = u16::try_from(service.number("/spec/ports/0/port")).context("the Service has no port")?;
+    Ok((ip, port).into())
+}

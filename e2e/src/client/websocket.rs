@@ -1,0 +1,32 @@
+//! WebSockets, by an implementation that has nothing to do with ours.
+
+use anyhow::{Context as _, Result, ensure};
+use futures::{SinkExt as _, StreamExt as _};
+use tokio::net::TcpStream;
+use tokio_tungstenite::{
+    client_async,
+    tungstenite::{Message, client::IntoClientRequest as _, http::HeaderValue},
+};
+
+use super::{Target, connection::within};
+
+/// Checks that a WebSocket sends back texts and bytes, large ones too, and closes properly.
+pub(crate) async fn echoes(target: &Target, path: &str) -> Result<()> {
+    let mut request = format!("ws://{}{}{path}", target.address, target.prefix).into_client_request()?;
+    for line in target.headers.lines() {
+        let (name, value) = line.split_once(": ").context("a header line")?;
+        let name: http::HeaderName = name.parse()?;
+        request.headers_mut().insert(name, HeaderValue::from_str(value)?);
+    }
+    let io = within("a connection", TcpStream::connect(target.address)).await??;
+    let (mut socket, _) = within("the WebSocket's handshake", client_async(request, io)).await??;
+    for message in [Message::text("hello"), Message::binary(vec![7; 100_000]), Message::text("")] {
+        socket.send(message.clone()).await?;
+        let back = within("the echo", socket.next()).await?.context("the WebSocket was closed")??;
+        ensure!(back == message, "another message came back");
+    }
+    socket.close(None).await?;
+    let end = within("the close frame", socket.next()).await?;
+    ensure!(matches!(end, Some(Ok(Message::Close(_)))), "the WebSocket ended with {end:?}");
+    Ok(())
+}

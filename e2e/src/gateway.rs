@@ -1,0 +1,60 @@
+//! The gateway as it stands in the cluster.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result};
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams},
+    runtime::watcher::Config,
+};
+use serde_json::json;
+
+use crate::{
+    env::Env,
+    kinds::{DEPLOYMENT, POD},
+    object::{Object, Objects, Read as _},
+    operator::NAMESPACE,
+    watch::await_condition,
+};
+
+/// Its Deployment, and its Service.
+pub(crate) const NAME: &str = "recif-gateway";
+
+/// Its Pods that are not being deleted.
+pub(crate) async fn pods(env: &Env) -> Result<Vec<Object>> {
+    let pods = env.within(NAMESPACE, POD).list(&Default::default()).await.context("list the gateway's Pods")?;
+    let ours = |pod: &Object| pod.name_any().starts_with(NAME) && pod.metadata.deletion_timestamp.is_none();
+    Ok(pods.items.into_iter().filter(ours).collect())
+}
+
+/// Replaces every Pod, as `kubectl rollout restart` does, and waits until the old ones are gone.
+pub(crate) async fn roll_out(env: &Env) -> Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis().to_string();
+    let patch = json!({"spec": {"template": {"metadata": {"annotations": {"e2e/restarted-at": now}}}}});
+    let api = env.within(NAMESPACE, DEPLOYMENT);
+    let patched =
+        api.patch(NAME, &PatchParams::default(), &Patch::Merge(patch)).await.context("roll out the gateway")?;
+    ready(env, patched.generation()).await?;
+    let none_goes = |pods: &Objects| {
+        let mut ours = pods.iter().filter(|(name, _)| name.starts_with(NAME));
+        ours.all(|(_, pod)| pod.metadata.deletion_timestamp.is_none()).then_some(())
+    };
+    let what = "the gateway's old Pods gone";
+    await_condition(env.within(NAMESPACE, POD), Config::default(), Duration::from_secs(90), what, none_goes).await
+}
+
+/// Waits until this generation of its Deployment, or a later one, has all its Pods and no other.
+pub(crate) async fn ready(env: &Env, generation: i64) -> Result<()> {
+    let is_ready = |objects: &Objects| {
+        let gateway = objects.get(NAME)?;
+        let replicas = gateway.number("/spec/replicas");
+        let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
+        (gateway.number("/status/observedGeneration") >= generation
+            && gateway.number("/status/observedGeneration") == gateway.generation()
+            && counts.iter().all(|count| gateway.number(&format!("/status/{count}")) == replicas))
+        .then_some(())
+    };
+    let what = "every Pod of the gateway ready";
+    await_condition(env.within(NAMESPACE, DEPLOYMENT), Config::default(), Duration::from_secs(90), what, is_ready).await
+}

@@ -1,0 +1,207 @@
+//! What is no valid request, or could be taken for two different ones, is refused on both ways and never passed on.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::{interval, timeout},
+};
+
+use super::{
+    Scenario, scenarios,
+    traffic::{ask, serves, ways},
+};
+use crate::{client::Target, manifests::workload, namespace::Namespace};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared: bad_requests_are_refused_and_never_passed_on);
+
+/// Longest wait for an answer and the end of the connection. A head may take 10 s.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Where the workload is: what is put before each path.
+const AT: &str = "@";
+
+/// Request lines that are none, each with a proper Host.
+const LINES: &[&str] = &[
+    "GET @/seen HTTP/1.2",
+    "GET @/seen HTTP/2.0",
+    "GET @/seen http/1.1",
+    "GET @/seen",
+    "get @/seen HTTP/1.1",
+    "GE(T @/seen HTTP/1.1",
+    "GET  @/seen HTTP/1.1",
+    "GET @/seen  HTTP/1.1",
+    "GET seen HTTP/1.1",
+    "GET @/seen#part HTTP/1.1",
+    "GET @/se\x7fen HTTP/1.1",
+    "GET @/se\0en HTTP/1.1",
+    "GET @/seen\n HTTP/1.1",
+    "CONNECT seen:80 HTTP/1.1",
+    "GET http://elsewhere.example@/seen HTTP/1.1",
+    "GET @/seen/../seen HTTP/1.1",
+    "GET @/./seen HTTP/1.1",
+    "GET @/seen/%2e%2E/seen HTTP/1.1",
+    "GET @/seen/.%2e/x HTTP/1.1",
+    "GET @/seen/..%2fseen HTTP/1.1",
+];
+
+/// Header lines that make a request bad, each after a proper line and Host.
+const HEADERS: &[&str] = &[
+    "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+    "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+    "Content-Length: 5\r\nContent-Length: 6\r\n",
+    "Content-Length: 5, 6\r\n",
+    "Transfer-Encoding: chunked, gzip\r\n",
+    "Transfer-Encoding: xchunked\r\n",
+    "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+    "Content-Length: +5\r\n",
+    "Content-Length: -5\r\n",
+    "Content-Length: 0x5\r\n",
+    "Content-Length: 5 5\r\n",
+    "Content-Length: 99999999999999999999\r\n",
+    "Content-Length:\r\n",
+    "X-Folded: a\r\n b\r\n",
+    "X-Bare: a\rb\r\n",
+    "X-Bare: a\nX-Next: b\r\n",
+    "X-Nul: a\0b\r\n",
+    "X-Space : a\r\n",
+    " X-First: a\r\n",
+    "X-No-Colon\r\n",
+    ": no name\r\n",
+    "Host: second.example\r\n",
+    "Connection: close, Host\r\n",
+    "Connection: Content-Length\r\nContent-Length: 0\r\n",
+    "Connection: Transfer-Encoding\r\n",
+    "Connection: X-Forwarded-For\r\nX-Forwarded-For: 192.0.2.1\r\n",
+    "Connection: Authorization\r\n",
+];
+
+/// Chunked bodies that are none.
+const CHUNKS: &[&str] = &[
+    "x\r\n",
+    "+5\r\nhello\r\n0\r\n\r\n",
+    "0x5\r\nhello\r\n0\r\n\r\n",
+    "-5\r\n",
+    "5 \r\nhello\r\n0\r\n\r\n",
+    "5\nhello\r\n0\r\n\r\n",
+    "5\r\nhello!\r\n0\r\n\r\n",
+    "ffffffffffffffffffff\r\n",
+    "\r\n",
+];
+
+async fn bad_requests_are_refused_and_never_passed_on(ns: Namespace) -> Result<()> {
+    ns.start(&workload("strict", json!({}))).await?;
+    let targets = ways(&ns, "strict").await?;
+    for target in &targets {
+        serves(&ns, target).await?;
+    }
+    let before = completed(&ns, &targets[0]).await?;
+    let sent = targets.clone();
+    let inside = ns.env.inside().await?;
+    let failures = inside.run(async move {
+        let all = sent.iter().flat_map(|target| {
+            let cases = cases(target).into_iter().map(move |(bytes, expected)| judge(target, bytes, expected));
+            cases.map(futures::FutureExt::boxed).chain([futures::FutureExt::boxed(slow(target))])
+        });
+        let failed = join_all(all).await.into_iter().filter_map(Result::err);
+        Ok(failed.map(|error| format!("{error:#}")).collect::<Vec<_>>())
+    });
+    let failures = failures.await?;
+    ensure!(failures.is_empty(), "{} bad requests were not refused:\n    {}", failures.len(), failures.join("\n    "));
+    for target in &targets {
+        serves(&ns, target).await?;
+    }
+    // The last `serves` are the only requests that have reached the workload.
+    let after = completed(&ns, &targets[0]).await?;
+    ensure!(after == before + targets.len() as u64, "the workload got {} requests more", after - before);
+    Ok(())
+}
+
+async fn completed(ns: &Namespace, target: &Target) -> Result<u64> {
+    let stats = ask(ns, target, "GET", "/stats").await?;
+    let stats: Value = serde_json::from_str(&stats.text).with_context(|| format!("{stats:?}"))?;
+    stats["completed"].as_u64().context("no count")
+}
+
+/// Every bad request, and the status codes that it may be answered with.
+fn cases(target: &Target) -> Vec<(Vec<u8>, &'static [u16])> {
+    let Target { address, prefix, headers, .. } = target;
+    let host = format!("Host: {address}\r\n{headers}");
+    let line = "GET @/seen HTTP/1.1";
+    let with = |line: &str, host: &str, rest: &str| format!("{line}\r\n{host}{rest}").replace(AT, prefix).into_bytes();
+    let mut cases: Vec<(Vec<u8>, &[u16])> = Vec::new();
+    for line in LINES {
+        // 505 is the answer that HTTP has for a version; 405 the one for CONNECT.
+        cases.push((with(line, &host, "\r\n"), &[400, 405, 505]));
+    }
+    for bad in HEADERS {
+        cases.push((with(line, &host, &format!("{bad}\r\nhello")), &[400]));
+    }
+    for chunks in CHUNKS {
+        let rest = format!("Transfer-Encoding: chunked\r\n\r\n{chunks}");
+        cases.push((with("POST @/chat HTTP/1.1", &host, &rest), &[400]));
+    }
+    cases.push((with(line, headers, "\r\n"), &[400]));
+    cases.push((with(line, &host, &format!("X-Large: {}\r\n\r\n", "a".repeat(70_000))), &[431]));
+    cases.push((with(line, &host, &format!("{}\r\n", "X-Many: a\r\n".repeat(8_000))), &[431]));
+    cases
+}
+
+/// Sends it and wants to be refused, once, and the connection closed.
+async fn judge(target: &Target, bytes: Vec<u8>, expected: &[u16]) -> Result<()> {
+    let shown = || {
+        // The token is nobody's business.
+        let text = String::from_utf8_lossy(&bytes).replace(target.headers.as_str(), "");
+        format!("through the {}: {:?}", target.way, text.chars().take(160).collect::<String>())
+    };
+    let mut io = TcpStream::connect(target.address).await?;
+    let (mut reading, mut writing) = io.split();
+    // Who refuses a large head need not read all of it.
+    let write = async { drop(writing.write_all(&bytes).await) };
+    let ((), answer) = tokio::join!(write, to_the_end(&mut reading));
+    let answer = answer.with_context(shown)?;
+    refused(&answer, expected).with_context(shown)
+}
+
+/// Sends a byte a second.
+async fn slow(target: &Target) -> Result<()> {
+    let mut io = TcpStream::connect(target.address).await?;
+    let (mut reading, mut writing) = io.split();
+    let write = async {
+        let mut seconds = interval(Duration::from_secs(1));
+        for byte in format!("GET {}/seen HTTP/1.1\r\nHost: slow.example\r\n\r\n", target.prefix).bytes() {
+            seconds.tick().await;
+            if writing.write_all(&[byte]).await.is_err() {
+                break;
+            }
+        }
+        std::future::pending().await
+    };
+    let answer = tokio::select! {
+        answer = to_the_end(&mut reading) => answer,
+        () = write => return Ok(()),
+    };
+    let shown = || format!("through the {}: a byte a second", target.way);
+    refused(&answer.with_context(shown)?, &[408]).with_context(shown)
+}
+
+/// Everything that comes until the connection is closed, or reset.
+async fn to_the_end(io: &mut (impl tokio::io::AsyncRead + Unpin)) -> Result<String> {
+    let mut bytes = Vec::new();
+    let ended = timeout(PATIENCE, io.read_to_end(&mut bytes)).await;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    ensure!(ended.is_ok(), "the connection is still open after {text:?}");
+    Ok(text)
+}
+
+fn refused(answer: &str, expected: &[u16]) -> Result<()> {
+    let status = answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
+    ensure!(status.is_some_and(|status| expected.contains(&status)), "answered with {answer:?}");
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    let reason = serde_json::from_str::<Value>(body).map(|body| body["reason"].clone()).unwrap_or_default();
+    ensure!(reason.is_string(), "something else than one answer: {answer:?}");
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! Pods come and go while requests are under way: none fails, and no stream shorter than `drainTimeout` is cut.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use super::{
+    Scenario, scenarios,
+    traffic::{serves, ways},
+};
+use crate::{
+    client::{Load, Plan, Target},
+    gateway,
+    kinds::{AGENT, POD},
+    manifests::workload,
+    namespace::{Namespace, START},
+    object::{Objects, Read as _},
+    operator,
+    run::await_ended_namespaces,
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    a_rollout_and_a_step_down_lose_no_request,
+    a_single_pod_that_is_deleted_loses_no_request,
+);
+pub(super) const ALONE: &[Scenario] = scenarios!(Alone:
+    a_rollout_of_the_gateway_loses_no_request,
+    requests_do_not_notice_that_the_control_plane_dies,
+);
+
+/// What every workload here has to empty itself, and how long the streams are.
+const DRAIN: &str = "10s";
+const PLAN: Plan = Plan { requests: 2, streams: 2, stream: Duration::from_secs(6), come_again: false };
+/// How long Pods may take to go: lame duck, drain, and the time of a busy machine.
+const GONE: Duration = Duration::from_secs(60);
+
+async fn start(ns: &Namespace, name: &str, replicas: usize) -> Result<[Target; 2]> {
+    // Ready as soon as it can be.
+    let probe = json!({"initialDelaySeconds": 0, "periodSeconds": 1});
+    let template = json!({"spec": {"containers": [{"name": "agent", "readinessProbe": probe}]}});
+    ns.start(&workload(name, json!({"replicas": replicas, "drainTimeout": DRAIN, "podTemplate": template}))).await?;
+    let targets = ways(ns, name).await?;
+    for target in &targets {
+        serves(ns, target).await?;
+    }
+    Ok(targets)
+}
+
+/// Waits until there are only these many Pods, all of them ready.
+async fn settled(ns: &Namespace, count: usize) -> Result<Objects> {
+    let settled = |pods: &Objects| {
+        pods.len() == count && pods.values().all(|pod| pod.metadata.deletion_timestamp.is_none() && is_ready(pod))
+    };
+    ns.until_all(POD, GONE, &format!("only {count} ready Pods"), settled).await
+}
+
+fn is_ready(pod: &crate::object::Object) -> bool {
+    pod.condition("Ready").is_true()
+}
+
+async fn a_rollout_and_a_step_down_lose_no_request(ns: Namespace) -> Result<()> {
+    let targets = start(&ns, "fleet", 2).await?;
+    let old = ns.pod_uids("fleet").await?;
+    let load = Load::start(&ns.env, &targets, PLAN).await?;
+    let before = ns.get(AGENT, "fleet").await?;
+    ns.edit(AGENT, "fleet", json!({"spec": {"systemPrompt": "be brief"}})).await?;
+    ns.renewed(AGENT, &before).await?;
+    let pods = settled(&ns, 2).await?;
+    ensure!(pods.values().all(|pod| !old.contains(&pod.id())), "an old Pod is still there");
+    ns.scale(AGENT, "fleet", 1, "kubectl").await?;
+    settled(&ns, 1).await?;
+    load.stop(50, 8).await
+}
+
+async fn a_single_pod_that_is_deleted_loses_no_request(ns: Namespace) -> Result<()> {
+    let targets = start(&ns, "single", 1).await?;
+    // The lame duck serves for 5 s. On a busy machine the next Pod takes longer, and who comes by the Service is told so.
+    let load = Load::start(&ns.env, &targets, Plan { come_again: true, ..PLAN }).await?;
+    let pod = ns.list(POD).await?.pop().context("no Pod")?;
+    ns.delete(POD, &pod.name_any()).await?;
+    ns.until_gone(POD, &pod.name_any(), GONE).await?;
+    settled(&ns, 1).await?;
+    load.stop(50, 4).await
+}
+
+async fn a_rollout_of_the_gateway_loses_no_request(ns: Namespace) -> Result<()> {
+    let [_, through_gateway] = start(&ns, "behind", 1).await?;
+    let before = gateway::pods(&ns.env).await?;
+    ensure!(before.len() == 2, "{} gateways", before.len());
+    let load = Load::start(&ns.env, &[through_gateway], PLAN).await?;
+    gateway::roll_out(&ns.env).await?;
+    let after = gateway::pods(&ns.env).await?;
+    ensure!(after.iter().all(|pod| before.iter().all(|old| old.id() != pod.id())), "a gateway was not replaced");
+    load.stop(50, 4).await
+}
+
+async fn requests_do_not_notice_that_the_control_plane_dies(ns: Namespace) -> Result<()> {
+    let targets = start(&ns, "steadfast", 1).await?;
+    await_ended_namespaces(&ns.env, &ns.name).await?;
+    let replicas = operator::replicas(&ns.env).await?;
+    let load = Load::start(&ns.env, &targets, PLAN).await?;
+    for pod in operator::pods(&ns.env).await? {
+        operator::kill(&ns.env, &pod.name_any()).await?;
+    }
+    ns.env.cluster(&["restart-apiserver"]).await?;
+    operator::ready(&ns.env, replicas).await?;
+    ns.env.cluster(&["restart-etcd"]).await?;
+    ns.until(AGENT, "steadfast", START, "is still there", crate::object::Read::is_running).await?;
+    load.stop(50, 4).await
+}
