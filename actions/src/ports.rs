@@ -232,7 +232,8 @@ pub trait Cluster: Send + Sync {
     /// As the API server answered.
     async fn data(&self, child: &ChildRef) -> Result<BTreeMap<String, String>, ApiError>;
 
-    /// One server-side apply. With `uid` it is bound to that object: another one is [`ApiError::WrongUid`].
+    /// One server-side apply, bound to the object with this uid, or (`None`) to there being no object of that name: anything
+    /// else is [`ApiError::WrongUid`].
     ///
     /// # Errors
     /// As the API server answered.

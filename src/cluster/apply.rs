@@ -1,6 +1,7 @@
 //! Writes children: one request per call, reduced answers, each answer in the cache before the caller has it.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap},
     fmt,
     sync::Arc,
@@ -27,6 +28,9 @@ use super::{
 
 pub(super) const APPLY: Option<&str> = Some("application/apply-patch+yaml");
 const JSON: Option<&str> = Some("application/json");
+/// An object that is applied with a version is refused with 409 if it exists in another one, and made if it does not exist.
+/// The first version of a store is taken before there is any object, so this one says: only if there is none.
+const NONE_YET: &str = "1";
 
 /// The children of each kind, as far as they are known.
 pub type ChildMaps = HashMap<ChildKind, Arc<ObjectMap<Child>>>;
@@ -110,9 +114,13 @@ impl Cluster for ChildWriter {
 
     async fn apply(&self, manifest: &Manifest, uid: Option<&str>) -> Result<Arc<Child>, ApiError> {
         let child = &manifest.child;
-        let request = apply_request(manifest, uid, false);
+        let (operation, guard) = match uid {
+            Some(uid) => (Operation::Apply, ("uid", uid)),
+            None => (Operation::Create, ("resourceVersion", NONE_YET)),
+        };
+        let request = apply_request(manifest, Some(guard), false);
         let keep = |body: &[u8]| self.keep(child.kind, body);
-        self.transport.write(&call("apply", child), Operation::Apply, request, keep).await
+        self.transport.write(&call("apply", child), operation, request, keep).await
     }
 
     async fn dry_run(&self, manifest: &Manifest) -> Result<(), ApiError> {
@@ -154,22 +162,19 @@ fn path(child: &ChildRef) -> String {
     Resource::child(child.kind).object(&child.namespace, &child.name)
 }
 
-fn apply_request(manifest: &Manifest, uid: Option<&str>, dry_run: bool) -> Outgoing {
+/// `guard`: a field of the metadata, and what it must be.
+fn apply_request(manifest: &Manifest, guard: Option<(&str, &str)>, dry_run: bool) -> Outgoing {
     let mut target = Target::new(path(&manifest.child)).with("fieldManager", FIELD_MANAGER).with("force", "true");
     if dry_run {
         target = target.with("dryRun", "All");
     }
-    let body = match uid {
-        None => manifest.body.to_string(),
-        Some(uid) => {
-            let mut body = manifest.body.clone();
-            if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
-                metadata.insert("uid".into(), uid.into());
-            }
-            body.to_string()
-        }
-    };
-    outgoing(Method::PATCH, target.into_string(), APPLY, body.into_bytes())
+    let mut body = Cow::Borrowed(&manifest.body);
+    if let Some((field, value)) = guard
+        && let Some(metadata) = body.to_mut().get_mut("metadata").and_then(Value::as_object_mut)
+    {
+        metadata.insert(field.into(), value.into());
+    }
+    outgoing(Method::PATCH, target.into_string(), APPLY, body.to_string().into_bytes())
 }
 
 #[cfg(test)]
@@ -203,6 +208,16 @@ mod tests {
         let target = "/api/v1/namespaces/ns/services/a?fieldManager=recif-operator&force=true";
         assert_eq!(request.line, format!("PATCH {target}"));
         assert_eq!(request.body["metadata"]["uid"], "u1");
+    }
+
+    #[tokio::test]
+    async fn an_apply_of_what_is_not_known_is_refused_where_the_name_is_taken() {
+        let taken = r#"{"message":"the object has been modified","reason":"Conflict","code":409}"#;
+        let (transport, mut requests) = scripted(vec![answer(409, taken.into())]);
+        let refused = ChildWriter::new(transport, maps().0).apply(&manifest(), None).await;
+        assert!(matches!(refused, Err(ApiError::WrongUid(_))), "{refused:?}");
+        let metadata = &requests.recv().await.unwrap().body["metadata"];
+        assert_eq!((&metadata["resourceVersion"], &metadata["uid"]), (&json!("1"), &Value::Null));
     }
 
     #[tokio::test]

@@ -67,8 +67,10 @@ impl RequestError {
 pub enum Operation {
     /// GET.
     Get,
-    /// Server-side apply.
+    /// Server-side apply to an object that exists.
     Apply,
+    /// Server-side apply where no object is expected.
+    Create,
     /// JSON Patch.
     JsonPatch,
     /// DELETE.
@@ -86,6 +88,7 @@ pub fn classify(operation: Operation, error: RequestError) -> ApiError {
     };
     let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
     let names = |field: &str| causes.iter().any(|cause| cause.field == field);
+    let applies = matches!(operation, Operation::Apply | Operation::Create);
     match code {
         403 if causes.iter().any(|cause| cause.reason == "NamespaceTerminating") => ApiError::NamespaceTerminating,
         403 => ApiError::Forbidden(message),
@@ -93,17 +96,16 @@ pub fn classify(operation: Operation, error: RequestError) -> ApiError {
         409 if status.message.contains("uid mismatch") || status.message.contains("UID in precondition") => {
             ApiError::WrongUid(message)
         }
+        409 if operation == Operation::Create => ApiError::WrongUid(message),
         422 if operation == Operation::JsonPatch && causes.is_empty() => ApiError::Stale,
-        422 if operation == Operation::Apply && names("metadata.uid") => ApiError::WrongUid(message),
-        422 if operation == Operation::Apply
+        422 if applies && names("metadata.uid") => ApiError::WrongUid(message),
+        422 if applies
             && causes.iter().any(|cause| cause.field == "spec.selector" && cause.message.contains("immutable")) =>
         {
             ApiError::SelectorImmutable(message)
         }
         400 | 405 | 406 | 413 | 415 | 422 => ApiError::Invalid(message),
-        500 if operation == Operation::Apply && NOT_TYPED.iter().any(|start| status.message.starts_with(start)) => {
-            ApiError::Invalid(message)
-        }
+        500 if applies && NOT_TYPED.iter().any(|start| status.message.starts_with(start)) => ApiError::Invalid(message),
         _ => ApiError::Transient { message, after },
     }
 }
@@ -133,7 +135,7 @@ mod tests {
 
     #[test]
     fn every_answer_has_its_sort() {
-        use Operation::{Apply, Delete, Get, JsonPatch};
+        use Operation::{Apply, Create, Delete, Get, JsonPatch};
         let table = [
             (
                 Apply,
@@ -169,6 +171,11 @@ mod tests {
                 Apply,
                 "transient",
                 r#"{"kind":"Status","status":"Failure","message":"Operation cannot be fulfilled on deployments.apps \"a\": the object has been modified; please apply your changes to the latest version and try again","reason":"Conflict","details":{"name":"a","group":"apps","kind":"deployments"},"code":409}"#,
+            ),
+            (
+                Create,
+                "wrong uid",
+                r#"{"kind":"Status","status":"Failure","message":"Operation cannot be fulfilled on services \"a\": the object has been modified; please apply your changes to the latest version and try again","reason":"Conflict","details":{"name":"a","kind":"services"},"code":409}"#,
             ),
             (
                 Apply,

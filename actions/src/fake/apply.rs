@@ -26,6 +26,7 @@ impl Store {
         let existing = self.get(&id).cloned();
         match (&existing, uid) {
             (None, None) if self.is_terminating(&id.namespace) => return Err(ApiError::NamespaceTerminating),
+            (Some(_), None) => return Err(ApiError::WrongUid(format!("{id} exists"))),
             (None, Some(_)) => return Err(ApiError::WrongUid(format!("{id} is gone"))),
             (Some(found), Some(uid)) if found.uid() != uid => {
                 return Err(ApiError::WrongUid(format!("{id} is another one")));

@@ -22,7 +22,7 @@ pub enum ApiError {
     /// Any other 403: a right is missing or a quota is used up.
     #[error("{0}")]
     Forbidden(String),
-    /// A guarded write met another object than the one it was meant for, or none.
+    /// A guarded write met another object than the one it was meant for, or none, or one where none was expected.
     #[error("the object changed identity: {0}")]
     WrongUid(String),
     /// A `test` of a JSON Patch failed: what the step was based on is no longer so.

@@ -64,12 +64,7 @@ pub(super) async fn ensure<K: Workload>(
 ) -> Result<Ensured, ActionError> {
     let child = &manifest.child;
     let inputs = digest::digest(&manifest.body);
-    let cached = cx.views.child(child);
-    let seen = match cached {
-        Some(seen) => Some(seen),
-        // The cache holds our own children; somebody else's of that name would be overwritten by a plain apply.
-        None => cx.cluster.look(child).await?,
-    };
+    let seen = cx.views.child(child);
     if let Some(seen) = &seen {
         refuse_foreign(next, seen)?;
         if seen.deleting {
@@ -96,7 +91,8 @@ pub(super) async fn ensure<K: Workload>(
         }
     }
     let applied = match cx.cluster.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await {
-        // The child we knew is gone or another one: look again, once, past the cache.
+        // The child we knew is gone or another one, or the name is taken: look, once, past the cache, which holds our own
+        // children only.
         Err(ApiError::WrongUid(_)) => {
             let seen = cx.cluster.look(child).await?;
             if let Some(seen) = &seen {

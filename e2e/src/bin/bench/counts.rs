@@ -10,10 +10,8 @@ const CHILDREN: [&str; 5] = ["serviceaccounts", "configmaps", "secrets", "servic
 /// How many requests of which kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Looks at children.
-    pub(crate) looks: usize,
-    /// Other reads.
-    pub(crate) other_reads: usize,
+    /// Reads.
+    pub(crate) reads: usize,
     /// Requests that are tried and not stored.
     pub(crate) dry_runs: usize,
     /// Writes of metadata of our kinds: the finalizer.
@@ -44,8 +42,7 @@ impl Counts {
         let is_child = CHILDREN.contains(&resource.as_str());
         let field = match (entry.is_write(), resource.as_str()) {
             _ if entry.is_dry_run() => &mut self.dry_runs,
-            (false, _) if is_child && entry.verb == "get" => &mut self.looks,
-            (false, _) => &mut self.other_reads,
+            (false, _) => &mut self.reads,
             (true, _) if ours(&resource) => &mut self.metadata,
             (true, _) if resource.strip_suffix("/status").is_some_and(ours) => &mut self.status,
             (true, "events") => &mut self.events,
@@ -57,16 +54,12 @@ impl Counts {
         *self.by_request.entry(format!("{} {resource}{refused}", entry.verb)).or_default() += 1;
     }
 
-    pub(crate) fn reads(&self) -> usize {
-        self.looks + self.other_reads
-    }
-
     pub(crate) fn writes(&self) -> usize {
         self.metadata + self.status + self.children + self.events + self.other_writes
     }
 
     pub(crate) fn total(&self) -> usize {
-        self.reads() + self.writes() + self.dry_runs
+        self.reads + self.writes() + self.dry_runs
     }
 
     /// Each kind of request and how often.
@@ -82,7 +75,7 @@ fn ours(resource: &str) -> bool {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} reads, {} writes", self.reads(), self.writes())?;
+        write!(f, "{} reads, {} writes", self.reads, self.writes())?;
         if self.dry_runs > 0 {
             write!(f, ", {} dry-run", self.dry_runs)?;
         }

@@ -55,7 +55,7 @@ pub(crate) async fn prompt_edit(world: &mut World) -> Result<Vec<Row>> {
     };
     let others = requests.iter().filter(|entry| !about_it(entry)).count();
     let goal = format!("0 reads, {moves} moves + {CHILDREN} children + ≤ {EVENTS} events, nobody else");
-    let ok = counts.reads() == 0
+    let ok = counts.reads == 0
         && (counts.status, counts.children) == (moves, CHILDREN)
         && (counts.metadata, counts.other_writes, counts.dry_runs, others) == (0, 0, 0, 0)
         && counts.events <= EVENTS;
