@@ -3,8 +3,6 @@
 //! A digest is SHA-256 over canonical JSON: object keys sorted by their bytes, no white space, everything else as
 //! `serde_json` writes it. The sorting is done here and not left to the map type, which a dependency's feature may change.
 
-use std::fmt::Write;
-
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -13,53 +11,58 @@ use crate::{AgentSpec, FlowSetSpec, FlowSpec, ModelSpec, PluginConfigSpec, Promp
 
 /// The value as canonical JSON.
 pub fn canonical_json(value: &Value) -> String {
-    let mut out = String::new();
+    let mut out = Vec::new();
     write_canonical(value, &mut out);
-    out
+    // serde_json writes UTF-8.
+    String::from_utf8(out).unwrap_or_default()
 }
 
-fn write_canonical(value: &Value, out: &mut String) {
+fn write_canonical(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Array(items) => {
-            out.push('[');
+            out.push(b'[');
             for (index, item) in items.iter().enumerate() {
                 if index > 0 {
-                    out.push(',');
+                    out.push(b',');
                 }
                 write_canonical(item, out);
             }
-            out.push(']');
+            out.push(b']');
         }
         Value::Object(fields) => {
             let mut fields: Vec<_> = fields.iter().collect();
             fields.sort_unstable_by_key(|(key, _)| *key);
-            out.push('{');
+            out.push(b'{');
             for (index, (key, field)) in fields.into_iter().enumerate() {
                 if index > 0 {
-                    out.push(',');
+                    out.push(b',');
                 }
-                write_canonical(&Value::String(key.clone()), out);
-                out.push(':');
+                write_scalar(key, out);
+                out.push(b':');
                 write_canonical(field, out);
             }
-            out.push('}');
+            out.push(b'}');
         }
-        scalar => out.push_str(&scalar.to_string()),
+        scalar => write_scalar(scalar, out),
     }
+}
+
+fn write_scalar(scalar: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
+    // Neither a text, number, boolean or null nor a write to memory can fail.
+    let _ = serde_json::to_writer(out, scalar);
 }
 
 /// SHA-256 of the bytes, as 64 lower-case hexadecimal digits.
 pub fn sha256_hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    let digits = Sha256::digest(bytes).into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
 /// SHA-256 (hex) of the value as canonical JSON.
 pub fn digest(value: &Value) -> String {
-    sha256_hex(canonical_json(value).as_bytes())
+    let mut canonical = Vec::new();
+    write_canonical(value, &mut canonical);
+    sha256_hex(&canonical)
 }
 
 /// The digest of each spec: it moves when something other than the fields named here was changed, or what only the scaler

@@ -6,16 +6,22 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 
 use crate::MachineStatus;
 
 impl MachineStatus {
     /// Keeps those of the conditions as stored that we would write in other words; usually none.
-    pub fn keep_verbatim(&mut self, stored: Vec<Value>) {
-        let differs = |(value, typed): &(Value, &Condition)| serde_json::to_value(typed).ok().as_ref() != Some(value);
-        let kept = stored.into_iter().zip(&self.conditions).filter(differs).map(|(value, _)| value);
-        self.verbatim = kept.collect();
+    pub fn keep_verbatim(&mut self, stored: &[&RawValue]) {
+        let differing = |(raw, typed): (&&RawValue, &Condition)| {
+            // The text nearly always says enough: both sides write the fields in the order of their names.
+            if serde_json::to_string(typed).is_ok_and(|text| text == raw.get()) {
+                return None;
+            }
+            let value = serde_json::from_str(raw.get()).ok()?;
+            (serde_json::to_value(typed).ok().as_ref() != Some(&value)).then_some(value)
+        };
+        self.verbatim = stored.iter().zip(&self.conditions).filter_map(differing).collect();
     }
 
     /// Puts what was kept into this status, written as JSON, in place of the conditions that have not changed since.
@@ -43,7 +49,8 @@ mod tests {
 
     fn read(conditions: &[Value]) -> MachineStatus {
         let mut status: MachineStatus = serde_json::from_value(json!({ "conditions": conditions })).unwrap();
-        status.keep_verbatim(conditions.to_vec());
+        let text = json!(conditions).to_string();
+        status.keep_verbatim(&serde_json::from_str::<Vec<&RawValue>>(&text).unwrap());
         status
     }
 

@@ -1,15 +1,15 @@
 //! Decodes the objects of our own kinds: whole, but for `managedFields`, which nobody reads and which would be half of
 //! their memory.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use crds::{
     Agent, Flow, FlowSet, MachineStatus, Model, PluginConfig, Prompt, ReferenceStatus, Tool, WorkloadStatus,
     flow_set::FlowSetStatus, prompt::PromptStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Value, value::RawValue};
+use serde::{Deserialize, de::value::MapDeserializer};
+use serde_json::value::RawValue;
 
 use super::resource::Resource;
 
@@ -51,18 +51,24 @@ customs! {
 }
 
 /// Reads a status, and keeps the conditions as stored where that is not how we would write them.
-fn read_status<S: DeserializeOwned>(
-    stored: Option<&RawValue>,
+///
+/// The two long lists are read by themselves: whatever is flattened into another type is copied before it is read.
+fn read_status<'a, S: Deserialize<'a>>(
+    stored: Option<&'a RawValue>,
     machine: impl FnOnce(&mut S) -> &mut MachineStatus,
 ) -> Result<Option<S>, serde_json::Error> {
-    #[derive(Deserialize)]
-    struct Conditions {
-        #[serde(default)]
-        conditions: Vec<Value>,
-    }
     let Some(stored) = stored else { return Ok(None) };
-    let mut status = serde_json::from_str(stored.get())?;
-    machine(&mut status).keep_verbatim(serde_json::from_str::<Conditions>(stored.get())?.conditions);
+    let mut fields: BTreeMap<Cow<'a, str>, &'a RawValue> = serde_json::from_str(stored.get())?;
+    let (conditions, history) = (fields.remove("conditions"), fields.remove("history"));
+    let mut status = S::deserialize(MapDeserializer::new(fields.into_iter()))?;
+    let machine = machine(&mut status);
+    if let Some(history) = history {
+        machine.history = serde_json::from_str(history.get())?;
+    }
+    if let Some(conditions) = conditions {
+        machine.conditions = serde_json::from_str(conditions.get())?;
+        machine.keep_verbatim(&serde_json::from_str::<Vec<&RawValue>>(conditions.get())?);
+    }
     Ok(Some(status))
 }
 
@@ -126,6 +132,21 @@ mod tests {
         assert_eq!(agent.metadata.finalizers, Some(vec!["x".to_owned()]));
         assert_eq!(agent.spec.image, "corail:latest");
         assert_eq!(agent.status.unwrap().machine.phase.as_deref(), Some("Hibernating"));
+    }
+
+    #[test]
+    fn a_status_is_read_as_its_type_reads_it() {
+        let status = serde_json::json!({
+            "phase": "Running", "observedGeneration": 3, "replicas": 1, "inputs": { "Tool/t": "d" }, "readyFlows": 2,
+            "conditions": [{ "type": "Ready", "status": "True", "reason": "Running", "message": "a < b",
+                "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+            "history": [{ "seq": 1, "at": "2026-01-01T00:00:00Z", "to": "Pending" }],
+            "children": [{ "kind": "Service", "name": "a", "uid": "u", "inputs": "i", "owned": "o" }],
+        });
+        let text = status.to_string();
+        let raw = serde_json::from_str(&text).unwrap();
+        let read = read_status(Some(raw), |status: &mut FlowSetStatus| &mut status.workload.machine).unwrap();
+        assert_eq!(read, Some(serde_json::from_value(status).unwrap()));
     }
 
     #[test]

@@ -10,10 +10,9 @@ use serde_json::Value;
 
 use super::{
     custom::Custom,
-    decode,
     error::Operation,
     resource::Target,
-    store::{Cause, ObjectMap, Seen},
+    store::{Cause, Head, ObjectMap, Seen},
     transport::{Call, Transport, outgoing},
 };
 
@@ -50,9 +49,10 @@ impl<K: Machine + Custom> CustomObjects<K> {
         let verb = if subresource.is_empty() { "patch" } else { "patch status" };
         let call = Call { verb, kind: K::RESOURCE.kind, object: key.to_string() };
         let take = |body: &[u8]| {
-            let text = str::from_utf8(body).map_err(serde::de::Error::custom)?;
-            let head = decode::head(text)?;
-            let seen = Seen::new(head, K::decode(text)?);
+            let object = K::decode(str::from_utf8(body).map_err(serde::de::Error::custom)?)?;
+            let version = object.meta().resource_version.as_deref().unwrap_or_default();
+            let version = version.parse().map_err(serde::de::Error::custom)?;
+            let seen = Seen::new(Head { key: object.key(), uid: object.uid().to_owned(), version }, object);
             let object = seen.object.clone();
             if is_over(&*object) {
                 self.map.remove(&seen.head.key, seen.head.version, Cause::Write);
