@@ -97,7 +97,14 @@ pub(crate) async fn namespace(client: &Client, name: &str) -> Result<()> {
 /// Deletes everything of a kind and waits until it is gone.
 pub(crate) async fn clear(api: &Api<DynamicObject>) -> Result<()> {
     let everything = ListParams::default();
-    api.delete_collection(&DeleteParams::default(), &everything).await.context("delete everything of a kind")?;
+    // The API server hangs up after a minute, which is not enough for many objects; asked again it goes on.
+    let mut attempts = 1;
+    while let Err(error) = api.delete_collection(&DeleteParams::default(), &everything).await {
+        attempts += 1;
+        if attempts > 5 || matches!(error, kube::Error::Api(_)) {
+            return Err(error).context("delete everything of a kind");
+        }
+    }
     let left = api.list_metadata(&everything).await.context("list what is left")?.items.len();
     let patience = patience(left);
     let deadline = Instant::now() + patience;
