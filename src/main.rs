@@ -10,7 +10,6 @@ use recif::{
     gateway::{self, GatewayArgs},
     telemetry::logs::{self, LogArgs},
 };
-use tokio::runtime::Builder;
 
 /// The operator makes and drops many small JSON values; this allocator saves it a fifth of its CPU time.
 #[global_allocator]
@@ -44,27 +43,14 @@ enum Command {
     Cli(recif::cli::Command),
 }
 
-fn main() -> ExitCode {
+// One thread: the operator needs less than a core, and handing tasks from thread to thread would be a fifth of that; the gateway
+// serves connections on threads of its own.
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
     recif::limits::raise_open_files();
     // Fails only if a provider is installed already, and then there is one.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let command = Recif::parse().command;
-    let mut runtime = match &command {
-        // They need less than a core, and handing tasks from thread to thread costs more than it brings.
-        Command::Operator(_) | Command::Cli(_) => Builder::new_current_thread(),
-        Command::Gateway { .. } => Builder::new_multi_thread(),
-    };
-    match runtime.worker_threads(2).enable_all().build() {
-        Ok(runtime) => runtime.block_on(run(command)),
-        Err(error) => {
-            eprintln!("error: start the runtime: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn run(command: Command) -> ExitCode {
-    match command {
+    match Recif::parse().command {
         Command::Operator(args) => operator::run(*args).await,
         Command::Gateway { args, logs } => match logs::init(logs.log_format, &logs.log) {
             Ok(()) => gateway::run(*args).await,
