@@ -103,13 +103,30 @@ pub fn exchange(bytes: &[u8]) {
     let (request, answer) = bytes.split_at(length.min(bytes.len()));
     let whole = relayed(request, answer, usize::MAX);
     for piece in [1, 2, 5, 33] {
-        assert_eq!(relayed(request, answer, piece), whole, "in pieces of {piece}");
+        same_relay(relayed(request, answer, piece), whole.as_ref(), piece);
     }
 }
 
+/// Both ended alike and passed the same on. Of what ends badly one may have passed on more: the bytes of a chunk's framing
+/// leave as they come, before the one that makes it wrong is seen.
+fn same_relay(cut: Option<Relayed>, whole: Option<&Relayed>, piece: usize) {
+    let (Some(cut), Some(whole)) = (&cut, whole) else {
+        return assert_eq!(cut.as_ref(), whole, "in pieces of {piece}");
+    };
+    assert_eq!(cut.2, whole.2, "in pieces of {piece}");
+    let ends_badly = !(whole.2.starts_with("done") || whole.2 == "upgraded");
+    for (cut, whole) in [(&cut.0, &whole.0), (&cut.1, &whole.1)] {
+        let alike = cut == whole || (ends_badly && (cut.starts_with(whole) || whole.starts_with(cut)));
+        assert!(alike, "in pieces of {piece}: {:?} and {:?}", cut.escape_ascii(), whole.escape_ascii());
+    }
+}
+
+/// What the workload got, what the client got, and how it ended.
+pub type Relayed = (Vec<u8>, Vec<u8>, String);
+
 /// What a relay makes of a request and its answer that come in such pieces: what the workload and the client get, and how it
 /// ends. `None`: the request's head is refused.
-pub fn relayed(request: &[u8], answer: &[u8], piece: usize) -> Option<(Vec<u8>, Vec<u8>, String)> {
+pub fn relayed(request: &[u8], answer: &[u8], piece: usize) -> Option<Relayed> {
     let mut fields = Fields::default();
     let length = head_length(request, &mut 0).ok()??;
     let head = RequestHead::read(&request[..length], &mut fields).ok()?;
