@@ -20,6 +20,8 @@ use crate::cluster::stamp::{Stamped, Stamper};
 const TICK: Duration = Duration::from_secs(1);
 /// How long a written value stays.
 const PERIOD: SignedDuration = SignedDuration::from_secs(10);
+/// How much older than its write a value may be: by its rounding to a second, and by the wait for the next look.
+const LAG: SignedDuration = SignedDuration::from_secs(2);
 /// How long it is remembered that a write was refused.
 const REFUSED: Duration = Duration::from_secs(300);
 /// How many writes are under way at the same time.
@@ -142,7 +144,9 @@ fn due(seen: &Seen, now: Timestamp, last: bool) -> Option<Timestamp> {
     let invoked = Timestamp::from_second(seen.invoked_at.div_euclid(1000)).ok().filter(|_| seen.invoked_at > 0)?;
     match seen.written {
         None => Some(invoked),
-        Some(written) => (invoked > written && (last || now.duration_since(written) >= PERIOD)).then_some(invoked),
+        Some(written) => {
+            (invoked > written && (last || now.duration_since(written) >= PERIOD + LAG)).then_some(invoked)
+        }
     }
 }
 
@@ -169,7 +173,8 @@ mod tests {
         for (invoked, written, now, regular, at_the_end) in [
             (5, None, 5, Some(5), Some(5)),
             (5, Some(0), 9, None, Some(5)),
-            (5, Some(0), 10, Some(5), Some(5)),
+            (5, Some(0), 11, None, Some(5)),
+            (5, Some(0), 12, Some(5), Some(5)),
             (5, Some(5), 20, None, None),
             (5, Some(7), 20, None, None),
             (5, Some(30), 20, None, None),
