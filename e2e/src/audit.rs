@@ -89,6 +89,11 @@ impl Request {
             && !self.uri.contains("dryRun=")
     }
 
+    /// Whether the API server did it.
+    pub(crate) fn succeeded(&self) -> bool {
+        (200..300).contains(&self.response_status.code)
+    }
+
     /// Whether it is part of what runs all the time: watches, the lease, reviews of its own rights, and paths that name no
     /// object.
     pub(crate) fn is_upkeep(&self) -> bool {

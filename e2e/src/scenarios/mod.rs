@@ -13,12 +13,14 @@ mod flow_sets;
 mod flows;
 mod foreign;
 mod gateway;
+mod gateway_auth;
 mod manifests;
 mod pods;
 mod quota;
 mod references;
 mod requests;
 mod scale;
+mod scaling;
 mod sidecar;
 mod start;
 mod steady;
@@ -72,6 +74,7 @@ use scenarios;
 
 /// Those that take longest come first; `steady` is last, when nothing else is left to disturb it.
 const THEMES: &[&[Scenario]] = &[
+    gateway_auth::SCENARIOS,
     drain::SCENARIOS,
     traffic::SCENARIOS,
     quota::SCENARIOS,
@@ -85,6 +88,7 @@ const THEMES: &[&[Scenario]] = &[
     foreign::SCENARIOS,
     scale::SCENARIOS,
     sidecar::SCENARIOS,
+    scaling::SCENARIOS,
     deletion::SCENARIOS,
     start::SCENARIOS,
     conditions::SCENARIOS,

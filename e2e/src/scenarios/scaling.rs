@@ -1,0 +1,125 @@
+//! `scaling`: the number of Pods follows the load, changes hands without a gap, and may be zero.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+use super::{
+    Scenario, scenarios,
+    traffic::{ask, serves},
+};
+use crate::{
+    client::{Load, Plan, Target},
+    kinds::{AGENT, DEPLOYMENT},
+    manifests::workload,
+    namespace::{Namespace, SAID, START},
+    object::{Object, Read as _, phases},
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Alone:
+    four_times_the_capacity_is_answered_by_more_pods_within_two_seconds_and_they_go_again,
+    scaling_switched_on_and_off_at_five_pods_never_leaves_fewer,
+    the_last_pod_goes_when_nobody_calls_and_a_request_brings_it_back,
+    without_scaling_autoscalers_and_kubectl_set_the_number,
+);
+
+/// How long a load may go on before more Pods are asked for.
+const REACTION: Duration = Duration::from_secs(2);
+
+fn scaling(more: Value) -> Value {
+    let mut scaling = json!({"minReplicas": 1, "maxReplicas": 4, "concurrency": 2, "stableWindow": "5s"});
+    if let (Some(scaling), Value::Object(more)) = (scaling.as_object_mut(), more) {
+        scaling.extend(more);
+    }
+    json!({"scaling": scaling})
+}
+
+/// Whether the number of the Deployment is this field manager's, and nobody else's.
+fn is_by(deployment: &Object, manager: &str) -> bool {
+    let sets = |fields: &Value| !fields["f:spec"]["f:replicas"].is_null();
+    let entries = deployment.metadata.managed_fields.iter().flatten();
+    let setting = entries.filter(|entry| entry.fields_v1.as_ref().is_some_and(|fields| sets(&fields.0)));
+    setting.map(|entry| entry.manager.as_deref()).eq([Some(manager)])
+}
+
+async fn four_times_the_capacity_is_answered_by_more_pods_within_two_seconds_and_they_go_again(
+    ns: Namespace,
+) -> Result<()> {
+    ns.start(&workload("follower", scaling(json!({})))).await?;
+    let gateway = Target::gateway(&ns, AGENT, "follower").await?;
+    serves(&ns, &gateway).await?;
+    let recorder = ns.record(AGENT, "follower").await?;
+    let plan = Plan { requests: 8, streams: 0, stream: Duration::ZERO, come_again: false };
+    let load = Load::start(&ns.env, &[gateway], plan).await?;
+    let more = |it: &Object| it.number("/spec/replicas") > 1;
+    ns.until(DEPLOYMENT, "follower", REACTION, "asks for more Pods", more).await?;
+    let four = |it: &Object| it.is_running() && it.number("/status/replicas") == 4;
+    let full = ns.until(AGENT, "follower", START, "runs with four ready Pods", four).await?;
+    ensure!(full.number("/status/desiredReplicas") == 4, "{}", full.describe());
+    ensure!(full.condition("ScalingActive").is_true(), "{}", full.describe());
+    load.stop(50, 0).await?;
+    let one = |it: &Object| it.is_running() && it.number("/status/currentReplicas") == 1;
+    let small = ns.until(AGENT, "follower", START, "runs with one Pod", one).await?;
+    let seen = recorder.up_to(&small).await?;
+    ensure!(phases(&seen) == ["Running"], "phases while scaled: {:?}", phases(&seen));
+    Ok(())
+}
+
+async fn scaling_switched_on_and_off_at_five_pods_never_leaves_fewer(ns: Namespace) -> Result<()> {
+    ns.start(&workload("switched", json!({"replicas": 5, "proxy": {"concurrency": 8}}))).await?;
+    let recorder = ns.record(DEPLOYMENT, "switched").await?;
+    // As many as there are: what is tested is who sets them. The same cap: nothing is rolled out.
+    let on = json!({"minReplicas": 5, "maxReplicas": 10, "concurrency": 8});
+    for (scaling, owner) in [(on, "recif-scaler"), (Value::Null, "recif-operator")] {
+        ns.edit(AGENT, "switched", json!({"spec": {"scaling": scaling}})).await?;
+        let held = |it: &Object| is_by(it, owner);
+        let held = ns.until(DEPLOYMENT, "switched", SAID, &format!("has its replicas from {owner}"), held).await?;
+        ns.runs(AGENT, "switched").await?;
+        let seen = recorder.up_to(&held).await?;
+        for it in &seen {
+            ensure!(it.number("/spec/replicas") >= 5, "{} Pods asked for", it.number("/spec/replicas"));
+            ensure!(it.number("/status/readyReplicas") >= 5, "{} Pods ready", it.number("/status/readyReplicas"));
+        }
+    }
+    let agent = ns.get(AGENT, "switched").await?;
+    ensure!(agent.condition("ScalingActive").status.is_empty(), "{}", agent.describe());
+    Ok(())
+}
+
+async fn the_last_pod_goes_when_nobody_calls_and_a_request_brings_it_back(ns: Namespace) -> Result<()> {
+    let fields = scaling(json!({"minReplicas": 0, "scaleToZeroAfter": "5s"}));
+    ns.start(&workload("dozing", fields)).await?;
+    let gateway = Target::gateway(&ns, AGENT, "dozing").await?;
+    serves(&ns, &gateway).await?;
+    let recorder = ns.record(AGENT, "dozing").await?;
+    let asleep = |it: &Object| {
+        let says = |type_| it.condition(type_).is_true() && it.condition(type_).reason == "ScaledToZero";
+        it.phase() == "Running" && says("Ready") && says("Available") && it.number("/status/currentReplicas") == 0
+    };
+    let before = ns.until(AGENT, "dozing", START, "sleeps", asleep).await?;
+    let answer = ask(&ns, &gateway, "GET", "/sleep?ms=0").await?;
+    ensure!(answer.status == 200, "{answer:?}");
+    let awake = ns.runs(AGENT, "dozing").await?;
+    ensure!(awake.id() == before.id() && awake.generation() == before.generation(), "somebody wrote to its spec");
+    let seen = recorder.up_to(&awake).await?;
+    ensure!(phases(&seen) == ["Running"], "phases on the way: {:?}", phases(&seen));
+    Ok(())
+}
+
+async fn without_scaling_autoscalers_and_kubectl_set_the_number(ns: Namespace) -> Result<()> {
+    ns.start(&workload("plain", json!({}))).await?;
+    ns.scale(AGENT, "plain", 2, "kube-controller-manager").await?;
+    let two = |it: &Object| it.is_running() && it.number("/status/replicas") == 2;
+    let agent = ns.until(AGENT, "plain", START, "runs with two ready Pods", two).await?;
+    ensure!(agent.number("/status/desiredReplicas") == 2, "{}", agent.describe());
+    let deployment = ns.get(DEPLOYMENT, "plain").await?;
+    ensure!(is_by(&deployment, "recif-operator"), "{:?}", deployment.managed_fields());
+    // On the Deployment itself the number is left alone, and said.
+    ns.scale(DEPLOYMENT, "plain", 1, "kubectl").await?;
+    let one = |it: &Object| it.is_running() && it.number("/status/replicas") == 1;
+    let agent = ns.until(AGENT, "plain", START, "runs with one Pod", one).await.context("scaled by its Deployment")?;
+    ensure!(agent.condition("Available").says("kubectl"), "{}", agent.describe());
+    Ok(())
+}
