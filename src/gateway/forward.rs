@@ -45,8 +45,10 @@ pub(super) fn forward(call: &Call<'_>, out: &mut Vec<u8>) {
         writer = writer.field("X-Recif-User", user.as_bytes());
     }
     writer = writer.field("x-recif-via", &shared.instance);
-    if head.host.is_empty() {
-        writer = writer.field("Host", "localhost");
+    // HTTP/1.0 may leave it out, or name the host in the target only.
+    if head.value("host").is_none() {
+        let host: &[u8] = if head.host.is_empty() { b"localhost" } else { head.host };
+        writer = writer.field("Host", host);
     }
     if let Some(protocol) = head.value("upgrade").filter(|_| head.upgrades) {
         writer = writer.field("Connection", "Upgrade").field("Upgrade", protocol);

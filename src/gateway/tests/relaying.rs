@@ -34,6 +34,15 @@ async fn exactly_the_prefix_is_taken_off_and_everything_else_is_passed_on() {
 }
 
 #[tokio::test]
+async fn a_host_that_only_the_target_names_reaches_the_workload() {
+    let mut pod = Pod::start().await;
+    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let _client = gateway.asks(b"GET http://named.example/v1/agents/ns/a/x HTTP/1.0\r\n\r\n").await;
+    let (_, seen) = pod.next().await;
+    assert_eq!(field(&seen, "Host"), Some("named.example"), "{seen}");
+}
+
+#[tokio::test]
 async fn a_trusted_proxy_says_what_came_before_it() {
     let mut pod = Pod::start().await;
     let gateway = Gateway::start(&["--trusted-proxies", "127.0.0.0/8"], &[pod.address]).await;
