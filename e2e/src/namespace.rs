@@ -235,7 +235,7 @@ impl Namespace {
 
     /// Looks for a while whether our objects and the Deployments stay as they are.
     pub(crate) async fn stays_the_same(&self, window: Duration) -> Result<()> {
-        stays_the_same(OURS.into_iter().chain([DEPLOYMENT]).map(|kind| self.api(kind)).collect(), window).await
+        stays_the_same(OURS.into_iter().chain([DEPLOYMENT]).map(|kind| (kind, self.api(kind))).collect(), window).await
     }
 
     /// The workload's Pods that are not being deleted, by uid, sorted.

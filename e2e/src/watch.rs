@@ -13,7 +13,10 @@ use kube::{
 };
 use tokio::{sync::watch, task::AbortHandle, time::timeout};
 
-use crate::object::{Object, Objects, Read as _};
+use crate::{
+    kinds::{DEPLOYMENT, Kind},
+    object::{Object, Objects, Read as _},
+};
 
 /// Waits until the predicate finds what it looks for in the objects of a watch. The error says what was seen last.
 pub(crate) async fn await_condition<T>(
@@ -143,19 +146,22 @@ impl Drop for Recorder {
 }
 
 /// Looks at a rule that something does *not* happen, which can only be watched for a while: the objects are to stay as
-/// they are during `window`.
-pub(crate) async fn stays_the_same(apis: Vec<Api<Object>>, window: Duration) -> Result<()> {
+/// they are during `window`. Of a Deployment that is what is asked of it: its status still changes while old Pods end.
+pub(crate) async fn stays_the_same(apis: Vec<(Kind, Api<Object>)>, window: Duration) -> Result<()> {
     let streams = apis
         .into_iter()
-        .enumerate()
-        .map(|(index, api)| Box::pin(changes(api, watcher::Config::default()).map(move |objects| (index, objects))));
+        .map(|(kind, api)| Box::pin(changes(api, watcher::Config::default()).map(move |objects| (kind, objects))));
     let mut changes = futures::stream::select_all(streams);
-    let mut known: BTreeMap<usize, BTreeMap<String, u64>> = BTreeMap::new();
+    let mut known: BTreeMap<&str, BTreeMap<String, (String, u64)>> = BTreeMap::new();
     let changed = async {
-        while let Some((index, objects)) = changes.next().await {
-            let now = objects.iter().map(|(name, object)| (name.clone(), object.revision())).collect();
-            if let Some(before) = known.insert(index, now)
-                && before != known[&index]
+        while let Some((kind, objects)) = changes.next().await {
+            let version = |object: &Object| match kind {
+                DEPLOYMENT => object.generation().unsigned_abs(),
+                _ => object.revision(),
+            };
+            let now = objects.iter().map(|(name, object)| (name.clone(), (object.id(), version(object)))).collect();
+            if let Some(before) = known.insert(kind.plural, now)
+                && before != known[kind.plural]
             {
                 return objects.values().map(super::object::Read::describe).collect::<Vec<_>>().join("; ");
             }

@@ -167,7 +167,7 @@ async fn an_edit_that_no_flow_reads_restarts_nothing(ns: Namespace) -> Result<()
     let looked =
         |it: &Object| it.phase() == "Available" && it.number("/status/observedGeneration") == edited.generation();
     ns.until(PROMPT, "say", SAID, "is Available again", looked).await?;
-    crate::watch::stays_the_same(vec![ns.api(DEPLOYMENT)], AFTERWARDS).await?;
+    crate::watch::stays_the_same(vec![(DEPLOYMENT, ns.api(DEPLOYMENT))], AFTERWARDS).await?;
     let now = ns.runs(FLOW, "calm").await?;
     let hash = |it: &Object| it.text("/status/contentHash").to_owned();
     ensure!(hash(&now) == hash(&user.object), "the content hash changed");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::{Scenario, flows::provide_stub, scenarios};
@@ -126,7 +126,7 @@ async fn a_restarted_operator_writes_nothing_and_then_asks_nothing(ns: Namespace
     ensure!(writes.is_empty(), "after the restart: {}", listed(&writes));
 
     let mark = ns.mark().await?;
-    let apis: Vec<Api<Object>> = OURS.map(|kind| ns.env.all(kind)).into();
+    let apis = OURS.map(|kind| (kind, ns.env.all(kind))).into();
     stays_the_same(apis, Duration::from_secs(60)).await?;
     let mut requests = ns.env.audit.by_operator(mark, None).await?;
     requests.retain(|request| !request.is_upkeep());

@@ -103,7 +103,7 @@ async fn an_edit_that_renders_the_same_restarts_nothing(ns: Namespace) -> Result
     let looked =
         |it: &Object| it.phase() == "Available" && it.number("/status/observedGeneration") == edited.generation();
     ns.until(TOOL, "shared", SAID, "is Available again", looked).await?;
-    crate::watch::stays_the_same(vec![ns.api(DEPLOYMENT)], Duration::from_secs(3)).await?;
+    crate::watch::stays_the_same(vec![(DEPLOYMENT, ns.api(DEPLOYMENT))], Duration::from_secs(3)).await?;
     let now = ns.running("calm").await?;
     ensure!(now.text("/status/contentHash") == before.text("/status/contentHash"), "the content hash changed");
     let generation = ns.get(DEPLOYMENT, "calm").await?.generation();
