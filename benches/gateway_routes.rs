@@ -13,6 +13,7 @@ fn object() -> Arc<Object> {
         uid: "u".into(),
         timeout: None,
         concurrency: Some(8),
+        sidecar: true,
         anonymous_paths: Box::default(),
         last_invocation_at: None,
         halt: None,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::http1::Bad;
+use crate::http1::{Bad, write_own};
 
 /// A refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,27 +32,12 @@ impl Answer {
     pub(super) fn write(&self, to_head: bool, close: bool, out: &mut Vec<u8>) {
         let Self { status, error, reason, field } = self;
         let body = serde_json::json!({ "error": error, "reason": reason }).to_string();
-        let phrase =
-            http::StatusCode::from_u16(*status).ok().and_then(|code| code.canonical_reason()).unwrap_or_default();
-        let mut text = format!(
-            "HTTP/1.1 {status} {phrase}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nx-recif-reason: \
-             {reason}\r\n",
-            body.len()
-        );
+        let mut fields = vec![("Content-Type", &b"application/json"[..]), ("x-recif-reason", reason.as_bytes())];
         if matches!(status, 429 | 503) {
-            text.push_str("Retry-After: 1\r\n");
+            fields.push(("Retry-After", b"1"));
         }
-        if let Some((name, value)) = field {
-            text.extend([*name, ": ", value, "\r\n"]);
-        }
-        if close {
-            text.push_str("Connection: close\r\n");
-        }
-        text.push_str("\r\n");
-        if !to_head {
-            text.push_str(&body);
-        }
-        out.extend_from_slice(text.as_bytes());
+        fields.extend(field.iter().map(|(name, value)| (*name, value.as_bytes())));
+        write_own(*status, &fields, &body, to_head, close, out);
     }
 }
 
@@ -65,7 +50,7 @@ mod tests {
         let answer = Answer::new(503, "queue-full", "\"too\" many");
         let mut out = Vec::new();
         answer.write(false, true, &mut out);
-        let expected = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 46\r\n\
+        let expected = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 46\r\nContent-Type: application/json\r\n\
                         x-recif-reason: queue-full\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
                         {\"error\":\"\\\"too\\\" many\",\"reason\":\"queue-full\"}";
         assert_eq!(String::from_utf8(out).unwrap(), expected);

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use jiff::SignedDuration;
+use crds::Period;
 
 use super::{
     auth::{AuthArgs, AuthMode},
@@ -152,8 +152,7 @@ impl Network {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let parsed = text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
-    parsed.ok_or_else(|| "give a duration such as `10s` or `1m30s`".into())
+    Period::from(text).length().ok_or_else(|| "give a duration such as `10s` or `1m30s`".into())
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! One connection of a client: request after request, until one of the two wants no more.
 
-use std::{io, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{io, net::IpAddr, pin::Pin, sync::Arc};
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncWrite},
     net::TcpStream,
-    time::{Instant, Sleep, sleep, timeout},
+    time::{Instant, Sleep, sleep},
 };
 
 use super::{
@@ -18,12 +18,7 @@ use super::{
     serve::Shared,
     turn,
 };
-use crate::http1::{Fields, Framing, RequestHead, Side};
-
-/// How long a connection may wait for its next request.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
-/// How long a head may take from its first byte.
-const HEAD: Duration = Duration::from_secs(10);
+use crate::http1::{Fields, Framing, KEEP_ALIVE, NoHead, RequestHead, Side};
 
 /// What carries a client's bytes: a socket, TLS over one, or a stream of HTTP/2.
 pub(super) trait Link: AsyncRead + AsyncWrite + Unpin + Send {
@@ -87,19 +82,20 @@ pub(super) async fn requests<S: Link>(client: &mut Side<S>, peer: &Peer, shared:
     let mut fields = Fields::default();
     let mut timer = std::pin::pin!(sleep(KEEP_ALIVE));
     let mut first = true;
-    while let Some(length) = next_head(client.side, timer.as_mut(), shared).await {
-        if std::mem::take(&mut first) && client.side.incoming.get(..length) == Some(h2::PREFACE) {
+    while let Some(head) = next_head(client.side, timer.as_mut(), shared).await {
+        if std::mem::take(&mut first) && head == h2::PREFACE {
+            client.side.incoming.splice(..0, head);
             return Ended::SpeaksH2;
         }
         client.clean = false;
-        let again = request(client.side, length, &mut fields, peer, shared, timer.as_mut()).await;
+        let again = request(client.side, &head, &mut fields, peer, shared, timer.as_mut()).await;
         let Ok(again) = again else { return Ended::Closed };
         client.clean = true;
         if !again {
             break;
         }
     }
-    linger(client.side).await;
+    client.side.linger().await;
     Ended::Closed
 }
 
@@ -107,59 +103,48 @@ pub(super) async fn requests<S: Link>(client: &mut Side<S>, peer: &Peer, shared:
 struct Aborted;
 
 /// Waits for a complete head; `None`: there is none to come, and if the client was at fault it was told.
-async fn next_head<S: Link>(client: &mut Side<S>, mut timer: Pin<&mut Sleep>, shared: &Shared) -> Option<usize> {
-    if client.incoming.is_empty() {
-        let until = Instant::now() + KEEP_ALIVE;
-        loop {
-            // It may still be armed for an earlier moment of the last request, and is then armed anew when it fires.
-            if timer.deadline() > until || timer.is_elapsed() {
-                timer.as_mut().reset(until);
-            }
-            tokio::select! {
-                biased;
-                there = client.fill() => match there {
-                    Ok(true) => break,
-                    _ => return None,
-                },
-                () = shared.closing.cancelled() => return None,
-                () = timer.as_mut() => if Instant::now() >= until { return None },
-            }
-        }
-    }
-    let refusal = match timeout(HEAD, client.head()).await {
-        Ok(Ok(Ok(length))) => return length,
-        Ok(Ok(Err(bad))) => Answer::bad(bad),
-        Ok(Err(_)) => return None,
-        Err(_) => Answer::new(408, "timeout", "the head of the request did not come within 10 s"),
+async fn next_head<S: Link>(client: &mut Side<S>, mut timer: Pin<&mut Sleep>, shared: &Shared) -> Option<Vec<u8>> {
+    // It is kept: the request may wait for its turn, and may be sent again.
+    let keep = |head: &[u8], _: &mut Fields| head.to_vec();
+    let next = tokio::select! {
+        biased;
+        next = client.next_head(timer.as_mut(), keep) => Some(next),
+        () = shared.closing.cancelled() => None,
+    };
+    let next = match next {
+        Some(next) => next,
+        // One that has begun is served.
+        None if !client.incoming.is_empty() => client.next_head(timer.as_mut(), keep).await,
+        None => return None,
+    };
+    let refusal = match next {
+        Ok(head) => return Some(head),
+        Err(NoHead::Gone) => return None,
+        Err(NoHead::Bad(bad)) => Answer::bad(bad),
+        Err(NoHead::Late) => Answer::new(408, "timeout", "the head of the request did not come within 10 s"),
     };
     shared.metrics.refused(None, &refusal);
     let _ = tell(client, &refusal, false, true).await;
     None
 }
 
-/// Serves one request, whose head has `length` bytes. Whether another one may follow.
+/// Serves one request, whose head is `bytes`. Whether another one may follow.
 async fn request<S: Link>(
     client: &mut Side<S>,
-    length: usize,
+    bytes: &[u8],
     fields: &mut Fields,
     peer: &Peer,
     shared: &Arc<Shared>,
     timer: Pin<&mut Sleep>,
 ) -> Result<bool, Aborted> {
     let arrived = Instant::now();
-    let rest = client.incoming.split_off(length);
-    let bytes = std::mem::replace(&mut client.incoming, rest);
-    let head = match RequestHead::read(&bytes, fields) {
+    let head = match RequestHead::read(bytes, fields) {
         Ok(head) => head,
         Err(bad) => return refuse(client, &Answer::bad(bad), None, false, true, shared).await,
     };
     let close = !head.keeps_alive || head.framing != Framing::Length(0) || shared.leaving();
     let path = match Path::read(head.target) {
         Ok(path) => path,
-        Err(Astray::Dots) => {
-            let error = "the path has a segment `.` or `..`: send the path that is meant";
-            return refuse(client, &Answer::new(400, "bad-path", error), None, head.is_head(), true, shared).await;
-        }
         Err(Astray::Unknown | Astray::Hidden) => {
             return refuse(client, &turn::unknown(), None, head.is_head(), close, shared).await;
         }
@@ -218,20 +203,4 @@ async fn refuse<S: Link>(
 async fn tell<S: Link>(client: &mut Side<S>, answer: &Answer, to_head: bool, close: bool) -> io::Result<()> {
     answer.write(to_head, close, &mut client.outgoing);
     client.flush().await
-}
-
-/// Closes so that the client can read what it was told: data that arrives at a closed socket would reset it.
-async fn linger<S: Link>(client: &mut Side<S>) {
-    if client.io.shutdown().await.is_err() {
-        return;
-    }
-    let drain = async {
-        loop {
-            client.incoming.clear();
-            if !matches!(client.fill().await, Ok(true)) {
-                return;
-            }
-        }
-    };
-    let _ = timeout(Duration::from_secs(1), drain).await;
 }

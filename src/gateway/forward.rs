@@ -45,15 +45,7 @@ pub(super) fn forward(call: &Call<'_>, out: &mut Vec<u8>) {
         writer = writer.field("X-Recif-User", user.as_bytes());
     }
     writer = writer.field("x-recif-via", &shared.instance);
-    // HTTP/1.0 may leave it out, or name the host in the target only.
-    if head.value("host").is_none() {
-        let host: &[u8] = if head.host.is_empty() { b"localhost" } else { head.host };
-        writer = writer.field("Host", host);
-    }
-    if let Some(protocol) = head.value("upgrade").filter(|_| head.upgrades) {
-        writer = writer.field("Connection", "Upgrade").field("Upgrade", protocol);
-    }
-    writer.end();
+    writer.end_request(head);
 }
 
 /// Writes the head that a client gets.
@@ -64,14 +56,7 @@ pub(super) fn answer(head: &ResponseHead<'_>, version: Version, close: bool, out
     if head.is_interim() {
         return writer.end();
     }
-    let writer = match head.fields.values(head.bytes, "upgrade").next().filter(|_| head.status == 101) {
-        Some(protocol) => writer.field("Connection", "Upgrade").field("Upgrade", protocol),
-        None if close => writer.field("Connection", "close"),
-        // A client of HTTP/1.0 that asked to stay must be told that it may.
-        None if version == Version::Http10 => writer.field("Connection", "keep-alive"),
-        None => writer,
-    };
-    writer.end();
+    writer.end_response(head, version, close);
 }
 
 /// What a client sent under a name that only the gateway may use.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crds::{MachineStatus, why};
-use jiff::{SignedDuration, Timestamp};
+use crds::{MachineStatus, Period, Proxy, why};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::Deserialize;
 
@@ -51,6 +51,8 @@ pub struct Object {
     pub timeout: Option<Duration>,
     /// Requests that one Pod takes at the same time.
     pub concurrency: Option<u32>,
+    /// Whether its Pods have the sidecar, whose words about load and refusals are believed; a workload's own are not.
+    pub sidecar: bool,
     /// Paths that need no caller: exact, or everything below one that ends in `/*`.
     pub anonymous_paths: Box<[Box<str>]>,
     /// When it was last invoked, as written by a gateway.
@@ -78,8 +80,9 @@ pub(super) fn read(kind: Kind, head: &Head, json: &str) -> Result<Object, serde_
     let status = status.unwrap_or_default();
     Ok(Object {
         uid: head.uid.as_str().into(),
-        timeout: spec.timeout.as_deref().and_then(read_duration),
+        timeout: spec.timeout.and_then(|timeout| timeout.length()),
         concurrency: spec.scaling.and_then(|scaling| scaling.concurrency),
+        sidecar: spec.proxy.enabled,
         anonymous_paths: spec.expose.anonymous_paths,
         last_invocation_at: status.last_invocation_at.as_deref().and_then(|text| text.parse().ok()),
         halt: halt(kind, head, metadata, &status.machine),
@@ -110,10 +113,6 @@ fn halt(kind: Kind, head: &Head, metadata: Meta, status: &MachineStatus) -> Opti
     Some(Halt { sentence, pods_serve: !deleting })
 }
 
-fn read_duration(text: &str) -> Option<Duration> {
-    Duration::try_from(text.parse::<SignedDuration>().ok()?).ok()
-}
-
 #[derive(Deserialize)]
 struct Wire {
     metadata: Meta,
@@ -137,8 +136,9 @@ struct Meta {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
-    timeout: Option<String>,
+    timeout: Option<Period>,
     scaling: Option<Scaling>,
+    proxy: Proxy,
     expose: Expose,
 }
 
@@ -164,6 +164,24 @@ struct Status {
 }
 
 #[cfg(test)]
+pub(super) mod testing {
+    use super::Object;
+
+    /// One that says nothing of how it is to be reached.
+    pub(in crate::gateway) fn object() -> Object {
+        Object {
+            uid: "u".into(),
+            timeout: None,
+            concurrency: None,
+            sidecar: true,
+            anonymous_paths: Box::default(),
+            last_invocation_at: None,
+            halt: None,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::cluster::decode::head;
@@ -179,7 +197,7 @@ mod tests {
     #[test]
     fn what_requests_need_is_kept_and_everything_may_be_missing() {
         let bare = object("", "", "");
-        assert_eq!((bare.timeout, bare.concurrency, bare.halt.clone()), (None, None, None));
+        assert_eq!((bare.timeout, bare.concurrency, bare.halt.clone(), bare.sidecar), (None, None, None, true));
         let full = object(
             r#","timeout":"90s","scaling":{"concurrency":8},"expose":{"anonymousPaths":["/a","/b/*"]}"#,
             r#","phase":"Running","lastInvocationAt":"2026-01-02T03:04:05Z""#,
@@ -187,6 +205,7 @@ mod tests {
         );
         assert_eq!((full.timeout, full.concurrency), (Some(Duration::from_secs(90)), Some(8)));
         assert_eq!((full.anonymous_paths.len(), full.halt), (2, None));
+        assert!(!object(r#","proxy":{"enabled":false}"#, "", "").sidecar);
         assert_eq!(full.last_invocation_at.unwrap().to_string(), "2026-01-02T03:04:05Z");
     }
 

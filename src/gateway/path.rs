@@ -1,9 +1,7 @@
 //! Whom a request is for: `/v1/agents/{namespace}/{name}[/...]`.
 //!
 //! Exactly the prefix is taken off and the rest stays byte for byte, because only the workload knows what `%2F` or `//` mean
-//! to it. What could be read as another path by somebody else is refused.
-
-use crate::http1::has_dot_segment;
+//! to it. Dot segments were refused with the head.
 
 /// The target of a request, split where the workload's own path begins. All slices are of the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,8 +17,6 @@ pub(super) struct Path<'a> {
 /// Why a target leads nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Astray {
-    /// It has a dot segment.
-    Dots,
     /// No workload can have it.
     Unknown,
     /// It is the sidecar's own and not for clients.
@@ -33,10 +29,6 @@ impl<'a> Path<'a> {
     /// # Errors
     /// It leads to no workload.
     pub(super) fn read(target: &'a [u8]) -> Result<Self, Astray> {
-        // Most targets have neither, and then no dot segment.
-        if target.iter().any(|byte| matches!(byte, b'.' | b'%')) && has_dot_segment(target) {
-            return Err(Astray::Dots);
-        }
         let rooted = target.strip_prefix(b"/v1/").ok_or(Astray::Unknown)?;
         let mut slashes = memchr::memchr_iter(b'/', rooted);
         let (Some(first), Some(second)) = (slashes.next(), slashes.next()) else { return Err(Astray::Unknown) };
@@ -147,10 +139,6 @@ mod tests {
             ("/v1/agents//a", Astray::Unknown),
             ("/v2/agents/ns/a", Astray::Unknown),
             ("//v1/agents/ns/a", Astray::Unknown),
-            ("/v1/agents/ns/a/../b", Astray::Dots),
-            ("/v1/agents/ns/a/%2e%2E/b", Astray::Dots),
-            ("/v1/agents/../ns/a", Astray::Dots),
-            ("/v1/agents/ns/a/.", Astray::Dots),
             ("/v1/agents/ns/a/metrics", Astray::Hidden),
             ("/v1/agents/ns/a/metrics/?x", Astray::Hidden),
             ("/v1/agents/ns/a//metric%73;x", Astray::Hidden),
@@ -172,7 +160,6 @@ mod tests {
                 prop_assert_eq!([b"/v1/", path.key].concat(), path.prefix);
                 prop_assert!(matches!(path.rest.first(), None | Some(b'/' | b'?')));
                 prop_assert_eq!(path.key.iter().filter(|byte| **byte == b'/').count(), 2);
-                prop_assert!(!has_dot_segment(target.as_bytes()));
             }
         }
     }

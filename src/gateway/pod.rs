@@ -14,13 +14,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    net::TcpStream,
-    time::{Instant, timeout},
-};
+use tokio::{net::TcpStream, time::Instant};
 
 use super::clock::between;
-use crate::http1::Side;
+use crate::http1::{Side, connect};
 
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(30);
@@ -195,8 +192,7 @@ impl Pod {
                 idle.sides.clear();
                 break;
             }
-            // Data that nobody asked for, or the end: neither is to be taken for the next answer.
-            if side.io.try_read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            if side.is_silent() {
                 return Some(side);
             }
         }
@@ -209,10 +205,7 @@ impl Pod {
     /// # Errors
     /// Nobody accepts.
     pub(super) async fn connect(&self) -> io::Result<Side<TcpStream>> {
-        let io = timeout(CONNECT, TcpStream::connect(self.address)).await??;
-        // Tokens are small writes that must not wait for each other.
-        io.set_nodelay(true)?;
-        Ok(Side::new(io))
+        connect(self.address, CONNECT).await
     }
 
     /// Keeps a connection for another request.

@@ -157,21 +157,13 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::gateway::slice::Endpoint;
+    use crate::gateway::{object::testing::object, slice::Endpoint};
 
     const KEY: &[u8] = b"flows/ns/f";
 
     fn routes() -> Routes {
         let routes = Routes::new(Clock::new());
-        let object = Object {
-            uid: "u".into(),
-            timeout: None,
-            concurrency: None,
-            anonymous_paths: Box::default(),
-            last_invocation_at: None,
-            halt: None,
-        };
-        routes.object(Kind::Flow, &Key::new("ns", "f"), Some(Arc::new(object)));
+        routes.object(Kind::Flow, &Key::new("ns", "f"), Some(Arc::new(object())));
         routes
     }
 

@@ -12,7 +12,7 @@ use std::{
 
 use futures::{FutureExt as _, future::join_all};
 use tokio::{
-    net::{TcpListener, TcpSocket, TcpStream},
+    net::{TcpListener, TcpStream},
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -32,6 +32,7 @@ use super::{
     tls::{Tls, chose_h2},
     turn,
 };
+use crate::http1::listen;
 
 /// What all requests share.
 #[derive(Debug)]
@@ -90,14 +91,12 @@ impl Shared {
 /// # Errors
 /// When it cannot be had.
 pub(super) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(4096)?.into_std()
+    listen(address)?.into_std()
 }
 
-/// Serves the connections of each listener, by TLS where there is one, on a thread for each processor, until all have ended as [`accept`] says. Threads do not share tasks:
-/// a request is served where its connection was taken, from its first byte to its last.
+/// Serves the connections of each listener, by TLS where there is one, on a thread for each processor, until all have ended
+/// as [`accept`] says. Threads do not share tasks: a request is served where its connection was taken, from its first byte to
+/// its last.
 ///
 /// # Errors
 /// The system gives no more threads.
@@ -172,10 +171,6 @@ pub(super) async fn accept(
 
 /// Serves one connection.
 async fn serve(io: TcpStream, address: IpAddr, tls: Option<Tls>, shared: Arc<Shared>) {
-    // Tokens are small writes that must not wait for each other.
-    if io.set_nodelay(true).is_err() {
-        return;
-    }
     match tls {
         None => connection::serve(io, &shared.peer(address, "http"), &shared).await,
         Some(tls) => Box::pin(serve_tls(io, address, tls, shared)).await,

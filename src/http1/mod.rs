@@ -8,17 +8,19 @@
 //! lines that belong to one connection.
 //!
 //! Everything works on bytes that are there: the caller reads, asks, and reads more. The same bytes give the same result
-//! however they were cut.
+//! however they were cut. Only `socket` knows what carries them.
 
 mod bad;
 mod body;
 mod exchange;
 mod fields;
 mod next_head;
+mod own;
 mod request;
 mod response;
 mod rewrite;
 mod side;
+mod socket;
 mod target;
 mod timer;
 mod tunnel;
@@ -34,24 +36,34 @@ mod entries_tests;
 #[cfg(test)]
 mod exchange_tests;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
+
+use std::time::Duration;
 
 pub use bad::Bad;
 pub use body::{Body, Framing, Progress};
 pub use exchange::{End, Exchange, Patience, Policy, Request};
 pub use fields::{Fields, Line};
 pub use next_head::NoHead;
+pub use own::write_own;
 pub use request::RequestHead;
 pub use response::ResponseHead;
 pub use rewrite::HeadWriter;
 pub use side::Side;
-pub use target::{has_dot_segment, is_origin_form};
+pub use socket::{connect, listen};
 pub use tunnel::tunnel;
 
 /// The longest head, in bytes, from the first byte of the start line to the empty line.
 pub const MAX_HEAD: usize = 64 * 1024;
 /// The most fields in one head.
 pub const MAX_FIELDS: usize = 128;
+
+/// How long a connection may wait for its next request.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// How long a head may take from its first byte.
+const HEAD: Duration = Duration::from_secs(10);
 
 /// The version of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

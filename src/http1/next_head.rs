@@ -4,7 +4,6 @@ use std::{
     future::poll_fn,
     pin::Pin,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use tokio::{
@@ -13,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    Bad, Fields, Side, head_length,
+    Bad, Fields, HEAD, KEEP_ALIVE, Side, head_length,
     side::{Read, Scratch, with_scratch},
     timer::poll_due,
 };
@@ -36,16 +35,15 @@ impl From<Bad> for NoHead {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
-    /// Waits for the next head, so long for its first byte and from there so long for the whole, and lends it to `judge`, who
-    /// must not wait for anything. What follows the head is in `incoming` then.
+    /// Waits for the next head, 75 s for its first byte and from there 10 s for the whole, and lends it to `judge`, who must
+    /// not wait for anything. What follows the head is in `incoming` then; what was read of one that is not whole stays there
+    /// when this is dropped.
     ///
     /// # Errors
     /// There is no head to come, or none that may be passed on.
     pub async fn next_head<T>(
         &mut self,
         mut timer: Pin<&mut Sleep>,
-        first_byte: Duration,
-        whole: Duration,
         mut judge: impl FnMut(&[u8], &mut Fields) -> T,
     ) -> Result<T, NoHead> {
         let (mut scanned, mut due) = (0, None);
@@ -59,7 +57,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
             if has_begun && !had_begun {
                 due = None;
             }
-            let due = *due.get_or_insert_with(|| Instant::now() + if has_begun { whole } else { first_byte });
+            let due = *due.get_or_insert_with(|| Instant::now() + if has_begun { HEAD } else { KEEP_ALIVE });
             ready!(poll_due(timer.as_mut(), due, cx));
             Poll::Ready(Err(if has_begun { NoHead::Late } else { NoHead::Gone }))
         })

@@ -1,6 +1,6 @@
 //! A head as it is passed on: copied line by line, but for the lines that belong to one connection.
 
-use super::{Fields, Line, RequestHead, ResponseHead, fields::Kind};
+use super::{Fields, Line, RequestHead, ResponseHead, Version, fields::Kind};
 
 /// Bytes that what is added usually needs.
 const ADDED: usize = 192;
@@ -72,6 +72,32 @@ impl<'o> HeadWriter<'o> {
         }
         self.out.extend_from_slice(b"\r\n");
         self
+    }
+
+    /// Ends a request's head with what belongs to its connection, and with the host if only the target or nobody named it, as
+    /// HTTP/1.0 may.
+    pub fn end_request(mut self, head: &RequestHead<'_>) {
+        if head.value("host").is_none() {
+            self = self.field("Host", if head.host.is_empty() { b"localhost" } else { head.host });
+        }
+        if let Some(protocol) = head.value("upgrade").filter(|_| head.upgrades) {
+            self = self.field("Connection", "Upgrade").field("Upgrade", protocol);
+        }
+        self.end();
+    }
+
+    /// Ends a final response's head with what belongs to its connection. `close`: it ends with the answer; `version` is the
+    /// client's.
+    pub fn end_response(self, head: &ResponseHead<'_>, version: Version, close: bool) {
+        let upgrade = head.fields.values(head.bytes, "upgrade").next().filter(|_| head.status == 101);
+        match upgrade {
+            Some(protocol) => self.field("Connection", "Upgrade").field("Upgrade", protocol),
+            None if close => self.field("Connection", "close"),
+            // A client of HTTP/1.0 that asked to stay must be told that it may.
+            None if version == Version::Http10 => self.field("Connection", "keep-alive"),
+            None => self,
+        }
+        .end();
     }
 
     /// Ends the head.

@@ -6,14 +6,20 @@ use std::{
     io::{self, IoSlice},
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf},
+    time::timeout,
+};
 
-use super::{Bad, Fields, head_length};
+use super::Fields;
 
 /// Bytes read at once.
 const READ: usize = 64 * 1024;
+/// How long a connection that was ended is still read.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// What all connections of a thread work with; nobody holds it while waiting.
 pub(super) struct Scratch {
@@ -63,26 +69,6 @@ pub(super) enum Read {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
-    /// Reads a complete head into `incoming` and answers its length; `None`: the other side ended before its first byte.
-    ///
-    /// # Errors
-    /// The connection broke, or ended within a head.
-    pub async fn head(&mut self) -> io::Result<Result<Option<usize>, Bad>> {
-        let mut scanned = 0;
-        loop {
-            match head_length(&self.incoming, &mut scanned) {
-                Ok(Some(length)) => return Ok(Ok(Some(length))),
-                Err(bad) => return Ok(Err(bad)),
-                Ok(None) => {}
-            }
-            match self.fill().await? {
-                true => {}
-                false if self.incoming.is_empty() => return Ok(Ok(None)),
-                false => return Err(io::ErrorKind::UnexpectedEof.into()),
-            }
-        }
-    }
-
     /// Reads once into `incoming`; whether there was anything: the other side had not ended.
     ///
     /// # Errors
@@ -108,6 +94,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
     /// The connection broke.
     pub async fn flush(&mut self) -> io::Result<()> {
         poll_fn(|cx| self.poll_flush(cx)).await
+    }
+
+    /// Ends the connection so that the other side can read what it was told: data that arrives at a closed socket would reset
+    /// it.
+    pub async fn linger(&mut self) {
+        if self.io.shutdown().await.is_err() {
+            return;
+        }
+        let drain = async {
+            loop {
+                self.incoming.clear();
+                if !matches!(self.fill().await, Ok(true)) {
+                    return;
+                }
+            }
+        };
+        let _ = timeout(LINGER, drain).await;
     }
 
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<Read>> {

@@ -20,7 +20,7 @@ pub(super) fn split<'a>(method: &[u8], target: &'a [u8]) -> Result<(&'a [u8], Op
 }
 
 /// Whether it is a path with an optional query: a slash, then visible ASCII without a fragment.
-pub fn is_origin_form(target: &[u8]) -> bool {
+fn is_origin_form(target: &[u8]) -> bool {
     // Every byte is looked at, without a branch, so that the compiler takes many at once.
     let visible = |all, &byte: &u8| all & (byte > b' ') & (byte < 0x7f) & (byte != b'#');
     target.first() == Some(&b'/') && target.iter().fold(true, visible)
@@ -35,7 +35,7 @@ pub(super) fn is_authority(text: &[u8]) -> bool {
 
 /// Whether a segment of the path is `.` or `..`, plain or percent-encoded, so that what follows could be taken for another
 /// path.
-pub fn has_dot_segment(target: &[u8]) -> bool {
+pub(super) fn has_dot_segment(target: &[u8]) -> bool {
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
     if memchr::memchr2(b'.', b'%', path).is_none() {
         return false;

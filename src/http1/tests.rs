@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{target::has_dot_segment, *};
 
 fn request(text: &str) -> Result<(Framing, bool), Bad> {
     request_bytes(text.as_bytes())

@@ -1,7 +1,7 @@
 //! What the proxy answers itself: probes, metrics, its load, and the hooks of the Pod.
 
 use super::{life::Stage, serve::Shared};
-use crate::http1::{Bad, RequestHead};
+use crate::http1::{Bad, RequestHead, write_own};
 
 /// An answer of the proxy's own.
 #[derive(Debug)]
@@ -37,30 +37,14 @@ impl Answer {
 
     /// As HTTP/1.1, for a request that was HEAD or not; with the load, which every answer tells.
     pub(super) fn write(&self, to_head: bool, close: bool, load: &[u8], out: &mut Vec<u8>) {
-        let status = self.status;
-        let phrase =
-            http::StatusCode::from_u16(status).ok().and_then(|code| code.canonical_reason()).unwrap_or_default();
-        let mut head = format!(
-            "HTTP/1.1 {status} {phrase}\r\nContent-Type: {}\r\nContent-Length: {}\r\n",
-            self.content_type,
-            self.body.len()
-        );
+        let mut fields = vec![("Content-Type", self.content_type.as_bytes()), ("x-recif-load", load)];
         if let Some(reason) = self.reason {
-            head.push_str(&format!("x-recif-reason: {reason}\r\n"));
+            fields.push(("x-recif-reason", reason.as_bytes()));
         }
         if self.retry {
-            head.push_str("Retry-After: 1\r\n");
+            fields.push(("Retry-After", b"1"));
         }
-        if close {
-            head.push_str("Connection: close\r\n");
-        }
-        out.extend_from_slice(head.as_bytes());
-        for part in [&b"x-recif-load: "[..], load, b"\r\n\r\n"] {
-            out.extend_from_slice(part);
-        }
-        if !to_head {
-            out.extend_from_slice(self.body.as_bytes());
-        }
+        write_own(self.status, &fields, &self.body, to_head, close, out);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use jiff::SignedDuration;
+use crds::Period;
 
 /// Name, default ("" for none) and meaning of every variable.
 const VARIABLES: &[(&str, &str, &str)] = &[
@@ -100,7 +100,8 @@ impl Config {
         ) -> Result<T, ConfigError> {
             read(&value).ok_or(ConfigError { variable, value, expected })
         }
-        let duration = |name| parse(name, text(name), "a duration such as `25s` or `1h`", read_duration);
+        let duration =
+            |name| parse(name, text(name), "a duration such as `25s` or `1h`", |text| Period::from(text).length());
         Ok(Self {
             listen: parse("RECIF_LISTEN_ADDR", text("RECIF_LISTEN_ADDR"), "`:port` or `address:port`", read_address)?,
             upstream: parse(
@@ -141,10 +142,6 @@ fn read_address(value: &str) -> Option<SocketAddr> {
         Some(port) => Some(SocketAddr::from(([0_u16; 8], port.parse().ok()?))),
         None => value.parse().ok(),
     }
-}
-
-fn read_duration(value: &str) -> Option<Duration> {
-    Duration::try_from(value.parse::<SignedDuration>().ok()?).ok()
 }
 
 #[cfg(test)]

@@ -5,12 +5,11 @@ use std::{
     net::IpAddr,
     pin::pin,
     sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
 };
 
 use tokio::{
     net::TcpStream,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 
 use super::{
@@ -20,12 +19,7 @@ use super::{
     relay::{Ask, Outcome, relay},
     serve::Shared,
 };
-use crate::http1::{Fields, Framing, NoHead, RequestHead, Side};
-
-/// How long a connection may wait for its next request.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
-/// How long a head may take from its first byte.
-const HEAD: Duration = Duration::from_secs(10);
+use crate::http1::{Fields, Framing, KEEP_ALIVE, NoHead, RequestHead, Side};
 
 /// Serves a connection to its end.
 pub(super) async fn serve(io: TcpStream, peer: IpAddr, shared: &Shared) {
@@ -37,7 +31,7 @@ pub(super) async fn serve(io: TcpStream, peer: IpAddr, shared: &Shared) {
         shared.life.unless_aborted(&busy, requests).await
     };
     match end {
-        Some(Ok(())) => linger(client).await,
+        Some(Ok(())) => client.linger().await,
         // The client sees that something is missing, not a clean end.
         Some(Err(Aborted)) | None => drop(client.io.set_zero_linger()),
     }
@@ -51,7 +45,7 @@ async fn requests(client: &mut Side<TcpStream>, peer: &str, busy: &AtomicBool, s
     let mut timer = pin!(sleep(KEEP_ALIVE));
     loop {
         let judge = |head: &[u8], fields: &mut Fields| judge(head, fields, peer, shared);
-        let next = match client.next_head(timer.as_mut(), KEEP_ALIVE, HEAD, judge).await {
+        let next = match client.next_head(timer.as_mut(), judge).await {
             Ok(next) => next,
             Err(NoHead::Gone) => return Ok(()),
             Err(NoHead::Bad(bad)) => Next::refuse(Answer::bad_request(bad), shared),
@@ -144,21 +138,4 @@ async fn tell(
 ) -> io::Result<()> {
     answer.write(to_head, close, shared.load.text().as_ref(), &mut client.outgoing);
     client.flush().await
-}
-
-/// Closes so that the client can read what it was told: data that arrives at a closed socket would reset it.
-async fn linger(mut client: Side<TcpStream>) {
-    use tokio::io::AsyncWriteExt as _;
-    if client.io.shutdown().await.is_err() {
-        return;
-    }
-    let drain = async {
-        loop {
-            client.incoming.clear();
-            if !matches!(client.fill().await, Ok(true)) {
-                return;
-            }
-        }
-    };
-    let _ = timeout(Duration::from_secs(1), drain).await;
 }

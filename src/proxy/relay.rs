@@ -163,15 +163,7 @@ fn forward(head: &RequestHead<'_>, peer: &str) -> Vec<u8> {
     if !has_protocol {
         writer = writer.field("X-Forwarded-Proto", "http");
     }
-    if head.value("host").is_none() {
-        // HTTP/1.0 may leave it out, or name it in the target only.
-        let host = if head.host.is_empty() { b"localhost" } else { head.host };
-        writer = writer.field("Host", host);
-    }
-    if let Some(protocol) = head.value("upgrade").filter(|_| head.upgrades) {
-        writer = writer.field("Connection", "Upgrade").field("Upgrade", protocol);
-    }
-    writer.end();
+    writer.end_request(head);
     out
 }
 
@@ -198,14 +190,7 @@ impl Policy for Answers<'_> {
         }
         self.shared.metrics.answered(head.status, self.started.elapsed());
         writer = writer.field("x-recif-load", self.shared.load.text());
-        writer = match head.fields.values(head.bytes, "upgrade").next().filter(|_| head.status == 101) {
-            Some(protocol) => writer.field("Connection", "Upgrade").field("Upgrade", protocol),
-            None if close || self.shared.life.stage() != Stage::Serving => writer.field("Connection", "close"),
-            // A client of HTTP/1.0 that asked to stay must be told that it may.
-            None if self.version == Version::Http10 => writer.field("Connection", "keep-alive"),
-            None => writer,
-        };
-        writer.end();
+        writer.end_response(head, self.version, close || self.shared.life.stage() != Stage::Serving);
     }
 }
 

@@ -2,16 +2,13 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use socket2::TcpKeepalive;
 use tokio::{
-    net::{TcpListener, TcpSocket},
+    net::TcpListener,
     signal::unix::{SignalKind, signal},
 };
 
 use super::{config::Config, connection, life::Life, load::Load, metrics::Metrics, upstream::Upstream};
-
-/// A client that is silent on the network for so long is gone.
-const SILENCE: Duration = Duration::from_secs(30);
+use crate::http1::listen;
 
 /// What all connections share.
 #[derive(Debug)]
@@ -77,29 +74,10 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
 
 /// Every address of both families, or of IPv4 alone where the node has no IPv6.
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let listen = |address: SocketAddr| {
-        let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        for_the_network(&socket)?;
-        socket.listen(4096)
-    };
     listen(address).or_else(|error| match address.ip().is_unspecified() && address.is_ipv6() {
         true => listen(SocketAddr::from(([0, 0, 0, 0], address.port()))),
         false => Err(error),
     })
-}
-
-/// What each connection that is accepted has from its listener: small writes that do not wait for each other, and an end after
-/// 30 s without a sign of life from the other side.
-pub(super) fn for_the_network(listener: &TcpSocket) -> io::Result<()> {
-    let socket = socket2::SockRef::from(listener);
-    socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE / 2).with_interval(SILENCE / 6))?;
-    // Elsewhere than on Linux the keep-alive alone has to do.
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(SILENCE))?;
-    Ok(())
 }
 
 /// Serves every connection, for as long as this is polled; those that it has accepted go on.

@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::http1::Side;
+use crate::http1::{Side, connect};
 
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(2);
@@ -53,7 +53,7 @@ impl Upstream {
                 idle.connections.clear();
                 return None;
             }
-            if is_silent(&side.io) {
+            if side.is_silent() {
                 return Some(side);
             }
         }
@@ -65,10 +65,7 @@ impl Upstream {
     /// # Errors
     /// Nobody accepts.
     pub(super) async fn connect(&self) -> io::Result<Side<TcpStream>> {
-        let io = timeout(CONNECT, TcpStream::connect(self.address)).await??;
-        // Tokens are small writes that must not wait for each other.
-        io.set_nodelay(true)?;
-        Ok(Side::new(io))
+        connect(self.address, CONNECT).await
     }
 
     /// Keeps a connection for another request.
@@ -110,10 +107,4 @@ impl Upstream {
     pub(super) async fn accepts(&self) -> bool {
         matches!(timeout(PROBE, TcpStream::connect(self.address)).await, Ok(Ok(_)))
     }
-}
-
-/// Whether nothing came: data that nobody asked for is not to be taken for the next answer, and the end is the end. This is a
-/// call to the kernel only if something happened since the last read.
-fn is_silent(io: &TcpStream) -> bool {
-    io.try_read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }

@@ -16,7 +16,7 @@ use crate::{
     },
     gateway::{
         clock::Clock,
-        object::{Kind, Object},
+        object::{Kind, Object, testing::object},
         workload::Workload,
     },
     http1::Fields,
@@ -64,14 +64,7 @@ fn gate() -> (Arc<Roles>, Auth) {
 }
 
 fn route() -> Route {
-    let object = Object {
-        uid: "u".into(),
-        timeout: None,
-        concurrency: None,
-        anonymous_paths: ["/.well-known/*".into()].into(),
-        last_invocation_at: None,
-        halt: None,
-    };
+    let object = Object { anonymous_paths: ["/.well-known/*".into()].into(), ..object() };
     let workload = Workload::new(Kind::Agent, "ns", "a", Clock::new());
     Route { object: Arc::new(object), workload, pods: Arc::new([]) }
 }

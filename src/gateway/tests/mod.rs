@@ -26,15 +26,13 @@ use super::{
     clients::Clients,
     clock::Clock,
     metrics::Metrics,
-    object::{Halt, Kind, Object},
+    object::{Halt, Kind, Object, testing::object},
     routes::Routes,
     serve::{Shared, accept},
     slice::{Endpoint, Slice, Standing},
     workload::Demand,
 };
-
-/// Longest wait for anything.
-const SOON: Duration = Duration::from_secs(10);
+use crate::http1::testing::{SOON, exactly, head};
 
 const GET: &[u8] = b"GET /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nx-recif-load: 1/0\r\n\r\nok";
@@ -88,17 +86,6 @@ impl Pod {
 /// An address at which nobody listens.
 async fn nobody() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
-}
-
-fn object() -> Object {
-    Object {
-        uid: "u".into(),
-        timeout: None,
-        concurrency: None,
-        anonymous_paths: Box::default(),
-        last_invocation_at: None,
-        halt: None,
-    }
 }
 
 impl Gateway {
@@ -193,21 +180,6 @@ async fn until(reached: impl Fn() -> bool) {
         }
     };
     timeout(SOON, waiting).await.unwrap();
-}
-
-/// Reads one head, byte by byte, so that nothing behind it is taken.
-async fn head(io: &mut TcpStream) -> String {
-    let mut bytes = Vec::new();
-    while !bytes.ends_with(b"\r\n\r\n") {
-        bytes.push(timeout(SOON, io.read_u8()).await.unwrap().unwrap());
-    }
-    String::from_utf8(bytes).unwrap()
-}
-
-async fn exactly(io: &mut TcpStream, length: usize) -> String {
-    let mut bytes = vec![0; length];
-    timeout(SOON, io.read_exact(&mut bytes)).await.unwrap().unwrap();
-    String::from_utf8(bytes).unwrap()
 }
 
 /// Reads one answer whose length is given; its head and its body.

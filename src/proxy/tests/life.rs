@@ -5,9 +5,7 @@ use super::{super::life::Stage, *};
 #[tokio::test]
 async fn a_pod_that_goes_serves_as_before_then_refuses_and_waits_for_what_is_in_flight() {
     let mut proxy = Proxy::start(&[("RECIF_LAME_DUCK", "500ms"), ("RECIF_SHUTDOWN_TIMEOUT", "20s")]).await;
-    let mut stream = proxy.client().await;
-    stream.write_all(GET).await.unwrap();
-    let (mut held, _) = proxy.workload().await;
+    let (mut stream, mut held, _) = proxy.asked(GET).await;
     held.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
     head(&mut stream).await;
 
@@ -16,9 +14,7 @@ async fn a_pod_that_goes_serves_as_before_then_refuses_and_waits_for_what_is_in_
     drain.write_all(hook("/_recif/drain").as_bytes()).await.unwrap();
     let ready = proxy.answer(b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
     assert!(ready.starts_with("HTTP/1.1 200 "), "a lame duck stays ready");
-    let mut late = proxy.client().await;
-    late.write_all(GET).await.unwrap();
-    let (mut workload, _) = proxy.workload().await;
+    let (mut late, mut workload, _) = proxy.asked(GET).await;
     workload.write_all(OK).await.unwrap();
     assert!(head(&mut late).await.contains("Connection: close\r\n"), "served, and asked to go elsewhere next time");
 
@@ -43,9 +39,7 @@ async fn a_pod_that_goes_serves_as_before_then_refuses_and_waits_for_what_is_in_
 #[tokio::test]
 async fn what_does_not_end_in_time_is_cut_off() {
     let mut proxy = Proxy::start(&[("RECIF_LAME_DUCK", "50ms"), ("RECIF_SHUTDOWN_TIMEOUT", "100ms")]).await;
-    let mut client = proxy.client().await;
-    client.write_all(GET).await.unwrap();
-    let (_held, _) = proxy.workload().await;
+    let (mut client, _held, _) = proxy.asked(GET).await;
     proxy.answer(hook("/_recif/lame-duck").as_bytes()).await;
     let mut rest = Vec::new();
     let end = timeout(SOON, client.read_to_end(&mut rest)).await.unwrap();

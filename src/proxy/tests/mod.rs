@@ -13,6 +13,7 @@ use super::{
     config::Config,
     serve::{Shared, accept},
 };
+use crate::http1::testing::{SOON, exactly, head};
 
 mod aborts;
 mod life;
@@ -20,9 +21,6 @@ mod own_paths;
 mod refusals;
 mod slots;
 mod traffic;
-
-/// Longest wait for anything.
-const SOON: Duration = Duration::from_secs(10);
 
 /// A proxy before a workload whose connections the test holds.
 struct Proxy {
@@ -70,6 +68,14 @@ impl Proxy {
         }
     }
 
+    /// A client that has sent these bytes, and the workload's end of their connection with the head that came.
+    async fn asked(&mut self, bytes: &[u8]) -> (TcpStream, TcpStream, String) {
+        let mut client = self.client().await;
+        client.write_all(bytes).await.unwrap();
+        let (workload, head) = self.workload().await;
+        (client, workload, head)
+    }
+
     /// Everything that is answered to these bytes on a connection of their own, until it is closed.
     async fn answer(&self, bytes: &[u8]) -> String {
         let mut client = self.client().await;
@@ -98,21 +104,6 @@ fn shared(workload: SocketAddr, variables: &[(&str, &str)]) -> Arc<Shared> {
         _ => variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()),
     });
     Shared::new(config.unwrap()).unwrap()
-}
-
-/// Reads one head, byte by byte, so that nothing behind it is taken.
-async fn head(io: &mut TcpStream) -> String {
-    let mut bytes = Vec::new();
-    while !bytes.ends_with(b"\r\n\r\n") {
-        bytes.push(timeout(SOON, io.read_u8()).await.unwrap().unwrap());
-    }
-    String::from_utf8(bytes).unwrap()
-}
-
-async fn exactly(io: &mut TcpStream, length: usize) -> String {
-    let mut bytes = vec![0; length];
-    timeout(SOON, io.read_exact(&mut bytes)).await.unwrap().unwrap();
-    String::from_utf8(bytes).unwrap()
 }
 
 const GET: &[u8] = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n";

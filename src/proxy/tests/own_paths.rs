@@ -35,9 +35,7 @@ async fn a_workload_that_does_not_listen_is_said_so() {
 #[tokio::test]
 async fn what_is_counted_has_the_names_and_labels_that_are_documented() {
     let mut proxy = Proxy::start(&[("RECIF_CONCURRENCY", "1")]).await;
-    let mut client = proxy.client().await;
-    client.write_all(GET).await.unwrap();
-    let (mut workload, _) = proxy.workload().await;
+    let (mut client, mut workload, _) = proxy.asked(GET).await;
     assert!(proxy.answer(b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await.contains(" 503 "));
     let elsewhere = b"GET /x HTTP/1.1\r\nHost: h\r\nX-Recif-Via: g\r\nConnection: close\r\n\r\n";
     assert!(proxy.answer(elsewhere).await.contains(" 503 "));

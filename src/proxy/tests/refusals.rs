@@ -24,9 +24,8 @@ async fn bad_requests_are_answered_and_never_passed_on() {
 async fn a_bad_request_behind_a_good_one_is_refused_too() {
     let mut proxy = Proxy::start(&[]).await;
     for bad in bad_requests::heads("/x") {
-        let mut client = proxy.client().await;
-        client.write_all(&[b"GET /good HTTP/1.1\r\nHost: h\r\n\r\n", bad.bytes.as_slice()].concat()).await.unwrap();
-        let (mut workload, seen) = proxy.workload().await;
+        let (mut client, mut workload, seen) =
+            proxy.asked(&[b"GET /good HTTP/1.1\r\nHost: h\r\n\r\n", bad.bytes.as_slice()].concat()).await;
         assert!(seen.starts_with("GET /good "), "{}: {seen}", bad.name);
         workload.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").await.unwrap();
         let mut answers = String::new();
@@ -56,9 +55,7 @@ async fn bad_chunks_are_refused_where_they_begin_and_the_request_is_never_ended(
         assert!(!matches!(timeout(SOON, silent.read(&mut [0])).await.unwrap(), Ok(1..)), "{:?}", bad.name);
 
         let good = bad.bytes.len() - bad.name.len();
-        let mut client = proxy.client().await;
-        client.write_all(&bad.bytes[..good]).await.unwrap();
-        let (mut workload, _) = proxy.workload().await;
+        let (mut client, mut workload, _) = proxy.asked(&bad.bytes[..good]).await;
         client.write_all(&bad.bytes[good..]).await.unwrap();
         refused(bad.name, &head(&mut client).await);
         let mut rest = Vec::new();

@@ -5,9 +5,7 @@ use super::*;
 #[tokio::test]
 async fn no_more_than_the_cap_reaches_the_workload() {
     let mut proxy = Proxy::start(&[("RECIF_CONCURRENCY", "1")]).await;
-    let mut first = proxy.client().await;
-    first.write_all(GET).await.unwrap();
-    let (mut workload, _) = proxy.workload().await;
+    let (mut first, mut workload, _) = proxy.asked(GET).await;
     let mut second = proxy.client().await;
     second.write_all(GET).await.unwrap();
     let refused = head(&mut second).await;
@@ -28,9 +26,7 @@ async fn no_more_than_the_cap_reaches_the_workload() {
 async fn a_client_that_leaves_frees_its_slot_and_the_workload_is_told() {
     let mut proxy = Proxy::start(&[("RECIF_CONCURRENCY", "1")]).await;
     for streaming in [false, true] {
-        let mut client = proxy.client().await;
-        client.write_all(GET).await.unwrap();
-        let (mut workload, _) = proxy.workload().await;
+        let (mut client, mut workload, _) = proxy.asked(GET).await;
         if streaming {
             workload.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n").await.unwrap();
             head(&mut client).await;
@@ -46,9 +42,7 @@ async fn a_client_that_leaves_frees_its_slot_and_the_workload_is_told() {
 async fn a_reset_frees_the_slot_and_it_is_free_only_when_the_workload_sees_the_end() {
     let mut proxy = Proxy::start(&[("RECIF_CONCURRENCY", "1")]).await;
     for _ in 0..20 {
-        let mut client = proxy.client().await;
-        client.write_all(GET).await.unwrap();
-        let (workload, _) = proxy.workload().await;
+        let (client, workload, _) = proxy.asked(GET).await;
         client.set_zero_linger().unwrap();
         drop(client);
         proxy.until_in_flight(0).await;
@@ -60,9 +54,7 @@ async fn a_reset_frees_the_slot_and_it_is_free_only_when_the_workload_sees_the_e
 #[tokio::test]
 async fn a_client_that_asks_too_far_ahead_is_still_seen_to_leave() {
     let mut proxy = Proxy::start(&[]).await;
-    let mut client = proxy.client().await;
-    client.write_all(GET).await.unwrap();
-    let (mut workload, _) = proxy.workload().await;
+    let (mut client, mut workload, _) = proxy.asked(GET).await;
     workload.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
     head(&mut client).await;
     client.write_all(&GET.repeat(10_000)).await.unwrap();
@@ -73,9 +65,7 @@ async fn a_client_that_asks_too_far_ahead_is_still_seen_to_leave() {
 #[tokio::test]
 async fn what_was_asked_too_far_ahead_is_not_answered_and_the_connection_ends() {
     let mut proxy = Proxy::start(&[]).await;
-    let mut client = proxy.client().await;
-    client.write_all(GET).await.unwrap();
-    let (mut workload, _) = proxy.workload().await;
+    let (mut client, mut workload, _) = proxy.asked(GET).await;
     client.write_all(&GET.repeat(2_000)).await.unwrap();
     workload.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
     head(&mut client).await;
@@ -88,9 +78,7 @@ async fn what_was_asked_too_far_ahead_is_not_answered_and_the_connection_ends() 
 #[tokio::test]
 async fn streams_that_only_listen_are_counted_apart() {
     let mut proxy = Proxy::start(&[("RECIF_CONCURRENCY", "1"), ("RECIF_LISTEN_STREAMS", "true")]).await;
-    let mut listener = proxy.client().await;
-    listener.write_all(GET).await.unwrap();
-    let (mut workload, _) = proxy.workload().await;
+    let (mut listener, mut workload, _) = proxy.asked(GET).await;
     workload
         .write_all(
             b"HTTP/1.1 200 OK\r\nContent-Type: Text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -101,9 +89,7 @@ async fn streams_that_only_listen_are_counted_apart() {
     let streams = |proxy: &Proxy| serde_json::to_value(proxy.shared.load.report()).unwrap()["streams"].as_u64();
     assert_eq!((proxy.shared.load.in_flight(), streams(&proxy)), (0, Some(1)));
 
-    let mut caller = proxy.client().await;
-    caller.write_all(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n").await.unwrap();
-    let (mut called, _) = proxy.workload().await;
+    let (mut caller, mut called, _) = proxy.asked(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n").await;
     called.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n").await.unwrap();
     head(&mut caller).await;
     assert_eq!((proxy.shared.load.in_flight(), streams(&proxy)), (1, Some(1)), "an answer to a POST is work");

@@ -5,12 +5,8 @@ use super::*;
 #[tokio::test]
 async fn requests_go_through_on_connections_that_stay() {
     let mut proxy = Proxy::start(&[]).await;
-    let mut client = proxy.client().await;
-    client
-        .write_all(b"GET /a%2Fb?c;d HTTP/1.1\r\nHost: h:1\r\nX-Forwarded-For: 192.0.2.1\r\nTE: x\r\n\r\n")
-        .await
-        .unwrap();
-    let (mut workload, seen) = proxy.workload().await;
+    let (mut client, mut workload, seen) =
+        proxy.asked(b"GET /a%2Fb?c;d HTTP/1.1\r\nHost: h:1\r\nX-Forwarded-For: 192.0.2.1\r\nTE: x\r\n\r\n").await;
     assert_eq!(
         seen,
         "GET /a%2Fb?c;d HTTP/1.1\r\nHost: h:1\r\nX-Forwarded-For: 192.0.2.1, 127.0.0.1\r\nX-Forwarded-Host: h:1\r\n\
@@ -30,9 +26,7 @@ async fn requests_go_through_on_connections_that_stay() {
 #[tokio::test]
 async fn an_event_arrives_before_the_next_is_there() {
     let mut proxy = Proxy::start(&[]).await;
-    let mut client = proxy.client().await;
-    client.write_all(GET).await.unwrap();
-    let (mut workload, _) = proxy.workload().await;
+    let (mut client, mut workload, _) = proxy.asked(GET).await;
     workload.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
     head(&mut client).await;
     for event in ["5\r\none\n\n\r\n", "5\r\ntwo\n\n\r\n"] {
@@ -48,9 +42,7 @@ async fn an_event_arrives_before_the_next_is_there() {
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_seen_as_such() {
     let mut proxy = Proxy::start(&[]).await;
-    let mut client = proxy.client().await;
-    client.write_all(GET).await.unwrap();
-    let (mut workload, _) = proxy.workload().await;
+    let (mut client, mut workload, _) = proxy.asked(GET).await;
     workload.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc").await.unwrap();
     head(&mut client).await;
     assert_eq!(exactly(&mut client, 3).await, "abc");
@@ -63,9 +55,7 @@ async fn an_answer_that_breaks_off_is_seen_as_such() {
 #[tokio::test]
 async fn a_connection_that_went_stale_costs_no_request() {
     let mut proxy = Proxy::start(&[]).await;
-    let mut client = proxy.client().await;
-    client.write_all(GET).await.unwrap();
-    let (mut workload, _) = proxy.workload().await;
+    let (mut client, mut workload, _) = proxy.asked(GET).await;
     workload.write_all(OK).await.unwrap();
     head(&mut client).await;
     exactly(&mut client, 2).await;
@@ -112,9 +102,7 @@ async fn another_protocol_is_carried_both_ways() {
 async fn an_end_that_comes_with_the_last_data_is_seen() {
     let mut proxy = Proxy::start(&[]).await;
     for size in [0, 1, 65_536, 1_000_000] {
-        let mut client = proxy.client().await;
-        client.write_all(GET).await.unwrap();
-        let (mut workload, _) = proxy.workload().await;
+        let (mut client, mut workload, _) = proxy.asked(GET).await;
         let answer = [b"HTTP/1.0 200 OK\r\n\r\n".as_slice(), &vec![b'x'; size]].concat();
         tokio::spawn(async move {
             workload.write_all(&answer).await.unwrap();
@@ -154,18 +142,14 @@ async fn what_the_workload_says_unasked_is_never_an_answer() {
 #[tokio::test]
 async fn a_stream_without_end_lets_others_through() {
     let mut proxy = Proxy::start(&[]).await;
-    let mut greedy = proxy.client().await;
-    greedy.write_all(GET).await.unwrap();
-    let (mut workload, _) = proxy.workload().await;
+    let (mut greedy, mut workload, _) = proxy.asked(GET).await;
     let endless = tokio::spawn(async move {
         let _ = workload.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
         while workload.write_all(&[b'x'; 65_536]).await.is_ok() {}
     });
     let reader = tokio::spawn(async move { tokio::io::copy(&mut greedy, &mut tokio::io::sink()).await });
     for _ in 0..20 {
-        let mut client = proxy.client().await;
-        client.write_all(GET).await.unwrap();
-        let (mut workload, _) = proxy.workload().await;
+        let (mut client, mut workload, _) = proxy.asked(GET).await;
         workload.write_all(OK).await.unwrap();
         head(&mut client).await;
     }
@@ -177,9 +161,7 @@ async fn a_stream_without_end_lets_others_through() {
 #[tokio::test]
 async fn a_large_upload_may_take_longer_than_the_wait_for_an_answer() {
     let mut proxy = Proxy::start(&[("RECIF_TIMEOUT", "400ms")]).await;
-    let mut client = proxy.client().await;
-    client.write_all(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 8\r\n\r\n").await.unwrap();
-    let (mut workload, _) = proxy.workload().await;
+    let (mut client, mut workload, _) = proxy.asked(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 8\r\n\r\n").await;
     for _ in 0..8 {
         sleep(Duration::from_millis(100)).await;
         client.write_all(b"x").await.unwrap();
@@ -188,26 +170,10 @@ async fn a_large_upload_may_take_longer_than_the_wait_for_an_answer() {
     assert!(head(&mut client).await.starts_with("HTTP/1.1 504 "), "and the wait begins then");
 }
 
-#[tokio::test]
-async fn every_connection_has_what_its_listener_was_given() {
-    let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    super::super::serve::for_the_network(&socket).unwrap();
-    let listener = socket.listen(8).unwrap();
-    let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-    let (accepted, _) = listener.accept().await.unwrap();
-    let accepted = socket2::SockRef::from(&accepted);
-    assert!(accepted.tcp_nodelay().unwrap() && accepted.keepalive().unwrap());
-    #[cfg(target_os = "linux")]
-    assert_eq!(accepted.tcp_user_timeout().unwrap(), Some(Duration::from_secs(30)));
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_nobody_uses_is_closed_before_the_workload_does() {
     let mut proxy = Proxy::start(&[]).await;
-    let mut client = proxy.client().await;
-    client.write_all(GET).await.unwrap();
-    let (mut workload, _) = proxy.workload().await;
+    let (mut client, mut workload, _) = proxy.asked(GET).await;
     workload.write_all(OK).await.unwrap();
     head(&mut client).await;
     let begun = tokio::time::Instant::now();
