@@ -81,7 +81,7 @@ pub(super) async fn relay<S: Link>(
                 },
             };
             forward::forward(call, &mut upstream.outgoing);
-            let policy = Answers { call, pod: &lease.pod, workload: &route.workload };
+            let policy = Answers { call, pod: &lease.pod, workload: &route.workload, sidecar: route.object.sidecar };
             let first_byte = route.object.timeout.unwrap_or(TIMEOUT);
             let patience = Patience { first_byte, idle: IDLE };
             let exchange = Exchange::new(client, &mut upstream, Request::from(*head), patience, policy).holding(HELD);
@@ -154,18 +154,23 @@ struct Answers<'a> {
     call: &'a Call<'a>,
     pod: &'a super::pod::Pod,
     workload: &'a Arc<Workload>,
+    /// Whether what answers is one: a workload's own word for a refusal would make others do its work.
+    sidecar: bool,
 }
 
 impl Policy for Answers<'_> {
     fn declines(&mut self, head: &ResponseHead<'_>) -> bool {
         // The sidecar's word for "nothing was done".
-        head.status == 503 && reason(head).is_some_and(|reason| matches!(reason, b"over-capacity" | b"draining"))
+        self.sidecar
+            && head.status == 503
+            && reason(head).is_some_and(|reason| matches!(reason, b"over-capacity" | b"draining"))
     }
 
     fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>) {
         let Call { shared, arrived, .. } = self.call;
         if !head.is_interim() {
-            let load = head.fields.values(head.bytes, "x-recif-load").next().and_then(Reported::read);
+            let load = head.fields.values(head.bytes, "x-recif-load").next().filter(|_| self.sidecar);
+            let load = load.and_then(Reported::read);
             self.pod.answered(load, shared.clock.now());
             // It may have room for those who wait.
             self.workload.dispatch();

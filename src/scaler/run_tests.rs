@@ -1,16 +1,13 @@
 //! The loop against servers on loopback that play Pods and gateways.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
 };
 
 use actions::{
     machine::Key,
-    ports::{Child, ChildKind, ChildRef, DeploymentState, ReplicasBy},
+    ports::{Child, DeploymentState, ReplicasBy},
 };
 use async_trait::async_trait;
 use crds::Scaling;
@@ -23,7 +20,10 @@ use tokio::{
 };
 
 use super::*;
-use crate::scaler::{Told, testing::pod};
+use crate::scaler::{
+    Told,
+    testing::{self, pod},
+};
 
 /// Serves what this returns, as JSON, on every connection.
 async fn serve(address: &str, body: impl Fn() -> String + Send + Sync + 'static) -> SocketAddr {
@@ -77,18 +77,8 @@ fn id() -> Id {
 
 impl Toy {
     fn new(scaling: Scaling, replicas_by: ReplicasBy, desired: i32) -> Arc<Self> {
-        let deployment = Child {
-            child: ChildRef { kind: ChildKind::Deployment, namespace: "ns".into(), name: "a".into() },
-            uid: "d".into(),
-            resource_version: 1,
-            generation: 1,
-            labels: BTreeMap::new(),
-            controller: None,
-            owned: None,
-            deleting: false,
-            data: BTreeMap::new(),
-            deployment: Some(DeploymentState { replicas_by, observed_generation: 1, ..DeploymentState::default() }),
-        };
+        let state = DeploymentState { replicas_by, observed_generation: 1, ..DeploymentState::default() };
+        let deployment = testing::deployment(state);
         let seen = Seen {
             uid: "u".into(),
             scaling: Some(scaling),

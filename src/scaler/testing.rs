@@ -1,8 +1,8 @@
-//! Pods to play with.
+//! Pods and a Deployment to play with.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use actions::ports::Pod;
+use actions::ports::{Child, ChildKind, ChildRef, DeploymentState, Pod};
 
 /// A ready Pod of this name, which is its uid too.
 pub(super) fn pod(name: &str, ip: impl Into<IpAddr>) -> Pod {
@@ -16,5 +16,21 @@ pub(super) fn pod(name: &str, ip: impl Into<IpAddr>) -> Pod {
         ip: Some(ip.into()),
         deletion_cost: None,
         trouble: None,
+    }
+}
+
+/// The Deployment of `Agent ns/a`.
+pub(super) fn deployment(state: DeploymentState) -> Child {
+    Child {
+        child: ChildRef { kind: ChildKind::Deployment, namespace: "ns".into(), name: "a".into() },
+        uid: "d".into(),
+        resource_version: 1,
+        generation: 1,
+        labels: BTreeMap::new(),
+        controller: None,
+        owned: None,
+        deleting: false,
+        data: BTreeMap::new(),
+        deployment: Some(state),
     }
 }

@@ -1,9 +1,9 @@
-use std::{collections::BTreeMap, net::Ipv4Addr};
+use std::net::Ipv4Addr;
 
-use actions::ports::{ChildKind, ChildRef, DeploymentState, ReplicasBy};
+use actions::ports::{DeploymentState, ReplicasBy};
 
 use super::*;
-use crate::scaler::testing::pod;
+use crate::scaler::testing::{self, pod};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -12,26 +12,14 @@ const QUIET: GatewayState =
     GatewayState { unmet: Unmet { waiting: 0.0, refused: 0.0 }, all_answer: true, none_is_known: false };
 
 fn deployment(desired: i32, by: ReplicasBy) -> Option<Arc<Child>> {
-    let state = DeploymentState {
+    Some(Arc::new(testing::deployment(DeploymentState {
         desired,
         replicas: desired,
         updated: desired,
         replicas_by: by,
         observed_generation: 1,
         ..DeploymentState::default()
-    };
-    Some(Arc::new(Child {
-        child: ChildRef { kind: ChildKind::Deployment, namespace: "ns".into(), name: "a".into() },
-        uid: "d".into(),
-        resource_version: 1,
-        generation: 1,
-        labels: BTreeMap::new(),
-        controller: None,
-        owned: None,
-        deleting: false,
-        data: BTreeMap::new(),
-        deployment: Some(state),
-    }))
+    })))
 }
 
 /// A workload whose number is the scaler's, with so many Pods.

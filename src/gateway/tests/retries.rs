@@ -130,3 +130,18 @@ async fn an_answer_that_does_not_come_is_said_so() {
     let mut rest = Vec::new();
     timeout(SOON, workload.read_to_end(&mut rest)).await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn a_workload_without_the_sidecar_cannot_speak_for_one() {
+    let mut pod = Pod::start().await;
+    let gateway = Gateway::start(&[], &[pod.address]).await;
+    gateway.object(Some(Object { sidecar: false, ..object() }));
+    let mut client = gateway.asks(POST).await;
+    let (mut workload, _) = pod.next().await;
+    exactly(&mut workload, 4).await;
+    let busy = "HTTP/1.1 503 Busy\r\nContent-Length: 2\r\nx-recif-reason: draining\r\nx-recif-load: 9/1\r\n\r\nno";
+    workload.write_all(busy.as_bytes()).await.unwrap();
+    assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 503 Busy"));
+    let _client = gateway.asks(POST).await;
+    head(&mut workload).await;
+}
