@@ -27,8 +27,17 @@ macro_rules! workload {
 }
 
 /// Implements [`Machine`](crate::machine::Machine) for a kind that others refer to.
+///
+/// Of its own it may have `edges`, failures that the kind looks after by itself, conditions, and where its status keeps the
+/// digest of what it `offers`.
 macro_rules! reference {
-    ($kind:ident, render version $version:literal) => {
+    ($kind:ident, render version $version:literal $(, conditions $conditions:expr)?) => {
+        $crate::kind::reference!($kind, render version $version, edges $crate::reference::EDGES,
+            failures $crate::reference::NOT_BY_TIME,
+            conditions $crate::kind::first!($($conditions,)? &["Available"]));
+    };
+    ($kind:ident, render version $version:literal, edges $edges:expr, failures $failures:expr, conditions $conditions:expr
+     $(, offers $($offers:ident).+)?) => {
         impl $crate::machine::Machine for crds::$kind {
             type Phase = crds::ReferencePhase;
             type World = $crate::ports::World;
@@ -36,13 +45,24 @@ macro_rules! reference {
             const KIND: &'static str = stringify!($kind);
             const FINALIZER: Option<&'static str> = None;
             const RENDER_VERSION: i64 = $version;
-            const EDGES: &'static [$crate::machine::Edge<crds::ReferencePhase>] = $crate::reference::EDGES;
-            const NOT_BY_TIME: &'static [&'static str] = $crate::reference::NOT_BY_TIME;
-            const CONDITIONS: &'static [&'static str] = &["Available"];
+            const EDGES: &'static [$crate::machine::Edge<crds::ReferencePhase>] = $edges;
+            const NOT_BY_TIME: &'static [&'static str] = $failures;
+            const CONDITIONS: &'static [&'static str] = $conditions;
             const AVAILABLE_BY_PHASE: bool = true;
 
             $crate::kind::accessors!();
+
+            $(fn offers(&self) -> Option<&str> {
+                self.status.as_ref()?.$($offers).+.as_deref()
+            })?
         }
+    };
+}
+
+/// The first of several expressions.
+macro_rules! first {
+    ($first:expr $(, $other:expr)*) => {
+        $first
     };
 }
 
@@ -77,4 +97,4 @@ macro_rules! accessors {
     };
 }
 
-pub(crate) use {accessors, reference, workload};
+pub(crate) use {accessors, first, reference, workload};

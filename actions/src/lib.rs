@@ -4,6 +4,7 @@
 //! be tested without a cluster.
 
 pub mod agent;
+pub mod discovery;
 #[cfg(test)]
 mod fake;
 pub mod flow;
@@ -16,6 +17,7 @@ pub mod ports;
 pub mod prompt;
 pub mod reference;
 pub mod references;
+pub mod remote_mcp_server;
 pub mod render;
 pub mod tool;
 pub mod workload;

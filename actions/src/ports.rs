@@ -6,10 +6,11 @@
 use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
 use async_trait::async_trait;
-use crds::{Agent, Flow, Model, PluginConfig, Prompt, Tool};
+use crds::{Agent, Flow, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
 use serde_json::Value;
 
 use crate::{
+    discovery::Discoveries,
     machine::{ApiError, Key},
     render::Settings,
     workload::Baselines,
@@ -120,6 +121,8 @@ pub struct Child {
     pub data: BTreeMap<String, String>,
     /// Deployments: their progress.
     pub deployment: Option<DeploymentState>,
+    /// ConfigMaps of ours with the definitions of a server's tools: their text, which rendering reads.
+    pub definitions: Option<Arc<str>>,
 }
 
 /// What a Deployment says of itself.
@@ -266,6 +269,8 @@ pub trait Views: Send + Sync {
     fn plugin_config(&self, namespace: &str, name: &str) -> Option<Arc<PluginConfig>>;
     /// A Prompt.
     fn prompt(&self, namespace: &str, name: &str) -> Option<Arc<Prompt>>;
+    /// A RemoteMCPServer.
+    fn remote_mcp_server(&self, namespace: &str, name: &str) -> Option<Arc<RemoteMCPServer>>;
     /// A child, or a Secret or ConfigMap of somebody else.
     fn child(&self, child: &ChildRef) -> Option<Arc<Child>>;
     /// The Pods of the workload of this kind (`Agent`) and name, in the order of their names.
@@ -278,6 +283,8 @@ pub struct World {
     pub cluster: Arc<dyn Cluster>,
     /// Caches.
     pub views: Arc<dyn Views>,
+    /// Servers that are asked for their tools.
+    pub discoveries: Arc<dyn Discoveries>,
     /// The operator's own settings.
     pub settings: Arc<Settings>,
     /// What was applied and is not yet in a status.

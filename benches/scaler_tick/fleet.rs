@@ -59,6 +59,7 @@ fn workload_of(group: u8, workload: u8) -> (Id, Seen) {
         owned: None,
         deleting: false,
         data: Default::default(),
+        definitions: None,
         deployment: Some(DeploymentState {
             observed_generation: 1,
             desired: count,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::{AgentSpec, FlowSetSpec, FlowSpec, ModelSpec, PluginConfigSpec, PromptSpec, ToolSpec};
+use crate::{AgentSpec, FlowSetSpec, FlowSpec, ModelSpec, PluginConfigSpec, PromptSpec, RemoteMCPServerSpec, ToolSpec};
 
 /// The value as canonical JSON.
 pub fn canonical_json(value: &Value) -> String {
@@ -86,6 +86,7 @@ digests! {
     ModelSpec without [];
     PluginConfigSpec without [];
     PromptSpec without [];
+    RemoteMCPServerSpec without [];
 }
 
 fn spec_digest(spec: &impl Serialize, without: &[&str]) -> String {

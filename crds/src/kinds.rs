@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    Agent, Flow, FlowSet, GROUP, Model, Phase, PluginConfig, Prompt, Reference, ReferencePhase, Refers, Tool, VERSION,
-    WorkloadPhase, schema,
+    Agent, Flow, FlowSet, GROUP, Model, Phase, PluginConfig, Prompt, Reference, ReferencePhase, Refers,
+    RemoteMCPServer, Tool, VERSION, WorkloadPhase, schema,
 };
 
 /// One kind of the API.
@@ -102,6 +102,14 @@ pub const KINDS: &[Kind] = &[
         definition: Prompt::crd,
         references: references_of::<Prompt>,
     },
+    Kind {
+        name: "RemoteMCPServer",
+        plural: "remotemcpservers",
+        short: "rmcp",
+        role: Role::Reference,
+        definition: RemoteMCPServer::crd,
+        references: references_of::<RemoteMCPServer>,
+    },
 ];
 
 impl Kind {
@@ -117,9 +125,15 @@ impl Kind {
     pub fn definition(&self) -> CustomResourceDefinition {
         let rules = match self.role {
             Role::Workload => schema::workload_name_rules(),
+            Role::Reference if self.owns() => schema::owner_name_rules(),
             Role::Reference => Vec::new(),
         };
         schema::publish((self.definition)(), &rules)
+    }
+
+    /// Whether its objects have children.
+    pub fn owns(&self) -> bool {
+        self.role == Role::Workload || self.name == "RemoteMCPServer"
     }
 
     /// What an object of this kind refers to, sorted by kind and name; nothing for a value that is no such object.

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::EnvVar;
 
 use crate::flow::{FlowDefinition, Runtime};
 use crate::tool::ToolType;
-use crate::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, Tool};
+use crate::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
 
 /// Kinds that an object may refer to, in the order in which what is missing is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,6 +20,7 @@ pub enum RefKind {
     PluginConfig,
     Flow,
     Agent,
+    RemoteMCPServer,
     Secret,
     ConfigMap,
 }
@@ -33,6 +34,7 @@ impl RefKind {
         Self::PluginConfig,
         Self::Flow,
         Self::Agent,
+        Self::RemoteMCPServer,
         Self::Secret,
         Self::ConfigMap,
     ];
@@ -46,6 +48,7 @@ impl RefKind {
             Self::PluginConfig => "PluginConfig",
             Self::Flow => "Flow",
             Self::Agent => "Agent",
+            Self::RemoteMCPServer => "RemoteMCPServer",
             Self::Secret => "Secret",
             Self::ConfigMap => "ConfigMap",
         }
@@ -77,7 +80,7 @@ pub struct Reference {
     pub name: String,
     /// Whether it may be missing.
     pub optional: bool,
-    /// Of a Secret or ConfigMap: keys that must be there.
+    /// Of a Secret or ConfigMap: keys that must be there; of a server: tools.
     pub keys: BTreeSet<String>,
     /// Of a Secret or ConfigMap: whether everything in it counts, and not only `keys`.
     pub whole: bool,
@@ -174,6 +177,11 @@ impl Refers for Tool {
             Some(ToolType::Agent) => spec.agent_ref.iter().for_each(|agent| mentions.add(RefKind::Agent, &agent.name)),
             _ => {}
         }
+        if let Some((server, tool)) = spec.served_by()
+            && let Some(kind) = RefKind::parse(&server.kind)
+        {
+            mentions.add_key(kind, &server.name, tool);
+        }
         for header in &spec.headers_from {
             mentions.add_key(RefKind::Secret, &header.secret_key_ref.name, &header.secret_key_ref.key);
         }
@@ -196,6 +204,18 @@ impl Refers for PluginConfig {
     }
 }
 
+impl Refers for RemoteMCPServer {
+    fn mention(&self, mentions: &mut Mentions) {
+        for source in self.spec.headers_from.iter().filter_map(|header| header.value_from.as_ref()) {
+            let kind = if source.is_secret() { RefKind::Secret } else { RefKind::ConfigMap };
+            mentions.add_key(kind, &source.name, &source.key);
+        }
+        if let Some(ca) = self.spec.tls.as_ref().and_then(|tls| tls.ca_secret_ref.as_ref()) {
+            mentions.add_key(RefKind::Secret, &ca.name, &ca.key);
+        }
+    }
+}
+
 impl Refers for Prompt {
     fn mention(&self, _: &mut Mentions) {}
 }
@@ -210,7 +230,7 @@ impl Mentions {
         self.add_data(kind, name, None, None);
     }
 
-    /// One key of a Secret or ConfigMap, of which nothing else counts.
+    /// One key of a Secret or ConfigMap, or tool of a server, of which nothing else counts.
     fn add_key(&mut self, kind: RefKind, name: &str, key: &str) {
         let mut reference = Reference::new(kind, name);
         (reference.keys, reference.whole) = (BTreeSet::from([key.to_owned()]), false);

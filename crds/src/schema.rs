@@ -4,6 +4,7 @@
 //! their first sentence and lists get the key they have in a Pod. Nothing is nullable: a `null` in a manifest then means
 //! "not set", as it does for built-in kinds, and the API server removes it before it fills in defaults.
 
+mod servers;
 mod traffic;
 
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements};
@@ -20,6 +21,10 @@ use crate::{
     tool::{HeaderSource, PARAMETER_TYPES, ToolType},
 };
 
+pub(crate) use servers::{
+    discovered_tools, discovery_timeout, one_value, resync, server_header_name, server_headers, server_kind,
+    server_url, tls_rule, value_source_type,
+};
 pub(crate) use traffic::{
     anonymous_paths, drain_timeout, scale_to_zero_after, scaling_rules, stable_window, timeout, traffic_rules,
 };
@@ -50,6 +55,20 @@ pub(crate) fn workload_name_rules() -> Vec<ValidationRule> {
                 .into(),
         ),
     ]
+}
+
+/// The rules on the name of a kind whose objects have children but no Pods: it is the value of a label, and what is added to it
+/// begins with a dot.
+pub(crate) fn owner_name_rules() -> Vec<ValidationRule> {
+    vec![ValidationRule {
+        rule: "oldSelf.hasValue() || self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')".into(),
+        message: Some(
+            "use at most 63 lower-case letters, digits and '-', and begin and end with a letter or digit".into(),
+        ),
+        field_path: Some(".metadata.name".into()),
+        optional_old_self: Some(true),
+        ..Default::default()
+    }]
 }
 
 pub(crate) fn env(generator: &mut SchemaGenerator) -> Schema {
@@ -124,6 +143,9 @@ pub(crate) fn tool_rules(schema: &mut Schema) {
         "rule": format!("!({}) || (oldSelf.hasValue() && {})", both("self"), both("oldSelf.value()")),
         "message": "parameters and inputSchema both say what the tool takes: set only one of them",
         "optionalOldSelf": true,
+    }, {
+        "rule": "!has(self.mcpServerRef) || !has(self.mcpEndpoint) || self.mcpEndpoint == ''",
+        "message": "mcpEndpoint and mcpServerRef both say where the tool is: set only one of them",
     }]);
     schema.insert("x-kubernetes-validations".into(), rules);
 }

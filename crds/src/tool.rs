@@ -39,8 +39,8 @@ pub struct ToolSpec {
     /// The name the model sees: 1 to 64 letters, digits, '_' and '-'.
     #[schemars(length(min = 1))]
     pub name: String,
-    /// How the tool is called: http (needs endpoint), cli (needs binary), mcp (needs mcpEndpoint), builtin, flow (needs
-    /// flowRef) or agent (needs agentRef).
+    /// How the tool is called: http (needs endpoint), cli (needs binary), mcp (needs mcpEndpoint or mcpServerRef), builtin,
+    /// flow (needs flowRef) or agent (needs agentRef).
     // Text and not an enum: a value of another build must not make the object unreadable.
     #[serde(rename = "type")]
     #[schemars(schema_with = "schema::tool_type")]
@@ -73,6 +73,10 @@ pub struct ToolSpec {
     /// URL of an MCP server that has the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp_endpoint: Option<String>,
+    /// A tool that was discovered at a server; instead of mcpEndpoint. What is not set here (description, parameters,
+    /// schemas) is as the server says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcp_server_ref: Option<ServerRef>,
     /// The Flow that a flow tool calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_ref: Option<ObjectRef>,
@@ -100,6 +104,12 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
+    /// The server whose tool this is, and the name of the tool there.
+    pub fn served_by(&self) -> Option<(&ServerRef, &str)> {
+        let server = self.mcp_server_ref.as_ref().filter(|_| self.tool_type() == Some(ToolType::Mcp))?;
+        Some((server, server.tool_name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&self.name)))
+    }
+
     /// How it is called; `None` for a type that this build does not know.
     pub fn tool_type(&self) -> Option<ToolType> {
         ToolType::ALL.iter().copied().find(|known| known.as_str() == self.type_)
@@ -138,6 +148,29 @@ impl ToolType {
             Self::Agent => "agent",
         }
     }
+}
+
+/// A tool of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerRef {
+    /// Kind of the server. Default: RemoteMCPServer.
+    // Text and not an enum: a value of another build must not make the object unreadable.
+    #[schemars(schema_with = "schema::server_kind")]
+    #[serde(default = "remote_server")]
+    pub kind: String,
+    /// Name of the server, in the same namespace.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Name of the tool at the server. Empty: the tool's own name.
+    #[schemars(length(max = 128))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+}
+
+impl ServerRef {
+    /// The kinds of servers.
+    pub const KINDS: &'static [&'static str] = &["RemoteMCPServer"];
 }
 
 /// A header whose value is in a Secret.
@@ -190,6 +223,9 @@ pub const PARAMETER_TYPES: &[&str] = &["string", "integer", "number", "boolean"]
 
 fn string() -> String {
     "string".into()
+}
+fn remote_server() -> String {
+    "RemoteMCPServer".into()
 }
 fn general() -> String {
     "general".into()

@@ -32,6 +32,17 @@ const HINTS: &[(&str, &str)] = &[
     ("MissingDependency", "create what is missing, mend what is in Error, or remove the reference"),
     ("ReferenceCycle", "take one of the references named here out of the circle"),
     ("Degraded", "mend what the message names; the flows that are in order are served"),
+    ("ServerUnreachable", "see whether the server runs at spec.url and lets the operator in; its last tools stay"),
+    ("ServerTimeout", "raise spec.timeout, or see why the server takes so long; its last tools stay"),
+    ("ServerRefused", "correct spec.url or the credentials in spec.headersFrom"),
+    ("AddressDenied", "choose another spec.url, or have the operator's --mcp-deny-cidr changed"),
+    ("InvalidServerAnswer", "see whether an MCP server is at spec.url"),
+    ("InvalidHeader", "correct the value that spec.headersFrom names: printable text in one line"),
+    ("InvalidCertificate", "put certificates in PEM into the Secret that spec.tls.caSecretRef names"),
+    (
+        "ToolNotFound",
+        "choose a tool that the server has, in mcpServerRef.toolName; it goes on by itself once the server has it",
+    ),
     ("NameConflict", "rename this object, or delete the one that has its name"),
     ("InvalidSpec", "correct the spec and apply it again"),
     ("ImagePull", "check the image's name and imagePullSecrets; an image without '/' must be on the node already"),
@@ -62,6 +73,17 @@ const HINTS: &[(&str, &str)] = &[
     ("IllegalEdge", DEFECT),
     ("SpecChangedByAction", DEFECT),
     ("Unhandled", DEFECT),
+];
+
+/// Failures to learn a server's tools: it is asked again without a word, so the object cannot say when.
+const ASKED_AGAIN: &[&str] = &[
+    "ServerUnreachable",
+    "ServerTimeout",
+    "ServerRefused",
+    "AddressDenied",
+    "InvalidServerAnswer",
+    "InvalidHeader",
+    "InvalidCertificate",
 ];
 
 /// What a user can do about a condition's reason: a clause in the imperative. `None` for a reason without advice.
@@ -207,6 +229,9 @@ fn is_of_now(status: &MachineStatus, cause: &Cause<'_>) -> bool {
 /// When a failure is tried again.
 fn retry(status: &MachineStatus) -> String {
     let Some(failure) = &status.failure else { return String::new() };
+    if ASKED_AGAIN.contains(&failure.reason.as_str()) {
+        return ", asked again by itself".into();
+    }
     match (&failure.next_attempt_at, failure.retryable) {
         (Some(at), true) if failure.attempts > 0 => format!(", attempt {} failed, next at {}", failure.attempts, at.0),
         (Some(at), true) => format!(", tried again at {}", at.0),

@@ -6,7 +6,7 @@ use actions::{
     machine::Key,
     ports::{Child, ChildKind, ChildRef, Pod, Views},
 };
-use crds::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, Tool};
+use crds::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
 
 use super::pods::PodIndex;
 use crate::cluster::{ObjectMap, apply::ChildMaps};
@@ -35,6 +35,7 @@ pub struct CustomMaps {
     pub models: Arc<ObjectMap<Model>>,
     pub plugin_configs: Arc<ObjectMap<PluginConfig>>,
     pub prompts: Arc<ObjectMap<Prompt>>,
+    pub remote_mcp_servers: Arc<ObjectMap<RemoteMCPServer>>,
 }
 
 /// Where the caches of each kind come from.
@@ -81,6 +82,10 @@ impl Views for Caches {
 
     fn prompt(&self, namespace: &str, name: &str) -> Option<Arc<Prompt>> {
         self.kinds.prompts.get(&Key::new(namespace, name))
+    }
+
+    fn remote_mcp_server(&self, namespace: &str, name: &str) -> Option<Arc<RemoteMCPServer>> {
+        self.kinds.remote_mcp_servers.get(&Key::new(namespace, name))
     }
 
     fn child(&self, child: &ChildRef) -> Option<Arc<Child>> {

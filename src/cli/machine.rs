@@ -2,8 +2,8 @@
 
 use std::{fmt::Write, process::ExitCode};
 
-use actions::machine::{At, By, Edge};
-use crds::{Kind, Phase, Role, Standing};
+use actions::machine::{At, By, Edge, Machine as _};
+use crds::{Kind, Phase, RemoteMCPServer, Role, Standing};
 
 use super::{CliError, print, target::find_kind};
 
@@ -25,6 +25,7 @@ pub(super) fn run(args: &MachineArgs) -> Result<ExitCode, CliError> {
 /// The diagram of a kind.
 pub fn diagram(kind: &Kind) -> String {
     match kind.role {
+        Role::Reference if kind.name == RemoteMCPServer::KIND => mermaid(RemoteMCPServer::EDGES),
         Role::Workload => mermaid(actions::workload::EDGES),
         Role::Reference => mermaid(actions::reference::EDGES),
     }

@@ -4,8 +4,8 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use crds::{
-    Agent, Flow, FlowSet, MachineStatus, Model, PluginConfig, Prompt, ReferenceStatus, Tool, WorkloadStatus,
-    flow_set::FlowSetStatus, prompt::PromptStatus,
+    Agent, Flow, FlowSet, MachineStatus, Model, PluginConfig, Prompt, ReferenceStatus, RemoteMCPServer, Tool,
+    WorkloadStatus, flow_set::FlowSetStatus, prompt::PromptStatus, remote_mcp_server::RemoteMCPServerStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::{Deserialize, de::value::MapDeserializer};
@@ -48,6 +48,7 @@ customs! {
     Model at MODEL: ReferenceStatus.machine;
     PluginConfig at PLUGIN_CONFIG: ReferenceStatus.machine;
     Prompt at PROMPT: PromptStatus.machine;
+    RemoteMCPServer at REMOTE_MCP_SERVER: RemoteMCPServerStatus.machine;
 }
 
 /// Reads a status, and keeps the conditions as stored where that is not how we would write them.

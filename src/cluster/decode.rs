@@ -1,13 +1,14 @@
 //! Reduces objects while they are decoded: what no decision needs is never kept, least of all the bytes of a Secret.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use actions::{
     machine::Key,
     ports::{Child, ChildKind, ChildRef, Controller, DeploymentState, ReplicasBy},
+    render::MANAGED_BY_LABEL,
     workload::SCALER,
 };
-use crds::{FIELD_MANAGER, digest::sha256_hex};
+use crds::{FIELD_MANAGER, MANAGED_BY, digest::sha256_hex, tool_server::TOOLS_KEY};
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -52,6 +53,9 @@ pub fn child(kind: ChildKind, head: &Head, json: &str) -> Result<Child, serde_js
     let mut data = wire.data.texts(kind)?;
     data.extend(wire.binary_data.into_iter().map(|(key, Binary(digest))| (key, digest)));
     let metadata = wire.metadata;
+    let ours = kind == ChildKind::ConfigMap && metadata.labels.get(MANAGED_BY_LABEL).is_some_and(|by| by == MANAGED_BY);
+    let definitions = wire.data.0.get(TOOLS_KEY).filter(|_| ours);
+    let definitions = definitions.map(|raw| serde_json::from_str::<Cow<'_, str>>(raw.get())).transpose()?;
     Ok(Child {
         child: ChildRef { kind, namespace: head.key.namespace.clone(), name: head.key.name.clone() },
         uid: head.uid.clone(),
@@ -63,6 +67,7 @@ pub fn child(kind: ChildKind, head: &Head, json: &str) -> Result<Child, serde_js
         deleting: metadata.deletion_timestamp.is_some(),
         data,
         deployment,
+        definitions: definitions.map(Arc::from),
     })
 }
 

@@ -30,6 +30,8 @@ impl Resource {
     pub const PLUGIN_CONFIG: Self = Self::ours("PluginConfig", "pluginconfigs");
     /// `prompts`.
     pub const PROMPT: Self = Self::ours("Prompt", "prompts");
+    /// `remotemcpservers`.
+    pub const REMOTE_MCP_SERVER: Self = Self::ours("RemoteMCPServer", "remotemcpservers");
     /// `pods`.
     pub const POD: Self = Self { kind: "Pod", root: "/api/v1", plural: "pods" };
     /// `leases`.
@@ -129,6 +131,7 @@ mod tests {
             Resource::MODEL,
             Resource::PLUGIN_CONFIG,
             Resource::PROMPT,
+            Resource::REMOTE_MCP_SERVER,
         ];
         let defined = crds::KINDS.iter().map(|kind| (kind.name, format!("/apis/{}", kind.api_version()), kind.plural));
         assert!(ours.into_iter().map(|here| (here.kind, here.root.to_owned(), here.plural)).eq(defined));

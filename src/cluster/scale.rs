@@ -115,6 +115,7 @@ mod tests {
             deleting: false,
             data: BTreeMap::new(),
             deployment: None,
+            definitions: None,
         };
         writer.set_replicas(&deployment, Some(3)).await.unwrap();
         let state = map.get(&Key::new("ns", "a")).unwrap().deployment.clone().unwrap();

@@ -152,6 +152,13 @@ impl Users {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner).insert(kind, queue);
     }
 
+    /// Queues one object of this kind.
+    pub(super) fn add(&self, kind: &'static str, key: &Key) {
+        if let Some(queue) = self.queues.lock().unwrap_or_else(PoisonError::into_inner).get(kind) {
+            queue.add(key);
+        }
+    }
+
     /// Queues all that use this object.
     fn wake(&self, kind: RefKind, key: &Key) {
         let users = self.referrers.of(kind, key);

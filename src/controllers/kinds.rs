@@ -7,12 +7,13 @@ use actions::{
     machine::{BadTable, Machine, Registry},
     model, plugin_config,
     ports::{ChildKind, World},
-    prompt, tool,
+    prompt, remote_mcp_server, tool,
 };
-use crds::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, Refers, Tool};
+use crds::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, Refers, RemoteMCPServer, Tool};
 use tokio::task::JoinSet;
 
 use super::controller::{Controller, Shared, controller, wake_readers};
+use super::discovery::Discoverer;
 use crate::{
     cache::{CustomMaps, KindViews},
     cluster::{
@@ -64,6 +65,7 @@ controlled! {
     Model: model, models;
     PluginConfig: plugin_config, plugin_configs;
     Prompt: prompt, prompts;
+    RemoteMCPServer: remote_mcp_server, remote_mcp_servers, CHILDREN = &[ChildKind::ConfigMap];
 }
 
 /// The controllers of all kinds. To be made before the watches begin, so that they miss no change.
@@ -79,9 +81,22 @@ pub fn controllers(shared: &Shared) -> Result<Arc<[Arc<dyn Controller>]>, BadTab
         controller::<Model>(shared)?,
         controller::<PluginConfig>(shared)?,
         controller::<Prompt>(shared)?,
+        controller::<RemoteMCPServer>(shared)?,
     ];
     wake_readers(shared);
     Ok(controllers.into())
+}
+
+/// Lets the servers that are asked for their tools wake their objects, and those that are gone be forgotten.
+pub(super) fn wake_asked(shared: &Shared, discoverer: &Arc<Discoverer>) {
+    let users = shared.users.clone();
+    discoverer.on_news(move |kind, key| users.add(kind, key));
+    let servers = discoverer.clone();
+    shared.maps.views.kinds.remote_mcp_servers.subscribe(move |change| {
+        if change.new.is_none() {
+            servers.forget(RemoteMCPServer::KIND, &change.key);
+        }
+    });
 }
 
 /// The map of every kind that is watched.
@@ -107,7 +122,8 @@ impl Maps {
     /// Begins every watch.
     pub fn watch(&self, scope: &Scope, tasks: &mut JoinSet<()>) {
         // All fields, so that a kind more is not forgotten here.
-        let CustomMaps { agents, flows, flow_sets, tools, models, plugin_configs, prompts } = &self.views.kinds;
+        let kinds = &self.views.kinds;
+        let CustomMaps { agents, flows, flow_sets, tools, models, plugin_configs, prompts, remote_mcp_servers } = kinds;
         scope.watch(custom::<Agent>(), agents, tasks);
         scope.watch(custom::<Flow>(), flows, tasks);
         scope.watch(custom::<FlowSet>(), flow_sets, tasks);
@@ -115,6 +131,7 @@ impl Maps {
         scope.watch(custom::<Model>(), models, tasks);
         scope.watch(custom::<PluginConfig>(), plugin_configs, tasks);
         scope.watch(custom::<Prompt>(), prompts, tasks);
+        scope.watch(custom::<RemoteMCPServer>(), remote_mcp_servers, tasks);
         let decode = Arc::new(pod::pod);
         scope.watch(Source { resource: Resource::POD, labels: OURS, fields: None, decode }, &self.views.pods, tasks);
         for (&kind, map) in &self.views.children {

@@ -1,11 +1,13 @@
 //! From changes to steps: what wakes which object, and the queue it waits in. No decision about an object is made here.
 //!
-//! Uses: cluster, cache, scaler, telemetry
+//! Uses: cluster, cache, mcp, scaler, telemetry
 //!
 //! [`kinds`] is the table: for each kind its actions, children and references. [`controller`] turns a row into a running
-//! controller, [`wake`] says which change concerns whom, and [`operator`] is the process around them.
+//! controller, [`wake`] says which change concerns whom, [`discovery`] asks servers of tools
+//! beside the steps, and [`operator`] is the process around them.
 
 pub mod controller;
+mod discovery;
 pub mod kinds;
 pub mod operator;
 pub mod queue;

@@ -27,7 +27,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     controller::{Controller, Shared},
-    kinds::{GatewayService, Maps, Scope, controllers},
+    discovery::Discoverer,
+    kinds::{GatewayService, Maps, Scope, controllers, wake_asked},
     sinks::Events,
 };
 use crate::{
@@ -36,6 +37,7 @@ use crate::{
         Authority, Board, ChildWriter, Elector, LeaseObject, client, crash::CrashPoint, events::event_queue,
         metrics::Metrics,
     },
+    mcp::{Cidr, DENIED},
     scaler::{GatewayMap, LiveFleet, PROXY_PORT, Scaler, ScalerMetrics},
     telemetry::{
         http::{self, Probes},
@@ -109,6 +111,10 @@ pub struct OperatorArgs {
         value_name = "NAME"
     )]
     gateway_service: String,
+    /// Addresses that no MCP server may have, as ranges separated by commas; the default denies link-local addresses and the
+    /// metadata services of clouds
+    #[arg(long, env = "RECIF_MCP_DENY_CIDR", value_delimiter = ',', default_values = DENIED, value_name = "RANGES")]
+    mcp_deny_cidr: Vec<Cidr>,
     /// For tests: end the process at its n-th write, given as N:before, N:unacked or N:after
     #[arg(long, env = "RECIF_CRASH_AT", value_name = "N:SIDE")]
     crash_at: Option<String>,
@@ -165,6 +171,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         proxy_image,
         scaler_interval,
         gateway_service,
+        mcp_deny_cidr,
         crash_at,
     } = args;
     let settings =
@@ -184,9 +191,12 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let (events, event_sender) = event_queue(transport.clone(), identity.clone());
 
     let maps = Arc::new(Maps::default());
+    let children = Arc::new(ChildWriter::new(transport.clone(), maps.views.children.clone()));
+    let discoverer = Arc::new(Discoverer::new(children.clone(), mcp_deny_cidr));
     let world = World {
         views: Arc::new(Caches::new(&maps.views)),
-        cluster: Arc::new(ChildWriter::new(transport.clone(), maps.views.children.clone())),
+        cluster: children,
+        discoveries: discoverer.clone(),
         settings: Arc::new(settings),
         baselines: Default::default(),
     };
@@ -199,6 +209,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let users = Arc::default();
     let shared = Shared { maps: maps.clone(), transport: transport.clone(), world, clock, users, sinks };
     let controllers = controllers(&shared)?;
+    wake_asked(&shared, &discoverer);
 
     let stop = CancellationToken::new();
     stop_on_signals(stop.clone())?;
@@ -222,7 +233,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         let board = board.clone();
         Elector::new(api, identity, authority, move |error| board.report(row, error))
     });
-    let work = Work { controllers, workers: workers.into(), scaler };
+    let work = Work { controllers, workers: workers.into(), scaler, discoverer };
     let outcome = tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
@@ -243,6 +254,7 @@ struct Work {
     controllers: Arc<[Arc<dyn Controller>]>,
     workers: usize,
     scaler: Arc<Scaler>,
+    discoverer: Arc<Discoverer>,
 }
 
 /// Leads whenever it may; never returns.
@@ -273,6 +285,7 @@ async fn terms(
             _ = lead => {}
         }
         steps.leading(false);
+        work.discoverer.clear();
         tracing::warn!("the lease is lost: standing by");
     }
 }

@@ -50,6 +50,7 @@ fn judged_by<K: Machine>(object: &K) -> impl PartialEq + '_ {
         status.map(|status| (status.phase.as_deref(), status.observed_generation)),
         ready.map(|ready| (ready.status.as_str(), ready.reason.as_str(), ready.message.as_str())),
         available.map(|available| available.status.as_str()),
+        object.offers(),
     )
 }
 

@@ -93,6 +93,7 @@ fn child() -> Child {
         deleting: false,
         data: BTreeMap::new(),
         deployment: Some(DeploymentState::default()),
+        definitions: None,
     }
 }
 

@@ -67,7 +67,7 @@ impl StreamableHttpClient for Http {
     }
 }
 
-fn judge(
+pub(super) fn judge(
     answer: StreamableHttpPostResponse,
     asked: Option<RequestId>,
     in_session: bool,

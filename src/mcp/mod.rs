@@ -7,16 +7,25 @@
 //! [`Session`] is either: it asks for the newer era and falls back. [`Sessions`] keeps one per server and opens a new one
 //! when the old one broke.
 //!
+//! The operator asks servers for their tools by [`discover`], through clients of its own ([`Reach`]) that do not go everywhere.
+//!
 //! The caller gives the HTTP client and with it the rules for redirects and addresses. A server that hangs, answers
 //! something else or never stops is an error within the caller's deadline.
 
+mod discovery;
+#[cfg(test)]
+mod discovery_tests;
 mod http;
+mod metered;
 mod problem;
+mod reach;
 mod session;
 mod sessions;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use discovery::{Answer, Changes, Era, Failed, McpTool, Question, discover};
+pub(crate) use reach::{Cidr, DENIED, Reach, Trust};
 pub(crate) use session::McpError;
 #[cfg(test)]
 use session::Session;

@@ -39,6 +39,11 @@ fn http(error: &reqwest::Error) -> String {
     if let Some(status) = error.status() {
         return format!("HTTP {status}");
     }
+    causes(error)
+}
+
+/// The causes of a failed request, without its own text.
+pub(super) fn causes(error: &reqwest::Error) -> String {
     let mut causes = Vec::new();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {

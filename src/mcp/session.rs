@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reqwest::Client;
-use rmcp::model::{CallToolRequestParams, CallToolResult, ClientConfig, ContentBlock, PaginatedRequestParams};
+use rmcp::model::{CallToolRequestParams, CallToolResult, ClientConfig, ContentBlock};
 use rmcp::model::{Implementation, ProtocolVersion, ResourceContents};
 use rmcp::service::{ClientLifecycleMode, RoleClient, RunningService, ServiceError, serve_client_with_lifecycle};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -14,11 +14,8 @@ use url::Url;
 use super::http::Http;
 use super::problem;
 
-/// Most pages of a server's list of tools, and most tools in all.
-const PAGES: usize = 100;
-const TOOLS: usize = 1000;
 /// The newest revision with a handshake.
-const HANDSHAKE: ProtocolVersion = ProtocolVersion::V_2025_11_25;
+pub(super) const HANDSHAKE: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 
 /// Why a server gave no answer. The text is made for people and models and holds no header.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -50,19 +47,6 @@ pub(crate) enum McpError {
         /// How long it was waited for.
         after: Duration,
     },
-}
-
-/// A tool as its server describes it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct McpTool {
-    /// Its name at the server.
-    pub(crate) name: String,
-    /// What it is for.
-    pub(crate) description: String,
-    /// JSON Schema of its arguments.
-    pub(crate) input_schema: Value,
-    /// JSON Schema of its structured answer.
-    pub(crate) output_schema: Option<Value>,
 }
 
 /// A connection to one server. Dropping it ends the server's session.
@@ -113,35 +97,6 @@ impl Session {
         let failed = result.is_error == Some(true);
         let text = text(result);
         if failed { Err(McpError::Tool(text)) } else { Ok(text) }
-    }
-
-    /// The tools of the server, all pages of them; of a list without end the first thousand.
-    ///
-    /// # Errors
-    /// Any [`McpError`] but [`McpError::Tool`].
-    #[cfg_attr(not(test), expect(dead_code, reason = "the operator asks for it"))]
-    pub(crate) async fn list_tools(&self, deadline: Duration) -> Result<Vec<McpTool>, McpError> {
-        let pages = async {
-            let mut tools = Vec::new();
-            let mut cursor = None;
-            for _ in 0..PAGES {
-                let request = PaginatedRequestParams::default().with_cursor(cursor);
-                let page = self.service.list_tools(Some(request)).await?;
-                tools.extend(page.tools);
-                cursor = page.next_cursor.filter(|_| tools.len() < TOOLS);
-                if cursor.is_none() {
-                    break;
-                }
-            }
-            Ok(tools)
-        };
-        let tools = self.within(deadline, pages).await?.into_iter().take(TOOLS).map(|tool| McpTool {
-            name: tool.name.into_owned(),
-            description: tool.description.unwrap_or_default().into_owned(),
-            input_schema: Value::Object(tool.input_schema.as_ref().clone()),
-            output_schema: tool.output_schema.map(|schema| Value::Object(schema.as_ref().clone())),
-        });
-        Ok(tools.collect())
     }
 
     /// Whether it is known to be over.

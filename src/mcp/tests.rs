@@ -75,12 +75,6 @@ async fn the_reference_server_is_called_and_listed() {
     assert!(matches!(&wrong, McpError::Tool(text) if text.contains("message")), "{wrong:?}");
     let unknown = call("surely-not-there", json!({})).await.unwrap_err();
     assert!(unknown.to_string().contains("surely-not-there"), "{unknown:?}");
-
-    let tools = session.list_tools(DEADLINE).await.unwrap();
-    let echo = tools.iter().find(|tool| tool.name == "echo").unwrap();
-    assert_eq!(echo.input_schema["properties"]["message"]["type"], "string");
-    assert!(!echo.description.is_empty());
-    assert!(tools.iter().any(|tool| tool.output_schema.is_some()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -172,7 +166,6 @@ async fn a_server_of_the_newer_era_is_called_without_a_handshake() {
     let call = async |name: &str| session.call_tool(name, Map::new(), DEADLINE).await;
     assert_eq!(call("structured").await.unwrap(), r#"{"n":1}"#);
     assert_eq!(call("other").await.unwrap_err(), McpError::Tool("it is broken".into()));
-    assert_eq!(session.list_tools(DEADLINE).await.unwrap().len(), 1000);
 }
 
 #[tokio::test]

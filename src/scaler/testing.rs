@@ -32,5 +32,6 @@ pub(super) fn deployment(state: DeploymentState) -> Child {
         deleting: false,
         data: BTreeMap::new(),
         deployment: Some(state),
+        definitions: None,
     }
 }

@@ -6,6 +6,7 @@ use crds::{Agent, Model, PluginConfig, Prompt, RefKind, Reference, Refers, Tool,
 
 use super::namespace;
 use crate::{
+    discovery::served,
     machine::ActionError,
     ports::{Views, World},
     prompt,
@@ -33,6 +34,7 @@ impl Found {
         };
         let tools = spec.tools.iter().filter_map(|name| usable(RefKind::Tool, name)).map(|name| {
             let tool = views.tool(namespace, &name);
+            let tool = tool.map(|tool| served(views.as_ref(), namespace, &tool).unwrap_or(tool));
             let address = tool.as_ref().and_then(|tool| address(&tool.spec, views.as_ref(), namespace));
             (name, tool, address)
         });

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Id, Obj, Store, store::Event};
 
 /// The kinds that are watched.
-const KINDS: [&str; 13] = [
+const KINDS: [&str; 14] = [
     "Agent",
     "Flow",
     "FlowSet",
@@ -13,6 +13,7 @@ const KINDS: [&str; 13] = [
     "Model",
     "PluginConfig",
     "Prompt",
+    "RemoteMCPServer",
     "Pod",
     "ServiceAccount",
     "ConfigMap",

@@ -12,6 +12,7 @@ mod operator;
 mod patch;
 mod ports;
 mod samples;
+mod servers;
 mod state;
 mod store;
 
@@ -48,25 +49,36 @@ pub(crate) struct Sim {
     pub(crate) clock: SimClock,
     store: Arc<Mutex<Store>>,
     faults: Arc<Mutex<ports::Faults>>,
+    servers: servers::Answers,
 }
 
 impl Sim {
     /// An empty cluster. Needs a tokio runtime with paused time.
     pub(crate) fn new() -> Self {
         let clock = SimClock(tokio::time::Instant::now());
-        Self { clock, store: Arc::new(Mutex::new(Store::new(clock))), faults: Arc::default() }
+        Self { clock, store: Arc::new(Mutex::new(Store::new(clock))), faults: Arc::default(), servers: Arc::default() }
     }
 
     /// Another cluster in the same state.
     pub(crate) fn fork(&self) -> Self {
         let mut store = self.store().clone();
         store.log.clear();
-        Self { clock: self.clock, store: Arc::new(Mutex::new(store)), faults: Arc::default() }
+        Self {
+            clock: self.clock,
+            store: Arc::new(Mutex::new(store)),
+            faults: Arc::default(),
+            servers: self.servers.clone(),
+        }
     }
 
     /// The API server's state, for a stranger's edits and for looking.
     pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
         self.store.try_lock().expect("one user at a time: keep no guard")
+    }
+
+    /// What the server of tools at this address says from now on.
+    pub(crate) fn serve(&self, url: &str, answer: crate::discovery::Outcome) {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner).insert(url.to_owned(), answer);
     }
 
     /// Decides what becomes of each request from now on.

@@ -105,6 +105,7 @@ impl Obj {
     /// As the caches of children hold it.
     pub(crate) fn child(&self, id: &Id) -> Arc<Child> {
         let kind = ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == id.kind).expect("a kind of child");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let data = self.body.get("data").and_then(Value::as_object).into_iter().flatten();
         Arc::new(Child {
             child: ChildRef { kind, namespace: id.namespace.clone(), name: id.name.clone() },
@@ -115,8 +116,9 @@ impl Obj {
             controller: self.controller(),
             owned: self.owned_digest(),
             deleting: self.is_deleting(),
-            data: data.map(|(key, value)| (key.clone(), sha256_hex(value.to_string().as_bytes()))).collect(),
+            data: data.map(|(key, value)| (key.clone(), sha256_hex(text(value).as_bytes()))).collect(),
             deployment: (kind == ChildKind::Deployment).then(|| self.deployment()),
+            definitions: self.body.pointer("/data/tools.json").and_then(Value::as_str).map(Arc::from),
         })
     }
 

@@ -7,13 +7,14 @@ use std::{
     time::Duration,
 };
 
-use crds::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, Tool};
+use crds::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
 use serde::de::DeserializeOwned;
 
 use super::{
     Id, Sim,
     ports::{DRIVEN, Ports, key},
     samples::settings,
+    servers::Servers,
     store::Event,
 };
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
     machine::{BadTable, Clock, Driver, Machine, Next, Registry, Sink, StepRecord},
     model, plugin_config,
     ports::World,
-    prompt,
+    prompt, remote_mcp_server,
     render::Settings,
     tool,
     workload::Baselines,
@@ -48,6 +49,8 @@ pub(crate) struct Operator {
     models: Driver<Model>,
     plugin_configs: Driver<PluginConfig>,
     prompts: Driver<Prompt>,
+    remote_mcp_servers: Driver<RemoteMCPServer>,
+    servers: Arc<Servers>,
     queue: BTreeMap<Id, Duration>,
     /// Kinds whose watch delivers nothing.
     pub(crate) lagging: Vec<&'static str>,
@@ -82,9 +85,11 @@ impl Operator {
     /// A start with other actions or settings.
     pub(crate) fn with(sim: &Sim, actions: Registry<Agent>, settings: Settings) -> Self {
         let ports = Ports::start(sim);
+        let servers = Servers::start(sim.clock, sim.servers.clone());
         let world = Arc::new(World {
             cluster: ports.clone(),
             views: ports.clone(),
+            discoveries: servers.clone(),
             settings: Arc::new(settings),
             baselines: Baselines::default(),
         });
@@ -101,6 +106,8 @@ impl Operator {
             models: driver(model::registry(), &world, &ports, &clock, &sinks),
             plugin_configs: driver(plugin_config::registry(), &world, &ports, &clock, &sinks),
             prompts: driver(prompt::registry(), &world, &ports, &clock, &sinks),
+            remote_mcp_servers: driver(remote_mcp_server::registry(), &world, &ports, &clock, &sinks),
+            servers,
             sim: sim.clone(),
             ports,
             queue: queued.into_iter().map(|id| (id, now)).collect(),
@@ -129,7 +136,8 @@ impl Operator {
                 }
                 continue;
             }
-            let next = self.queue.values().copied().chain(self.sim.store().next_at()).min().unwrap_or(end).min(end);
+            let next = self.sim.store().next_at().into_iter().chain(self.servers.next_at());
+            let next = self.queue.values().copied().chain(next).min().unwrap_or(end).min(end);
             if next > now {
                 // Timers count in milliseconds.
                 tokio::time::advance((next - now).max(Duration::from_millis(1))).await;
@@ -166,6 +174,7 @@ impl Operator {
                 "Model" => self.models.step(&key(id)).await,
                 "PluginConfig" => self.plugin_configs.step(&key(id)).await,
                 "Prompt" => self.prompts.step(&key(id)).await,
+                "RemoteMCPServer" => self.remote_mcp_servers.step(&key(id)).await,
                 other => unreachable!("{other} has no driver"),
             }
         };
@@ -188,6 +197,9 @@ impl Operator {
     /// Lets the cluster work and takes in what the watches bring.
     fn catch_up(&mut self) {
         self.sim.store().controllers();
+        for id in self.servers.settle() {
+            self.wake(id, Duration::ZERO);
+        }
         let lagging = self.lagging.clone();
         for event in self.ports.deliver(|kind| lagging.contains(&kind)) {
             self.woken_by(&event);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use crds::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, Tool};
+use crds::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -284,6 +284,10 @@ impl Views for Ports {
         self.typed("Prompt", namespace, name)
     }
 
+    fn remote_mcp_server(&self, namespace: &str, name: &str) -> Option<Arc<RemoteMCPServer>> {
+        self.typed("RemoteMCPServer", namespace, name)
+    }
+
     fn child(&self, child: &ChildRef) -> Option<Arc<Child>> {
         let id = Id::from(child);
         let obj = self.cached(&id)?;
@@ -334,7 +338,7 @@ pub(super) fn key(id: &Id) -> Key {
 }
 
 /// The kinds that have a driver.
-pub(super) const DRIVEN: [&str; 7] = [
+pub(super) const DRIVEN: [&str; 8] = [
     <Agent as Machine>::KIND,
     <Flow as Machine>::KIND,
     <FlowSet as Machine>::KIND,
@@ -342,4 +346,5 @@ pub(super) const DRIVEN: [&str; 7] = [
     <Model as Machine>::KIND,
     <PluginConfig as Machine>::KIND,
     <Prompt as Machine>::KIND,
+    <RemoteMCPServer as Machine>::KIND,
 ];

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crds::{ModelSpec, Tool, flow::FlowDefinition, tool::ToolType};
 
 use crate::{
+    discovery::served,
     ports::{ChildKind, ChildRef, World},
     render::{AGENT_PORT, Credentials, FlowModel, FlowParts, FlowTool, endpoint_of, header_variables, is_builtin_tool},
 };
@@ -22,7 +23,7 @@ pub(crate) fn flow_parts(world: &World, namespace: &str, name: &str, definition:
             Some(tool) => tool.spec.enabled.then(|| FlowTool::Object {
                 url: url(world, namespace, &tool),
                 header_values: header_values(world, namespace, &tool),
-                tool,
+                tool: served(world.views.as_ref(), namespace, &tool).unwrap_or(tool),
             }),
         };
         Some((named.name.clone(), tool?))

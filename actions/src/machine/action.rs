@@ -69,6 +69,10 @@ pub trait Machine: Clone + fmt::Debug + Send + Sync + 'static {
     /// Whether both have the same spec.
     fn same_spec(&self, other: &Self) -> bool;
 
+    /// A digest of what it offers to those that refer to it, beside its spec and whether it is available.
+    fn offers(&self) -> Option<&str> {
+        None
+    }
     /// SHA-256 (hex) of what was rendered, for the trace.
     fn content_hash(&self) -> Option<&str> {
         None

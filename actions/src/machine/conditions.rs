@@ -36,6 +36,15 @@ pub fn set_condition(conditions: &mut Vec<Condition>, new: Condition) {
     }
 }
 
+/// Puts a condition into the list unless the one there says the same: that one keeps its time.
+pub fn update_condition(conditions: &mut Vec<Condition>, new: Condition) {
+    let words =
+        |found: &Condition| (found.type_.clone(), found.status.clone(), found.reason.clone(), found.message.clone());
+    if !conditions.iter().any(|known| words(known) == words(&new)) {
+        set_condition(conditions, new);
+    }
+}
+
 /// The object with this condition set.
 #[must_use]
 pub fn with_condition<K: Machine>(mut cr: K, new: Condition) -> K {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::{
     kind,
     machine::{ActionError, BadTable, Registry},
+    ports::World,
     reference::{self, Reference},
 };
 
@@ -28,7 +29,7 @@ impl Reference for Prompt {
         }
     }
 
-    fn tell(&mut self) {
+    fn tell(&mut self, _: &World) {
         let content = &self.spec.content;
         let hash = sha256_hex(content.as_bytes());
         let frontmatter = frontmatter::read(content).ok().flatten().map(Value::Object);

@@ -30,11 +30,14 @@ impl<K: Reference> Action<K> for Check {
     }
 
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+        if let Some(error) = cr.refused(cx) {
+            return Err(error);
+        }
         let inputs = cr.inputs(cx);
         match inputs.waiting_for() {
             None => {
                 let mut next = cr.moved_to(ReferencePhase::Available);
-                next.tell();
+                next.tell(cx);
                 next.machine_mut().inputs = Some(inputs.pin());
                 Ok(Some(next))
             }

@@ -36,8 +36,13 @@ pub trait Reference: Machine<Phase = ReferencePhase, World = World> + Refers {
     /// `Terminal`, saying what to change.
     fn validate(&self) -> Result<(), ActionError>;
 
-    /// Puts what its kind says of itself into the status, once it may be used.
-    fn tell(&mut self) {}
+    /// Why it can never be used as things stand, though everything that it refers to is there.
+    fn refused(&self, _world: &World) -> Option<ActionError> {
+        None
+    }
+
+    /// Puts what its kind says of itself into the status, while it may be used.
+    fn tell(&mut self, _world: &World) {}
 
     /// Looks at everything it refers to. What is there may change without a word from this object: those that use it
     /// look at what stands behind it themselves.

@@ -24,10 +24,13 @@ impl<K: Reference> Action<K> for Monitor {
     }
 
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+        let failed = cr.phase() == Some(ReferencePhase::Error);
+        if let Some(error) = cr.refused(cx).filter(|_| failed) {
+            return Err(error);
+        }
         let machine = cr.machine();
         let changed =
             machine.and_then(|machine| machine.inputs.as_ref()).and_then(|pinned| cr.inputs(cx).changed_since(pinned));
-        let failed = cr.phase() == Some(ReferencePhase::Error);
         let why = changed.or_else(|| match machine.and_then(|machine| machine.failure.as_ref()) {
             _ if !failed => None,
             None => Some("the status does not say why it failed".to_owned()),
@@ -36,9 +39,14 @@ impl<K: Reference> Action<K> for Monitor {
                 due.map(|_| "it is time to try again".to_owned())
             }
         });
-        Ok(why.map(|why| {
+        if let Some(why) = why {
             cx.notes.because(why);
-            cr.moved_to(ReferencePhase::Resolving)
-        }))
+            return Ok(Some(cr.moved_to(ReferencePhase::Resolving)));
+        }
+        let mut next = cr.as_ref().clone();
+        if !failed {
+            next.tell(cx);
+        }
+        Ok((next.machine() != cr.machine()).then_some(next))
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Found, Lookup};
 use crate::{
+    discovery::{Standing, standing},
     machine::Machine,
     ports::{Child, ChildKind, ChildRef},
     render::is_builtin_tool,
@@ -106,8 +107,24 @@ pub(super) fn judge(lookup: &Lookup<'_>, reference: &Reference, by: Option<(RefK
             None => Judged::missing(subject.says("not found")),
             Some(agent) => of_workload(&subject, agent.status.as_ref(), agent.metadata.generation),
         },
+        RefKind::RemoteMCPServer => of_server(lookup, &subject, reference),
         RefKind::Secret | RefKind::ConfigMap => of_data(lookup, &subject, reference),
     }
+}
+
+/// A server, of which tools are used.
+fn of_server(lookup: &Lookup<'_>, subject: &Subject<'_>, reference: &Reference) -> Judged {
+    let mut all = Judged::default();
+    let mut digests = Vec::new();
+    for tool in &reference.keys {
+        match standing(lookup.views, reference.kind, lookup.namespace, &reference.name, tool) {
+            Standing::Known { digest, .. } => digests.push(digest),
+            Standing::NotYet(what) => all.not_yet.push(subject.says(&what)),
+            Standing::Missing(what) | Standing::Gone(what) => all.missing.push(subject.says(&what)),
+        }
+    }
+    all.digest = (all.missing.is_empty() && all.not_yet.is_empty()).then(|| digest::digest(&json!(digests)));
+    all
 }
 
 /// A kind that others refer to: it must be Available as it stands, and so must be what stands behind it.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crds::{Agent, Flow, Model, PluginConfig, Prompt, RefKind, Refers, Tool, cycle::Node};
+use crds::{Agent, Flow, Model, PluginConfig, Prompt, RefKind, Refers, RemoteMCPServer, Tool, cycle::Node};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -85,6 +85,10 @@ impl Views for Objects {
     fn prompt(&self, _: &str, name: &str) -> Option<Arc<Prompt>> {
         self.get("Prompt", name)
     }
+    fn remote_mcp_server(&self, _: &str, _: &str) -> Option<Arc<RemoteMCPServer>> {
+        None
+    }
+
     fn child(&self, child: &ChildRef) -> Option<Arc<Child>> {
         let data = self.0.get(&format!("{}/{}", child.kind, child.name))?;
         Some(Arc::new(Child {
@@ -98,6 +102,7 @@ impl Views for Objects {
             deleting: false,
             data: serde_json::from_value(data.clone()).unwrap(),
             deployment: None,
+            definitions: None,
         }))
     }
     fn pods(&self, _: &'static str, _: &str, _: &str) -> Vec<Arc<Pod>> {

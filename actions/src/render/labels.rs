@@ -13,6 +13,11 @@ pub const AGENT_LABEL: &str = "recif.dev/agent";
 
 pub(super) const NAME: &str = "app.kubernetes.io/name";
 pub(super) const PART_OF: &str = "app.kubernetes.io/part-of";
+/// The label that names the object of this kind (`Agent`) on its children: [`AGENT_LABEL`].
+pub fn kind_label(kind: &str) -> String {
+    format!("recif.dev/{}", kind.to_lowercase())
+}
+
 /// The label that says who made a child.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 
@@ -46,6 +51,17 @@ pub fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> Value {
         "controller": true,
         "blockOwnerDeletion": true,
     })
+}
+
+/// The ConfigMap with the definitions of a server's tools. Its owner goes without waiting for it: nobody has to ask for the right
+/// to hold it up.
+pub fn tools_manifest<K: Resource<DynamicType = ()>>(owner: &K, child: ChildRef, text: &str) -> Manifest {
+    let fields = json!({ "data": { crds::tool_server::TOOLS_KEY: text } });
+    let mut manifest = self::child(owner, &kind_label(&K::kind(&())), child.kind, child.name, fields);
+    if let Some(reference) = manifest.body.pointer_mut("/metadata/ownerReferences/0") {
+        reference["blockOwnerDeletion"] = json!(false);
+    }
+    manifest
 }
 
 /// The apply body of a child of `owner`: the frame that all kinds share, and `fields`.

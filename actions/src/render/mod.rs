@@ -30,7 +30,10 @@ pub use env::{AgentParts, Config, agent_config};
 pub use error::RenderError;
 pub use flow::{CONTENT_HASH, FLOW, FLOW_SET, FlowImages, FlowKind, flow_config_children, flow_workload_children};
 pub use headers::{HeaderVariable, header_variables, headers};
-pub use labels::{AGENT_LABEL, MANAGED_BY_LABEL, child_labels, controller_reference, selector_labels, selector_text};
+pub use labels::{
+    AGENT_LABEL, MANAGED_BY_LABEL, child_labels, controller_reference, kind_label, selector_labels, selector_text,
+    tools_manifest,
+};
 pub use service::{AGENT_PORT, endpoint, endpoint_of};
 pub use sidecar::PROXY;
 pub use tools::{ToolSlot, is_builtin_tool, tool_error};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crds::{
     Tool, ToolSpec,
-    tool::{PARAMETER_TYPES, ToolParameter, ToolType},
+    tool::{PARAMETER_TYPES, ServerRef, ToolParameter, ToolType},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -46,15 +46,19 @@ pub fn tool_error(spec: &ToolSpec) -> Option<String> {
         None => return Some(format!("unknown tool type: {}", spec.type_)),
         Some(ToolType::Http) => is_unset(&spec.endpoint).then_some("HTTP tool requires an endpoint"),
         Some(ToolType::Cli) => is_unset(&spec.binary).then_some("CLI tool requires a binary"),
-        Some(ToolType::Mcp) => {
-            is_unset(&spec.mcp_endpoint).then_some("MCP tool requires an mcpEndpoint or an mcpServerRef")
-        }
+        Some(ToolType::Mcp) => (is_unset(&spec.mcp_endpoint) && spec.mcp_server_ref.is_none())
+            .then_some("MCP tool requires an mcpEndpoint or an mcpServerRef"),
         Some(ToolType::Builtin) => None,
         Some(ToolType::Flow) => spec.flow_ref.is_none().then_some("flow tool requires a flowRef"),
         Some(ToolType::Agent) => spec.agent_ref.is_none().then_some("agent tool requires an agentRef"),
     };
     if let Some(message) = missing {
         return Some(message.to_owned());
+    }
+    if let Some(server) =
+        spec.mcp_server_ref.as_ref().filter(|server| !ServerRef::KINDS.contains(&server.kind.as_str()))
+    {
+        return Some(format!("mcpServerRef has the unknown kind: {}", server.kind));
     }
     if let Some(odd) = spec.parameters.iter().find(|one| !PARAMETER_TYPES.contains(&one.type_.as_str())) {
         return Some(format!("parameter {} has the unknown type: {}", odd.name, odd.type_));
@@ -103,6 +107,9 @@ struct Rendered<'a> {
     allowed_commands: &'a [String],
     #[serde(skip_serializing_if = "str::is_empty")]
     mcp_endpoint: &'a str,
+    /// The tool's name at its server, where it is another one.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    mcp_tool: &'a str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parameters: Vec<Parameter<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -144,6 +151,7 @@ fn rendered<'a>(slot: &ToolSlot<'a>) -> Option<Rendered<'a>> {
         binary: or_empty(&spec.binary),
         allowed_commands: &spec.allowed_commands,
         mcp_endpoint: or_empty(&spec.mcp_endpoint),
+        mcp_tool: spec.served_by().map(|(_, name)| name).filter(|name| *name != spec.name).unwrap_or_default(),
         parameters: spec.parameters.iter().map(parameter).collect(),
         input_schema: spec.input_schema.as_ref(),
         output_schema: spec.output_schema.as_ref(),

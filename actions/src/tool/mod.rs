@@ -1,15 +1,20 @@
 //! `Tool`: what is its own. Its life is that of every reference (`crate::reference`).
 
-use crds::Tool;
+use crds::{RefKind, Tool, tool::ServerRef};
 
 use crate::{
+    discovery::{Standing, standing},
     kind,
-    machine::{ActionError, BadTable, Registry},
+    machine::{ActionError, BadTable, Machine, Registry, condition, update_condition},
+    ports::World,
     reference::{self, Reference},
     render,
 };
 
-kind::reference!(Tool, render version 1);
+kind::reference!(Tool, render version 1, conditions &["Available", REACHABLE]);
+
+/// The condition that says whether the server of a discovered tool answers.
+const REACHABLE: &str = "ServerReachable";
 
 impl Reference for Tool {
     fn validate(&self) -> Result<(), ActionError> {
@@ -18,6 +23,43 @@ impl Reference for Tool {
             None => Ok(()),
         }
     }
+
+    fn refused(&self, world: &World) -> Option<ActionError> {
+        match standing_of(self, world)? {
+            (server, Standing::Gone(what)) => {
+                let message = format!("{} {:?} {what}", server.kind.to_lowercase(), server.name);
+                Some(ActionError::terminal(NOT_FOUND, message))
+            }
+            _ => None,
+        }
+    }
+
+    fn tell(&mut self, world: &World) {
+        let said = match standing_of(self, world) {
+            Some((_, Standing::Known { unreachable: Some((reason, message)), .. })) => {
+                condition(REACHABLE, false, &reason, message)
+            }
+            Some((_, Standing::Known { unreachable: None, .. })) => condition(REACHABLE, true, "Reachable", ""),
+            // What is on its way says nothing new.
+            Some(_) => return,
+            None => {
+                self.machine_mut().conditions.retain(|known| known.type_ != REACHABLE);
+                return;
+            }
+        };
+        update_condition(&mut self.machine_mut().conditions, said);
+    }
+}
+
+/// The reason of a Tool whose server has no such tool.
+const NOT_FOUND: &str = "ToolNotFound";
+
+/// The server of a Tool, and how it stands.
+fn standing_of<'a>(tool: &'a Tool, world: &World) -> Option<(&'a ServerRef, Standing)> {
+    let (server, name) = tool.spec.served_by()?;
+    let namespace = tool.metadata.namespace.as_deref().unwrap_or_default();
+    let kind = RefKind::parse(&server.kind)?;
+    Some((server, standing(world.views.as_ref(), kind, namespace, &server.name, name)))
 }
 
 /// The actions of a Tool.

@@ -10,9 +10,9 @@ use crds::{ChildRecord, GROUP, MANAGED_BY, Phase, digest};
 
 use super::Workload;
 use crate::{
-    machine::{ActionError, ApiError, Context, Notes},
+    machine::{ActionError, ApiError, Context, Machine, Notes},
     ports::{Child, ChildKind, ChildRef, Manifest},
-    render::MANAGED_BY_LABEL,
+    render::{MANAGED_BY_LABEL, kind_label},
 };
 
 /// What became of a child.
@@ -139,14 +139,14 @@ pub(super) fn drift(seen: Option<&Child>, record: &ChildRecord) -> Drift {
 }
 
 /// Whether a child is ours: controlled by us or by a predecessor of our name, or an orphan with our labels.
-pub(super) fn is_ours<K: Workload>(cr: &K, seen: &Child) -> bool {
+pub(super) fn is_ours<K: Machine>(cr: &K, seen: &Child) -> bool {
     let name = cr.meta().name.as_deref().unwrap_or_default();
     match &seen.controller {
         Some(controller) if controller.uid == cr.uid() => true,
         Some(controller) => controller.group == GROUP && controller.kind == K::KIND && controller.name == name,
         None => {
             let label = |key: &str| seen.labels.get(key).map(String::as_str);
-            label(MANAGED_BY_LABEL) == Some(MANAGED_BY) && label(K::LABEL) == Some(name)
+            label(MANAGED_BY_LABEL) == Some(MANAGED_BY) && label(&kind_label(K::KIND)) == Some(name)
         }
     }
 }
@@ -220,7 +220,7 @@ fn keep<K: Workload>(next: &mut K, record: ChildRecord) {
 }
 
 /// A child of somebody else stays as it is.
-pub(super) fn refuse_foreign<K: Workload>(cr: &K, seen: &Child) -> Result<(), ActionError> {
+pub(crate) fn refuse_foreign<K: Machine>(cr: &K, seen: &Child) -> Result<(), ActionError> {
     if is_ours(cr, seen) {
         return Ok(());
     }

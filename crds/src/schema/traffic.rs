@@ -23,7 +23,7 @@ pub(crate) fn scale_to_zero_after(generator: &mut SchemaGenerator) -> Schema {
 }
 
 /// A [`Period`] within these bounds. One rule and no pattern, so that there is one message, and one that can be read.
-fn period(generator: &mut SchemaGenerator, least: &str, most: &str, example: &str) -> Schema {
+pub(super) fn period(generator: &mut SchemaGenerator, least: &str, most: &str, example: &str) -> Schema {
     let mut schema = Period::json_schema(generator);
     let rule = json!({
         "rule": format!(

@@ -203,6 +203,7 @@ async fn a_tool_of_an_mcp_server_is_called_and_its_failure_told() {
     let server = Reference::start(0);
     let runner = Runner::with_tools(json!([
         {"name": "echo", "type": "mcp", "mcpEndpoint": server.url().as_str()},
+        {"name": "again", "type": "mcp", "mcpEndpoint": server.url().as_str(), "mcpTool": "echo"},
         {"name": "get-sum", "type": "mcp", "mcpEndpoint": server.url().as_str(),
          "inputSchema": {"properties": {"a": {"type": "number"}, "b": {"type": "number", "default": 2}}}},
         {"name": "elsewhere", "type": "mcp", "mcpEndpoint": format!("http://{}/far", endpoint().await)},
@@ -211,6 +212,7 @@ async fn a_tool_of_an_mcp_server_is_called_and_its_failure_told() {
     .await;
     for (call, answer) in [
         (r#"echo {"message": "hi"}"#, "Echo: hi"),
+        (r#"again {"message": "under another name"}"#, "Echo: under another name"),
         (r#"get-sum {"a": 1}"#, "The sum of 1 and 2 is 3."),
         (r#"get-sum {"a": "x"}"#, r#"tool get-sum failed: wrong arguments: /a: "x" is not of type "number""#),
         ("echo {}", "tool echo failed: "),

@@ -25,6 +25,7 @@ struct Element {
     #[serde(default)]
     allowed_commands: Vec<String>,
     mcp_endpoint: Option<String>,
+    mcp_tool: Option<String>,
     #[serde(default)]
     parameters: Vec<Parameter>,
     input_schema: Option<Value>,
@@ -66,7 +67,10 @@ impl Element {
             "http" => Target::Http { url: endpoint?, method: self.method, headers: self.headers },
             "cli" => Target::Cli { binary: self.binary.unwrap_or_default(), allowed_commands: self.allowed_commands },
             "builtin" => Target::Builtin(name.clone()),
-            "mcp" => Target::Mcp { url: self.mcp_endpoint.ok_or("it has no mcpEndpoint")?, tool: name.clone() },
+            "mcp" => Target::Mcp {
+                url: self.mcp_endpoint.ok_or("it has no mcpEndpoint")?,
+                tool: self.mcp_tool.unwrap_or_else(|| name.clone()),
+            },
             "flow" => Target::Flow { url: endpoint? },
             "agent" => Target::Agent { url: endpoint? },
             _ => return Err("its type is none of http, cli, mcp, builtin, flow, agent".into()),

@@ -99,7 +99,10 @@ fn implementation<'a>(spec: &'a ToolSpec, url: &'a str) -> Implementation<'a> {
             method: spec.method.as_deref().filter(|method| !method.is_empty()).unwrap_or("GET"),
             headers: headers(spec),
         },
-        Some(ToolType::Mcp) => Implementation::Mcp { url: or_empty(&spec.mcp_endpoint), tool: &spec.name },
+        Some(ToolType::Mcp) => {
+            let tool = spec.served_by().map_or(spec.name.as_str(), |(_, name)| name);
+            Implementation::Mcp { url: or_empty(&spec.mcp_endpoint), tool }
+        }
         Some(ToolType::Flow) => Implementation::Flow { url },
         Some(ToolType::Agent) => Implementation::Agent { url },
         Some(ToolType::Cli) => {

@@ -1,0 +1,87 @@
+//! Keeps what a server told: the definitions in a ConfigMap of the object's own, the rest in its status.
+
+use crds::{ToolServerStatus, tool_server};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::Resource;
+
+use super::{Catalogue, Discovered};
+use crate::{
+    machine::{ActionError, ApiError, Context, Machine, condition},
+    ports::{ChildKind, ChildRef, World},
+    render::tools_manifest,
+    workload::refuse_foreign,
+};
+
+/// The condition that says whether all of a server's tools are known.
+pub const DISCOVERED: &str = "ToolsDiscovered";
+
+/// Writes the definitions where they are not there already, and says what the status is to hold. `None`: the ConfigMap is being
+/// deleted, which is waited for.
+///
+/// # Errors
+/// `Terminal` when the name of the ConfigMap is taken; whatever the API server answered.
+pub async fn keep<K>(
+    cx: &Context<K>,
+    cr: &K,
+    before: &ToolServerStatus,
+    found: &Discovered,
+) -> Result<Option<(ToolServerStatus, Condition)>, ActionError>
+where
+    K: Machine<World = World> + Resource<DynamicType = ()>,
+{
+    let catalogue = Catalogue::of(found);
+    if !write(cx, cr, &catalogue).await? {
+        return Ok(None);
+    }
+    let said = match catalogue.flaw {
+        None => condition(DISCOVERED, true, "Discovered", ""),
+        Some((reason, message)) => condition(DISCOVERED, false, reason, message),
+    };
+    let now = Timestamp::from_second(cx.clock.now().as_second()).unwrap_or_default();
+    let same = before.discovered_tools == catalogue.tools && before.tools_digest.as_ref() == Some(&catalogue.digest);
+    let status = ToolServerStatus {
+        tool_count: i32::try_from(catalogue.tools.len()).ok(),
+        tools_changed_at: if same { before.tools_changed_at.clone() } else { Some(Time(now)) },
+        discovered_tools: catalogue.tools,
+        tools_digest: Some(catalogue.digest),
+        server_info: Some(found.server.clone()),
+        era: Some(found.era.clone()),
+    };
+    Ok(Some((status, said)))
+}
+
+/// Whether the definitions are where they belong now.
+async fn write<K>(cx: &Context<K>, cr: &K, catalogue: &Catalogue) -> Result<bool, ActionError>
+where
+    K: Machine<World = World> + Resource<DynamicType = ()>,
+{
+    let key = cr.key();
+    let name = tool_server::tools_config_map(&key.name);
+    let child = ChildRef { kind: ChildKind::ConfigMap, namespace: key.namespace, name };
+    let mut seen = cx.views.child(&child);
+    if let Some(seen) = &seen {
+        let ours = seen.controller.as_ref().is_some_and(|controller| controller.uid == cr.uid());
+        let same = seen.data.len() == 1 && seen.data.get(tool_server::TOOLS_KEY) == Some(&catalogue.digest);
+        if ours && same && !seen.deleting {
+            return Ok(true);
+        }
+    }
+    let manifest = tools_manifest(cr, child.clone(), &catalogue.text);
+    for attempt in 0..2 {
+        if let Some(seen) = &seen {
+            refuse_foreign(cr, seen)?;
+            if seen.deleting {
+                cx.notes.waiting("Deleting", format!("{child} is being deleted and will be made again"));
+                return Ok(false);
+            }
+        }
+        match cx.cluster.apply(&manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await {
+            Err(ApiError::WrongUid(_)) if attempt == 0 => seen = cx.cluster.look(&child).await?,
+            Err(error) => return Err(error.into()),
+            Ok(_) => break,
+        }
+    }
+    cx.notes.note("applied", child.to_string());
+    Ok(true)
+}

@@ -1,0 +1,121 @@
+//! What servers of tools tell of themselves: the port through which they are asked, and what is kept of their answers.
+//!
+//! Asking takes as long as the server likes, so no step waits for it: the port answers at once with what it knows, asks on its
+//! own time, and wakes the object when there is news and when it is time to ask again. What was last told stays where it is
+//! while a server is down: its tools in the status, their definitions in a ConfigMap.
+
+mod catalogue;
+mod keep;
+mod served;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use crds::tool_server::{ServerHeader, ServerInfo, ServerTls};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use catalogue::Catalogue;
+pub use keep::{DISCOVERED, keep};
+pub(crate) use served::{Standing, served, standing};
+
+use crate::machine::{ActionError, Key};
+
+/// The most tools that are taken from a server.
+pub const MOST_TOOLS: usize = 1000;
+
+/// Where servers are asked for their tools.
+pub trait Discoveries: Send + Sync {
+    /// What the server last said, or `None` as long as it has not answered. Asks it if it was not asked yet as this target, or
+    /// if it is time for another look; in both cases the object is woken when the answer is there.
+    fn look(&self, target: &Target, when: When) -> Option<Arc<Outcome>>;
+}
+
+/// When a server of which nothing is known is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// At once: somebody waits.
+    Now,
+    /// At some time within its resync, so that those of which all was known before a restart are not asked all at once.
+    InTurn,
+}
+
+/// A server, and how it is asked. Another value is another server: what it said before counts no more.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    /// Kind of the object.
+    pub kind: &'static str,
+    /// The object.
+    pub key: Key,
+    /// Its uid.
+    pub uid: String,
+    /// Where the server is.
+    pub url: String,
+    /// What is sent with each request. Values in Secrets and ConfigMaps are read for each discovery, and kept nowhere.
+    pub headers: Vec<ServerHeader>,
+    /// How it proves who it is.
+    pub tls: ServerTls,
+    /// The longest that a discovery takes.
+    pub timeout: Duration,
+    /// How often it is asked.
+    pub resync: Duration,
+    /// Digests of the Secrets and ConfigMaps that are read.
+    pub data: BTreeMap<String, String>,
+}
+
+/// How a discovery ended.
+pub type Outcome = Result<Discovered, Undiscovered>;
+
+/// What a server told.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Discovered {
+    /// Its tools, at most [`MOST_TOOLS`], in its order.
+    pub tools: Vec<Definition>,
+    /// Whether it has more.
+    pub more: bool,
+    /// What it says that it is.
+    pub server: ServerInfo,
+    /// `initialize` or `discover`.
+    pub era: String,
+}
+
+/// A tool as its server defines it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Definition {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// JSON Schema of what it takes.
+    pub input_schema: Value,
+    /// JSON Schema of what it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+}
+
+/// Why a server's tools are not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undiscovered {
+    /// A CamelCase word for the condition, of [`REASONS`].
+    pub reason: &'static str,
+    /// One sentence, without credentials, times and counters.
+    pub message: String,
+}
+
+impl From<&Undiscovered> for ActionError {
+    fn from(failed: &Undiscovered) -> Self {
+        Self::terminal(failed.reason, &failed.message)
+    }
+}
+
+/// Failures of discoveries. The port asks again by itself.
+pub const REASONS: &[&str] = &[
+    "ServerUnreachable",
+    "ServerTimeout",
+    "ServerRefused",
+    "InvalidServerAnswer",
+    "AddressDenied",
+    "InvalidHeader",
+    "InvalidCertificate",
+];

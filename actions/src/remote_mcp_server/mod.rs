@@ -1,0 +1,92 @@
+//! `RemoteMCPServer`: its tools are discovered. It is Available while it tells them, and Error while it does not; what it last
+//! told stays.
+
+mod check;
+mod monitor;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use crds::{
+    ReferencePhase::{self, Available, Error, Pending, Resolving},
+    Refers, RemoteMCPServer,
+};
+
+use crate::{
+    discovery::{self, DISCOVERED, Discovered, Target},
+    kind,
+    machine::{ActionError, At, BadTable, Context, Edge, Machine, Registry, Rule, update_condition},
+    ports::World,
+    reference::{Accept, Reference},
+    references::Lookup,
+};
+
+kind::reference!(RemoteMCPServer, render version 1, edges EDGES, failures discovery::REASONS,
+    conditions &["Available", DISCOVERED], offers server.tools_digest);
+
+/// The moves of a RemoteMCPServer.
+pub const EDGES: &[Edge<ReferencePhase>] = &[
+    Edge::rule(At::Nothing, Pending, Rule::Admit, "first seen"),
+    Edge::new(Pending, Resolving, "accept", "the spec is valid"),
+    Edge::new(Pending, Error, "accept", "the spec is invalid"),
+    Edge::new(Resolving, Available, "check", "the server told its tools"),
+    Edge::new(Resolving, Error, "check", "the server does not tell its tools"),
+    Edge::new(Available, Resolving, "monitor", "a Secret or ConfigMap changed"),
+    Edge::new(Available, Error, "monitor", "the server tells its tools no more"),
+    Edge::new(Error, Resolving, "monitor", "the server tells its tools, or what it is asked with changed"),
+    Edge::rule(At::In(Pending), Error, Rule::Fail, "failed for good"),
+    Edge::rule(At::In(Resolving), Error, Rule::Fail, "failed for good"),
+    Edge::rule(At::In(Available), Error, Rule::Fail, "failed for good"),
+    Edge::rule(At::Any, Pending, Rule::SpecChanged, "the spec changed"),
+];
+
+impl Reference for RemoteMCPServer {
+    /// As the CRD's rules, for an object that is older than them.
+    fn validate(&self) -> Result<(), ActionError> {
+        let scheme = self.spec.url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+        match scheme.as_deref() {
+            Some("http" | "https") => Ok(()),
+            _ => Err(ActionError::terminal("InvalidSpec", "spec.url must be an http or https URL")),
+        }
+    }
+}
+
+/// How the server is asked.
+fn target(cr: &RemoteMCPServer, world: &World) -> Target {
+    let key = cr.key();
+    let spec = &cr.spec;
+    Target {
+        kind: RemoteMCPServer::KIND,
+        uid: cr.uid().to_owned(),
+        url: spec.url.clone(),
+        headers: spec.headers_from.clone(),
+        tls: spec.tls.clone().unwrap_or_default(),
+        timeout: spec.timeout(),
+        resync: spec.resync(),
+        data: Lookup::new(world, &key.namespace).data(&cr.references()),
+        key,
+    }
+}
+
+/// Puts what the server told into the status of `next`; whether that could be done.
+async fn tell(
+    cx: &Context<RemoteMCPServer>,
+    next: &mut RemoteMCPServer,
+    found: &Discovered,
+) -> Result<bool, ActionError> {
+    let before = next.status.clone().unwrap_or_default().server;
+    let Some((server, said)) = discovery::keep(cx, next, &before, found).await? else { return Ok(false) };
+    let status = next.status.get_or_insert_default();
+    status.server = server;
+    update_condition(&mut status.machine.conditions, said);
+    Ok(true)
+}
+
+/// The actions of a RemoteMCPServer.
+///
+/// # Errors
+/// A fault in the table of edges or the list of actions.
+pub fn registry() -> Result<Registry<RemoteMCPServer>, BadTable> {
+    Registry::new(vec![Arc::new(Accept), Arc::new(check::Check), Arc::new(monitor::Monitor)])
+}

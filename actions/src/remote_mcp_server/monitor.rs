@@ -1,0 +1,61 @@
+//! `monitor`: Available and Error. Looks at what the server last told: the same moves nothing and writes nothing, other tools
+//! are told in place, and a server that does not answer is an Error until it does.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use crds::{ReferencePhase, RemoteMCPServer};
+
+use super::{target, tell};
+use crate::{
+    discovery::When,
+    machine::{Action, ActionError, Context, Machine},
+    reference::Reference,
+};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Monitor;
+
+#[async_trait]
+impl Action<RemoteMCPServer> for Monitor {
+    fn name(&self) -> &'static str {
+        "monitor"
+    }
+
+    fn phases(&self) -> &'static [ReferencePhase] {
+        &[ReferencePhase::Available, ReferencePhase::Error]
+    }
+
+    async fn handle(
+        &self,
+        cx: &Context<RemoteMCPServer>,
+        cr: Arc<RemoteMCPServer>,
+    ) -> Result<Option<RemoteMCPServer>, ActionError> {
+        let failed = cr.phase() == Some(ReferencePhase::Error);
+        if failed && cr.validate().is_err() {
+            return Ok(None);
+        }
+        let move_on = |why: String| {
+            cx.notes.because(why);
+            Ok(Some(cr.moved_to(ReferencePhase::Resolving)))
+        };
+        let inputs = cr.inputs(cx);
+        let pinned = cr.machine().and_then(|machine| machine.inputs.as_ref());
+        if let Some(why) = pinned.and_then(|pinned| inputs.changed_since(pinned)) {
+            return move_on(why);
+        }
+        match cx.discoveries.look(&target(&cr, cx), When::InTurn).as_deref() {
+            None => Ok(None),
+            Some(Ok(found)) => {
+                let mut next = cr.as_ref().clone();
+                let told = tell(cx, &mut next, found).await?;
+                if failed && told {
+                    return move_on("the server tells its tools".to_owned());
+                }
+                Ok((told && next.status != cr.status).then_some(next))
+            }
+            Some(Err(error)) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Discoveries at the reference server, and at servers that misbehave.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use futures::{StreamExt, stream};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use url::Url;
+
+use super::tests::Reference;
+use super::{Answer, Cidr, DENIED, Era, Failed, Question, Reach, Trust, discover};
+
+fn reach(denied: &[&str]) -> Reach {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Reach::new(denied.iter().map(|range| range.parse::<Cidr>().unwrap()).collect())
+}
+
+fn question(url: &str) -> Question {
+    let url = Url::parse(url).unwrap();
+    let timeout = Duration::from_secs(20);
+    Question { url, headers: HashMap::new(), timeout, era: None, most: 1000, terminates: true }
+}
+
+async fn ask(question: &Question) -> Result<Answer, Failed> {
+    let reach = reach(DENIED);
+    discover(reach.client(Trust::System).unwrap(), question).await
+}
+
+async fn failure(url: &str) -> Failed {
+    ask(&question(url)).await.unwrap_err()
+}
+
+/// Serves until the test ends.
+async fn serve(routes: Router) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    format!("http://{address}")
+}
+
+#[tokio::test]
+async fn the_reference_server_tells_its_tools() {
+    let server = Reference::start(0);
+    let answer = ask(&question(server.url().as_str())).await.unwrap();
+    let echo = answer.tools.iter().find(|tool| tool.name == "echo").unwrap();
+    assert_eq!(echo.input_schema["properties"]["message"]["type"], "string");
+    assert!(!echo.description.is_empty() && !answer.more);
+    assert!(answer.tools.iter().any(|tool| tool.output_schema.is_some()));
+    assert_eq!((answer.era, answer.revision.as_str()), (Era::Initialize, "2025-11-25"));
+    assert!(answer.server.0.contains("everything"), "{:?}", answer.server);
+    assert!(answer.changes.is_some(), "it says that it tells of changes");
+    let again = Question { era: Some(Era::Initialize), ..question(server.url().as_str()) };
+    assert_eq!(ask(&again).await.unwrap().tools, answer.tools);
+}
+
+/// What a server was asked, in order: the method of HTTP, that of the message, and the session.
+type Asked = Arc<Mutex<Vec<(Method, String, String)>>>;
+
+/// A server of the older era with `pages` pages of `each` tools, which knows one token.
+#[derive(Clone)]
+struct Older {
+    asked: Asked,
+    pages: usize,
+    each: usize,
+}
+
+async fn older(State(server): State<Older>, method: Method, headers: HeaderMap, body: Bytes) -> Response {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let name = request["method"].as_str().unwrap_or_default();
+    server.asked.lock().unwrap().push((method.clone(), name.to_owned(), text("mcp-session-id")));
+    if text("authorization") != "Bearer sesame" {
+        return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")]).into_response();
+    }
+    let result = match name {
+        "initialize" => json!({
+            "protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "old", "version": "1"},
+        }),
+        "tools/list" => {
+            let page: usize = request["params"]["cursor"].as_str().unwrap_or("0").parse().unwrap();
+            let tools: Vec<_> = (0..server.each)
+                .map(|n| json!({"name": format!("t{page}-{n}"), "inputSchema": {"type": "object"}}))
+                .collect();
+            let next = (page + 1 < server.pages).then(|| (page + 1).to_string());
+            json!({"tools": tools, "nextCursor": next})
+        }
+        "server/discover" => {
+            let error = json!({"code": -32601, "message": "Method not found"});
+            return json_answer(json!({"jsonrpc": "2.0", "id": request["id"], "error": error}));
+        }
+        _ if method == Method::GET => return StatusCode::METHOD_NOT_ALLOWED.into_response(),
+        _ => return StatusCode::ACCEPTED.into_response(),
+    };
+    let mut answer = json_answer(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}));
+    answer.headers_mut().insert("mcp-session-id", HeaderValue::from_static("s1"));
+    answer
+}
+
+fn json_answer(value: Value) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}
+
+async fn start_older(pages: usize, each: usize) -> (Question, Asked) {
+    let server = Older { asked: Asked::default(), pages, each };
+    let asked = server.asked.clone();
+    let url = serve(Router::new().route("/mcp", any(older)).with_state(server)).await + "/mcp";
+    let mut token = HeaderValue::from_static("Bearer sesame");
+    token.set_sensitive(true);
+    let headers = HashMap::from([(HeaderName::from_static("authorization"), token)]);
+    (Question { headers, ..question(&url) }, asked)
+}
+
+#[tokio::test]
+async fn all_pages_are_read_with_the_headers_and_the_session_is_ended() {
+    let (question, asked) = start_older(3, 2).await;
+    let answer = ask(&question).await.unwrap();
+    assert_eq!((answer.tools.len(), answer.more, answer.era), (6, false, Era::Initialize));
+    assert_eq!(answer.server, ("old".to_owned(), "1".to_owned()));
+    let asked = std::mem::take(&mut *asked.lock().unwrap());
+    let methods: Vec<_> =
+        asked.iter().map(|(_, method, _)| method.as_str()).filter(|method| !method.is_empty()).collect();
+    let expected =
+        ["server/discover", "initialize", "notifications/initialized", "tools/list", "tools/list", "tools/list"];
+    assert_eq!(methods, expected);
+    assert_eq!(asked.last().unwrap(), &(Method::DELETE, String::new(), "s1".to_owned()));
+}
+
+#[tokio::test]
+async fn what_worked_is_asked_first_the_next_time() {
+    let (question, asked) = start_older(1, 1).await;
+    ask(&Question { era: Some(Era::Initialize), ..question }).await.unwrap();
+    assert!(asked.lock().unwrap().iter().all(|(_, method, _)| method != "server/discover"));
+}
+
+#[tokio::test]
+async fn more_tools_than_are_taken_are_said() {
+    let (question, _) = start_older(20, 500).await;
+    let answer = ask(&question).await.unwrap();
+    assert_eq!((answer.tools.len(), answer.more), (1000, true));
+    let (question, _) = start_older(2, 500).await;
+    let answer = ask(&question).await.unwrap();
+    assert_eq!((answer.tools.len(), answer.more), (1000, false));
+}
+
+#[tokio::test]
+async fn a_server_that_wants_other_credentials_says_so_and_nobody_reads_them() {
+    let (mut question, _) = start_older(1, 1).await;
+    question.headers =
+        HashMap::from([(HeaderName::from_static("authorization"), HeaderValue::from_static("Bearer hunter2"))]);
+    let failed = ask(&question).await.unwrap_err();
+    assert_eq!(failed.reason, "ServerRefused");
+    assert!(failed.message.contains("401") && failed.message.contains("headersFrom"), "{failed:?}");
+    assert!(!format!("{failed:?}").contains("hunter2"));
+}
+
+/// A server at which every path behaves in its own way.
+async fn odd() -> String {
+    let endless = |type_: &'static str, byte: u8| {
+        move || async move {
+            let body = Body::from_stream(stream::repeat(Ok::<_, Infallible>(Bytes::from(vec![byte; 1 << 16]))));
+            ([(header::CONTENT_TYPE, type_)], body)
+        }
+    };
+    let drips = || async {
+        let drops = stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            Some((Ok::<_, Infallible>(Bytes::from_static(b" ")), ()))
+        });
+        ([(header::CONTENT_TYPE, "application/json")], Body::from_stream(drops.boxed()))
+    };
+    let to = |place: &'static str| {
+        move || async move { (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, place)]).into_response() }
+    };
+    let host = || async { (StatusCode::FORBIDDEN, "Forbidden: Host header is not allowed") };
+    let routes = Router::new()
+        .route("/hangs", any(pending::<()>))
+        .route("/drips", any(drips))
+        .route("/html", any(|| async { ([(header::CONTENT_TYPE, "text/html")], "<html>") }))
+        .route("/json", any(|| async { ([(header::CONTENT_TYPE, "application/json")], "{}") }))
+        .route("/endless", any(endless("application/json", b' ')))
+        .route("/endless-events", any(endless("text/event-stream", b'd')))
+        .route("/elsewhere", any(to("http://localhost:1/mcp")))
+        .route("/circle", any(to("/circle")))
+        .route("/host", any(host))
+        .route("/down", any(|| async { StatusCode::SERVICE_UNAVAILABLE }));
+    serve(routes).await
+}
+
+#[tokio::test]
+async fn a_server_that_is_none_is_told_by_what_it_does() {
+    let base = odd().await;
+    for (path, reason, words) in [
+        ("html", "InvalidServerAnswer", "neither JSON nor a stream of events"),
+        ("json", "InvalidServerAnswer", "no message of JSON-RPC"),
+        ("endless", "InvalidServerAnswer", "it sent more than 8 MiB"),
+        ("endless-events", "InvalidServerAnswer", "it sent more than 8 MiB"),
+        ("elsewhere", "ServerRefused", "redirects to another place"),
+        ("circle", "ServerRefused", "redirects to another place"),
+        ("host", "ServerRefused", "does not take the host of spec.url in the Host header"),
+        ("not-there", "ServerRefused", "HTTP 404 Not Found: see whether spec.url has the right path"),
+        ("down", "ServerUnreachable", "HTTP 503"),
+    ] {
+        let failed = failure(&format!("{base}/{path}")).await;
+        assert_eq!(failed.reason, reason, "{path}: {failed:?}");
+        assert!(failed.message.contains(words), "{path}: {failed:?}");
+    }
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let failed = failure(&format!("http://{closed}/?key=SECRET")).await;
+    assert_eq!(failed.reason, "ServerUnreachable");
+    assert!(failed.message.contains("refused") && !failed.message.contains("SECRET"), "{failed:?}");
+}
+
+#[tokio::test]
+async fn one_deadline_is_around_all_of_it() {
+    let base = odd().await;
+    for path in ["hangs", "drips"] {
+        let question = Question { timeout: Duration::from_secs(1), ..question(&format!("{base}/{path}")) };
+        let failed = ask(&question).await.unwrap_err();
+        assert_eq!(failed.reason, "ServerTimeout", "{path}: {failed:?}");
+        assert_eq!(failed.message, "it did not tell its tools within 1 s (spec.timeout)");
+    }
+}
+
+#[tokio::test]
+async fn a_name_is_judged_by_the_address_that_it_has_when_it_is_connected_to() {
+    let (question, asked) = start_older(1, 1).await;
+    let url = question.url.as_str().replace("127.0.0.1", "localhost");
+    let question = Question { url: Url::parse(&url).unwrap(), ..question };
+    let denying = reach(&["127.0.0.0/8", "::1/128"]);
+    denying.admit(&question.url).unwrap();
+    let failed = discover(denying.client(Trust::System).unwrap(), &question).await.unwrap_err();
+    assert_eq!(failed.reason, "AddressDenied", "{failed:?}");
+    assert!(failed.message.contains("which --mcp-deny-cidr of the operator denies"), "{failed:?}");
+    assert!(asked.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn credentials_do_not_leave_with_a_redirect() {
+    let (other, asked) = start_older(1, 1).await;
+    let place = other.url.to_string();
+    let redirect = move |_: Method| {
+        let place = place.clone();
+        async move { (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, place)]).into_response() }
+    };
+    let url = serve(Router::new().route("/mcp", any(redirect))).await + "/mcp";
+    let question = Question { url: Url::parse(&url).unwrap(), ..other };
+    assert_eq!(ask(&question).await.unwrap_err().reason, "ServerRefused");
+    assert!(asked.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn certificates_that_are_none_are_told() {
+    let error = reach(&[]).client(Trust::Also(b"not a certificate")).unwrap_err();
+    assert!(error.to_string().contains("certificate"), "{error}");
+}

@@ -1,0 +1,240 @@
+//! Where the operator's requests to servers may go: the HTTP clients, and the addresses that are denied.
+//!
+//! Whoever may create a RemoteMCPServer makes the operator send requests, so the metadata services of clouds and link-local
+//! addresses are denied. An address is judged when a connection is made to it and not before, so a name that resolves to
+//! another address the second time is no way around it; no proxy is used, which would resolve by itself. Redirects stay at
+//! their origin, and so do the credentials in headers.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::redirect::Policy;
+use reqwest::{Certificate, Client, ClientBuilder, StatusCode};
+use url::{Host, Url};
+
+/// What is denied unless somebody says otherwise: link-local addresses and the metadata services of clouds.
+pub(crate) const DENIED: &[&str] =
+    &["169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32"];
+
+/// A range of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cidr {
+    base: IpAddr,
+    length: u8,
+}
+
+impl std::str::FromStr for Cidr {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no range of addresses: write one as 169.254.0.0/16 or fe80::/10");
+        let (base, length) = text.split_once('/').ok_or_else(wrong)?;
+        let (base, length): (IpAddr, u8) = (base.parse().map_err(|_| wrong())?, length.parse().map_err(|_| wrong())?);
+        let most = if base.is_ipv4() { 32 } else { 128 };
+        if length > most { Err(wrong()) } else { Ok(Self { base, length }) }
+    }
+}
+
+impl std::fmt::Display for Cidr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.base, self.length)
+    }
+}
+
+impl Cidr {
+    fn contains(&self, address: IpAddr) -> bool {
+        match (self.base, address.to_canonical()) {
+            (IpAddr::V4(base), IpAddr::V4(address)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.length)).unwrap_or(0);
+                u32::from(base) & mask == u32::from(address) & mask
+            }
+            (IpAddr::V6(base), IpAddr::V6(address)) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.length)).unwrap_or(0);
+                u128::from(base) & mask == u128::from(address) & mask
+            }
+            _ => false,
+        }
+    }
+}
+
+/// An address that is denied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("its address {address} is in {range}, which --mcp-deny-cidr of the operator denies")]
+pub(crate) struct Denied {
+    address: IpAddr,
+    range: Cidr,
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoClient {
+    /// The certificates cannot be read.
+    #[error("the certificates cannot be read: {0}")]
+    Certificates(String),
+    /// Anything else.
+    #[error("no HTTP client: {0}")]
+    Other(String),
+}
+
+/// How a server's certificate is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust<'a> {
+    /// By the system's authorities.
+    System,
+    /// By these, in PEM, besides the system's.
+    Also(&'a [u8]),
+    /// Not at all.
+    Anyone,
+}
+
+/// The HTTP clients of discoveries.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    denied: Arc<[Cidr]>,
+    /// Loading the system's certificates takes milliseconds, so these two are kept.
+    system: Mutex<Option<Client>>,
+    anyone: Mutex<Option<Client>>,
+}
+
+impl Reach {
+    /// Clients that do not connect to addresses in these ranges.
+    pub(crate) fn new(denied: Vec<Cidr>) -> Self {
+        Self { denied: denied.into(), system: Mutex::default(), anyone: Mutex::default() }
+    }
+
+    /// The client for a server.
+    ///
+    /// # Errors
+    /// [`NoClient`].
+    pub(crate) fn client(&self, trust: Trust<'_>) -> Result<Client, NoClient> {
+        match trust {
+            Trust::System => self.kept(&self.system, |builder| builder),
+            Trust::Anyone => self.kept(&self.anyone, |builder| builder.tls_danger_accept_invalid_certs(true)),
+            Trust::Also(pem) => {
+                let unread = |error: reqwest::Error| NoClient::Certificates(super::problem::causes(&error));
+                let certificates = Certificate::from_pem_bundle(pem).map_err(unread)?;
+                if certificates.is_empty() {
+                    return Err(NoClient::Certificates("there is no certificate in PEM".into()));
+                }
+                self.build(|builder| builder.tls_certs_merge(certificates.clone()))
+            }
+        }
+    }
+
+    /// Judges an address that is written in a URL: such a one is never resolved.
+    ///
+    /// # Errors
+    /// [`Denied`].
+    pub(crate) fn admit(&self, url: &Url) -> Result<(), Denied> {
+        match url.host() {
+            Some(Host::Ipv4(address)) => judge(&self.denied, address.into()),
+            Some(Host::Ipv6(address)) => judge(&self.denied, address.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn kept(
+        &self,
+        place: &Mutex<Option<Client>>,
+        with: impl Fn(ClientBuilder) -> ClientBuilder,
+    ) -> Result<Client, NoClient> {
+        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+        match place.as_ref() {
+            Some(client) => Ok(client.clone()),
+            None => Ok(place.insert(self.build(with)?).clone()),
+        }
+    }
+
+    fn build(&self, with: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, NoClient> {
+        let builder = || {
+            with(Client::builder())
+                .user_agent(concat!("recif-operator/", env!("CARGO_PKG_VERSION")))
+                .no_proxy()
+                .dns_resolver(Resolver(self.denied.clone()))
+                .redirect(same_origin())
+                .pool_idle_timeout(Duration::from_secs(5))
+                .pool_max_idle_per_host(2)
+        };
+        // An image without CA certificates can still ask servers over plain http.
+        let built = builder().build().or_else(|_| builder().tls_certs_only([]).build());
+        built.map_err(|error| NoClient::Other(error.to_string()))
+    }
+}
+
+/// Requests are repeated whole at another path of the same origin; nowhere else.
+fn same_origin() -> Policy {
+    Policy::custom(|attempt| {
+        let stays = attempt.previous().last().is_some_and(|from| from.origin() == attempt.url().origin());
+        let whole = matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+        if stays && whole && attempt.previous().len() <= 5 { attempt.follow() } else { attempt.stop() }
+    })
+}
+
+fn judge(denied: &[Cidr], address: IpAddr) -> Result<(), Denied> {
+    match denied.iter().find(|range| range.contains(address)) {
+        Some(range) => Err(Denied { address, range: *range }),
+        None => Ok(()),
+    }
+}
+
+/// Resolves as the system does, and gives out only addresses that are not denied.
+struct Resolver(Arc<[Cidr]>);
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let denied = self.0.clone();
+        Box::pin(async move {
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let (mut allowed, mut refusal) = (Vec::new(), None);
+            for address in found {
+                match judge(&denied, address.ip()) {
+                    Ok(()) => allowed.push(address),
+                    Err(denied) => refusal = Some(denied),
+                }
+            }
+            match refusal.filter(|_| allowed.is_empty()) {
+                Some(denied) => Err(denied.into()),
+                None => Ok(Box::new(allowed.into_iter()) as Addrs),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_judged_however_they_are_written() {
+        let denied = DENIED.iter().map(|range| range.parse().unwrap()).collect();
+        let reach = Reach::new(denied);
+        let denies = |url: &str| reach.admit(&Url::parse(url).unwrap()).is_err();
+        for url in [
+            "http://169.254.169.254/latest",
+            "http://2852039166/",
+            "http://0xa9fea9fe/",
+            "http://[fe80::1]/",
+            "http://[::ffff:169.254.169.254]/",
+            "http://[fd00:ec2::254]/",
+        ] {
+            assert!(denies(url), "{url}");
+        }
+        for url in ["http://127.0.0.1/", "http://10.0.0.1/", "http://169.253.0.1/", "http://[fd00::1]/", "http://a.b/"]
+        {
+            assert!(!denies(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_range_is_read_or_refused_with_an_example() {
+        for range in ["10.0.0.0/8", "0.0.0.0/0", "::/0", "fe80::/10"] {
+            assert_eq!(range.parse::<Cidr>().unwrap().to_string(), range);
+        }
+        assert!("0.0.0.0/0".parse::<Cidr>().unwrap().contains([1, 2, 3, 4].into()));
+        for range in ["10.0.0.0", "10.0.0.0/33", "::/129", "a/8", ""] {
+            assert!(range.parse::<Cidr>().unwrap_err().contains("169.254.0.0/16"), "{range}");
+        }
+    }
+}
