@@ -4,6 +4,7 @@
 //! A folder is a room. The first file of a room names on its `//! Uses:` line the rooms it may use; `tests/rooms.rs`
 //! refuses any other edge.
 
+pub mod bridge;
 pub mod cache;
 pub mod cli;
 pub mod cluster;

@@ -1,38 +1,69 @@
-//! The sidecar of workloads' Pods.
+//! The sidecar of workloads' Pods, and what stands beside it: the bridge to MCP servers that speak over pipes.
 
-use std::process::ExitCode;
+use std::{fmt::Display, path::PathBuf, process::ExitCode};
 
-use clap::Parser;
-use recif::proxy::{self, Config};
+use clap::{Parser, Subcommand};
+use recif::{
+    bridge::{self, ServeError},
+    proxy::{self, Config},
+};
 use tracing_subscriber::{filter::Targets, fmt, prelude::*};
 
 /// Takes the requests of a workload, lets no more in than its cap, and empties its Pod before it goes. It is configured by
 /// environment variables alone.
 #[derive(Parser)]
 #[command(version, after_help = proxy::help())]
-struct Cli {}
+struct Cli {
+    #[command(subcommand)]
+    instead: Option<Instead>,
+}
+
+/// What the program does instead of being a sidecar.
+#[derive(Subcommand)]
+enum Instead {
+    McpBridge(bridge::Args),
+    /// Copies this program, which runs in any image, to FILE: an init container shares it so with a container of another image.
+    Install {
+        /// The copy; its folder has to exist.
+        file: PathBuf,
+    },
+}
 
 fn main() -> ExitCode {
-    let Cli {} = Cli::parse();
-    recif::limits::raise_open_files();
+    let cli = Cli::parse();
     let wanted = std::env::var("RUST_LOG").ok().and_then(|text| text.parse().ok());
     let filter = wanted.unwrap_or_else(|| Targets::new().with_default(tracing::Level::INFO));
     let lines = fmt::layer().with_writer(std::io::stderr).json().flatten_event(true);
     tracing_subscriber::registry().with(lines.with_filter(filter)).init();
-    let config = match Config::read(|name| std::env::var(name).ok()) {
-        Ok(config) => config,
-        Err(error) => {
-            tracing::error!("{error}");
-            return ExitCode::from(2);
-        }
-    };
     // One thread: the buffer that connections share is its own, and one core relays more than a Pod answers.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match runtime.map_err(anyhow::Error::from).and_then(|runtime| Ok(runtime.block_on(proxy::run(config))?)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{error}");
-            ExitCode::FAILURE
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(1, error),
+    };
+    match cli.instead {
+        None => {
+            recif::limits::raise_open_files();
+            match Config::read(|name| std::env::var(name).ok()) {
+                Ok(config) => ended(runtime.block_on(proxy::run(config))),
+                Err(error) => failed(2, error),
+            }
         }
+        Some(Instead::McpBridge(args)) => match runtime.block_on(bridge::run(args)) {
+            Err(error @ ServeError::Args(_)) => failed(2, error),
+            end => ended(end),
+        },
+        Some(Instead::Install { file }) => ended(bridge::install(&file)),
     }
+}
+
+fn ended(end: Result<(), impl Display>) -> ExitCode {
+    match end {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(1, error),
+    }
+}
+
+fn failed(status: u8, error: impl Display) -> ExitCode {
+    tracing::error!("{error}");
+    ExitCode::from(status)
 }

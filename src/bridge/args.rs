@@ -1,0 +1,121 @@
+//! The command line, and what it means.
+
+use std::{ffi::OsString, net::IpAddr, path::PathBuf, time::Duration};
+
+use jiff::SignedDuration;
+
+use super::command::Command;
+
+/// Serves an MCP server that speaks over standard input and output as Streamable HTTP, for both eras of the protocol.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Port to listen on.
+    #[arg(long, default_value_t = 3000)]
+    port: u16,
+    /// Address to listen on; `::` is every address of both families.
+    #[arg(long, default_value = "::")]
+    address: IpAddr,
+    /// Path at which MCP is served.
+    #[arg(long, default_value = "/mcp")]
+    path: String,
+    /// Sessions at the same time; each has a process of its own.
+    #[arg(long, default_value_t = 16)]
+    max_sessions: usize,
+    /// How long a session without a request or an open stream lasts, such as `10m`.
+    #[arg(long, default_value = "10m", value_parser = duration)]
+    idle: Duration,
+    /// Origins from which web pages may call, such as `https://app.example`. None by default.
+    #[arg(long, value_delimiter = ',', value_name = "ORIGIN")]
+    allowed_origins: Vec<String>,
+    /// The server's program and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// An argument that cannot be used. The process must not start.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum BadArgs {
+    /// It would never be asked for.
+    #[error("--path {0:?} is refused: it has to begin with `/` and must not be /livez or /readyz")]
+    Path(String),
+    /// No client of the older era could ever be served.
+    #[error("--max-sessions 0 is refused: set it to 1 or more")]
+    Sessions,
+    /// No program, no server.
+    #[error("there is no program {0:?} to run{path}; name one that the image has", path = if *.1 { " in PATH" } else { "" })]
+    Program(PathBuf, bool),
+}
+
+/// What the bridge runs with.
+#[derive(Debug)]
+pub(super) struct Options {
+    pub(super) port: u16,
+    pub(super) address: IpAddr,
+    pub(super) path: String,
+    pub(super) max_sessions: usize,
+    pub(super) idle: Duration,
+    pub(super) allowed_origins: Vec<String>,
+    pub(super) command: Command,
+}
+
+impl Args {
+    /// Looks at the arguments and for the program.
+    pub(super) fn options(self) -> Result<Options, BadArgs> {
+        let Self { port, address, path, max_sessions, idle, allowed_origins, command } = self;
+        if !path.starts_with('/') || matches!(path.as_str(), "/livez" | "/readyz") {
+            return Err(BadArgs::Path(path));
+        }
+        if max_sessions == 0 {
+            return Err(BadArgs::Sessions);
+        }
+        let command = Command::find(command)?;
+        Ok(Options { port, address, path, max_sessions, idle, allowed_origins, command })
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let read = text.parse::<SignedDuration>().ok().and_then(|read| Duration::try_from(read).ok());
+    read.filter(|read| !read.is_zero()).ok_or_else(|| "expected a duration such as `10m` or `90s`".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn options(words: &[&str]) -> Result<Options, BadArgs> {
+        Line::try_parse_from(["x"].iter().chain(words)).unwrap().args.options()
+    }
+
+    #[test]
+    fn what_is_not_said_has_a_default() {
+        let options = options(&["--", "sh", "-c", "true"]).unwrap();
+        assert_eq!((options.port, options.path.as_str(), options.max_sessions), (3000, "/mcp", 16));
+        assert_eq!((options.idle, options.allowed_origins.len()), (Duration::from_secs(600), 0));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let program = |name: &str, searched| Err(BadArgs::Program(name.into(), searched));
+        for (words, wanted) in [
+            (&["--path", "mcp", "--", "sh"][..], Err(BadArgs::Path("mcp".into()))),
+            (&["--path", "/readyz", "--", "sh"], Err(BadArgs::Path("/readyz".into()))),
+            (&["--max-sessions", "0", "--", "sh"], Err(BadArgs::Sessions)),
+            (&["--", "no-such-program"], program("no-such-program", true)),
+            (&["--", "/no/such/program"], program("/no/such/program", false)),
+            (&["--", "/etc/passwd"], program("/etc/passwd", false)),
+        ] {
+            assert_eq!(options(words).map(|options| options.port), wanted, "{words:?}");
+        }
+        for words in [&["--idle", "600", "--", "sh"][..], &["--idle", "0s", "--", "sh"], &["--port", "3000"]] {
+            assert!(Line::try_parse_from(["x"].iter().chain(words)).is_err(), "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The program that is run for each child.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs, io,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{self, Stdio},
+};
+
+use super::args::BadArgs;
+
+/// A program that was there at the start, with its arguments.
+#[derive(Debug)]
+pub(super) struct Command {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+impl Command {
+    /// Looks for the program, in PATH if its name has no slash. Better now than at the first client.
+    pub(super) fn find(words: Vec<OsString>) -> Result<Self, BadArgs> {
+        let mut words = words.into_iter();
+        let name = PathBuf::from(words.next().unwrap_or_default());
+        let searched = name.components().count() == 1 && !name.has_root();
+        let found = if searched {
+            let folders = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+            env::split_paths(&folders).map(|folder| folder.join(&name)).find(|path| is_program(path))
+        } else {
+            Some(name.clone()).filter(|path| is_program(path))
+        };
+        let program = found.ok_or(BadArgs::Program(name, searched))?;
+        Ok(Self { program, arguments: words.collect() })
+    }
+
+    /// A process of it, at the head of a group of its own, with pipes for input, output and log.
+    pub(super) fn start(&self) -> io::Result<process::Child> {
+        let mut command = process::Command::new(&self.program);
+        command.args(&self.arguments).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}

@@ -1,0 +1,305 @@
+//! Finds messages in what a child writes.
+//!
+//! A message is meant to be one line. Some servers print theirs over several lines, and many print other things too: a
+//! banner, a log, a stack trace. So a message is what begins with a bracket and is JSON up to its end, whatever the line
+//! breaks; the rest is passed over, line by line. What is held never exceeds the largest message.
+
+use std::{collections::VecDeque, mem};
+
+use super::{
+    message::{Id, Message},
+    scanner::{Scanner, Step},
+};
+
+/// Most of a line that is told when it is passed over, in bytes.
+const TOLD: usize = 200;
+
+/// What was found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// A JSON object or list, on one line.
+    Json(Vec<u8>),
+    /// The start of something else, up to the end of its line.
+    Noise(Vec<u8>),
+    /// A message over the limit, with its id if it has one. It was not kept.
+    TooLarge(Option<Id>),
+}
+
+/// The state between two reads.
+#[derive(Debug)]
+pub(super) struct Framer {
+    limit: usize,
+    place: Place,
+    /// The message so far, with blanks for line breaks; of noise, what is told.
+    held: Vec<u8>,
+    /// Where in `held` the present line begins.
+    line: usize,
+    scanner: Scanner,
+    /// Whether the message is over the limit and is no longer held.
+    is_over: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Between,
+    Message,
+    Noise,
+}
+
+impl Framer {
+    /// For messages of at most `limit` bytes.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, place: Place::Between, held: Vec::new(), line: 0, scanner: Scanner::default(), is_over: false }
+    }
+
+    /// Takes what was read and adds what it completes to `found`.
+    pub(super) fn push(&mut self, bytes: &[u8], found: &mut VecDeque<Frame>) {
+        let mut rest = bytes;
+        while let Some((first, others)) = rest.split_first() {
+            // Most bytes are of long texts; of those, what is too long to be kept is only passed over.
+            let plain = match self.place {
+                Place::Message => self.scanner.plain(rest),
+                Place::Noise if self.held.len() == TOLD => memchr::memchr(b'\n', rest).unwrap_or(rest.len()),
+                Place::Noise | Place::Between => 0,
+            };
+            if plain == 0 {
+                self.take(*first, found);
+                rest = others;
+                continue;
+            }
+            if self.place == Place::Message {
+                self.hold_all(&rest[..plain]);
+            }
+            rest = &rest[plain..];
+        }
+    }
+
+    fn take(&mut self, byte: u8, found: &mut VecDeque<Frame>) {
+        match self.place {
+            Place::Between if byte.is_ascii_whitespace() => {}
+            Place::Between if matches!(byte, b'{' | b'[') => {
+                self.place = Place::Message;
+                self.scanner = Scanner::default();
+                (self.line, self.is_over) = (0, false);
+                self.message(byte, found);
+            }
+            Place::Between => {
+                self.place = Place::Noise;
+                self.noise(byte, found);
+            }
+            Place::Noise => self.noise(byte, found),
+            Place::Message => self.message(byte, found),
+        }
+    }
+
+    fn message(&mut self, byte: u8, found: &mut VecDeque<Frame>) {
+        match self.scanner.step(byte) {
+            Step::Bad => self.give_up(byte, found),
+            Step::More if byte == b'\n' && self.is_message_alone() => {
+                let message = self.held.split_off(self.line);
+                self.held.truncate(TOLD);
+                found.extend([Frame::Noise(mem::take(&mut self.held)), Frame::Json(message)]);
+                self.place = Place::Between;
+            }
+            step => {
+                self.hold(byte);
+                if step == Step::Done {
+                    self.place = Place::Between;
+                    let held = mem::take(&mut self.held);
+                    let id = || std::str::from_utf8(self.scanner.id()).ok().and_then(Id::read);
+                    found.push_back(if self.is_over { Frame::TooLarge(id()) } else { Frame::Json(held) });
+                }
+            }
+        }
+    }
+
+    /// Whether the present line is a message without the lines before it, which then are noise that may begin a list. No
+    /// printer of JSON puts so much on one line of many.
+    fn is_message_alone(&self) -> bool {
+        let line = self.held.get(self.line..).unwrap_or_default().trim_ascii();
+        let looks = self.line > 0 && line.starts_with(b"{") && line.ends_with(b"}");
+        looks && str::from_utf8(line).is_ok_and(|line| Message::read(line).is_ok())
+    }
+
+    fn hold(&mut self, byte: u8) {
+        self.hold_all(&[if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }]);
+        if byte == b'\n' {
+            self.line = self.held.len();
+        }
+    }
+
+    fn hold_all(&mut self, bytes: &[u8]) {
+        if self.held.len() + bytes.len() > self.limit {
+            (self.held, self.is_over) = (Vec::new(), true);
+        } else if !self.is_over {
+            self.held.extend_from_slice(bytes);
+        }
+    }
+
+    /// What looked like a message is none. If it began on an earlier line, the present one gets another chance.
+    fn give_up(&mut self, byte: u8, found: &mut VecDeque<Frame>) {
+        if self.line == 0 || self.is_over {
+            self.place = Place::Noise;
+            self.held.truncate(TOLD);
+            return self.noise(byte, found);
+        }
+        let present = self.held.split_off(self.line);
+        self.held.truncate(TOLD);
+        found.push_back(Frame::Noise(mem::take(&mut self.held)));
+        self.place = Place::Between;
+        // One line, so that this cannot come here again.
+        self.push(&present, found);
+        self.take(byte, found);
+    }
+
+    fn noise(&mut self, byte: u8, found: &mut VecDeque<Frame>) {
+        if byte == b'\n' {
+            self.place = Place::Between;
+            found.push_back(Frame::Noise(mem::take(&mut self.held)));
+        } else if self.held.len() < TOLD {
+            self.held.push(byte);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const LIMIT: usize = 4096;
+
+    fn frames(text: &[u8], cuts: &[usize]) -> Vec<Frame> {
+        let mut framer = Framer::new(LIMIT);
+        let mut found = VecDeque::new();
+        let mut from = 0;
+        for cut in cuts.iter().copied().chain([text.len()]) {
+            let cut = cut.clamp(from, text.len());
+            framer.push(&text[from..cut], &mut found);
+            from = cut;
+        }
+        found.into()
+    }
+
+    fn messages(text: &str) -> Vec<Value> {
+        let json = |frame| match frame {
+            Frame::Json(bytes) => Some(serde_json::from_slice(&bytes).unwrap()),
+            _ => None,
+        };
+        frames(text.as_bytes(), &[]).into_iter().filter_map(json).collect()
+    }
+
+    #[test]
+    fn a_message_over_several_lines_is_one() {
+        let text = "{\n  \"a\": [\n    1,\n\r\n 2\n  ]\n}\n{\"b\":1}\n";
+        assert_eq!(messages(text), [json!({"a": [1, 2]}), json!({"b": 1})]);
+        let Frame::Json(bytes) = &frames(text.as_bytes(), &[])[0] else { panic!("a message") };
+        assert!(!bytes.contains(&b'\n') && !bytes.contains(&b'\r'));
+    }
+
+    #[test]
+    fn messages_need_no_line_break_between_them() {
+        assert_eq!(messages("{\"a\":1}{\"b\":1}\r\n[]"), [json!({"a": 1}), json!({"b": 1}), json!([])]);
+    }
+
+    #[test]
+    fn noise_does_not_hide_the_messages_around_it() {
+        for noise in [
+            "hello",
+            "[INFO] ready",
+            "{ starting",
+            "{",
+            "[",
+            "{\"a\":",
+            "[1,",
+            "\"",
+            "{\"half\": \"text",
+            "[[[[",
+            "{}}",
+            "\u{fffd}{",
+        ] {
+            let text = format!("{{\"a\":1}}\n{noise}\n{{\"b\":1}}\n{{\"c\":1}}\n{{\"d\":1}}\n");
+            let found = messages(&text);
+            assert!(found.contains(&json!({"a": 1})) && found.contains(&json!({"d": 1})), "{noise}: {found:?}");
+        }
+        let noise = frames(b"{\"a\":1}\nhello\n[INFO] x\n", &[]);
+        assert_eq!(noise[1..], [Frame::Noise(b"hello".to_vec()), Frame::Noise(b"[INFO] x".to_vec())]);
+    }
+
+    #[test]
+    fn a_message_after_the_start_of_something_is_known_at_its_end() {
+        let message = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+        for start in ["[", "{\"a\":", "[1,\n"] {
+            let found = frames(format!("{start}\n{message}\n").as_bytes(), &[]);
+            assert_eq!(found.last(), Some(&Frame::Json(message.into())), "{start}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_is_not_held_but_its_id_is_known() {
+        let mut framer = Framer::new(LIMIT);
+        let mut found = VecDeque::new();
+        framer.push(b"{\"result\":\"", &mut found);
+        for _ in 0..100 {
+            framer.push(&[b'x'; 1000], &mut found);
+            assert!(framer.held.capacity() <= 2 * LIMIT);
+        }
+        framer.push(b"\",\"id\":\"a\\u0062\"}\n{\"b\":1}\n", &mut found);
+        let next = Frame::Json(b"{\"b\":1}".to_vec());
+        assert_eq!(Vec::from(found), [Frame::TooLarge(Some(Id::Text("ab".into()))), next]);
+    }
+
+    #[test]
+    fn noise_without_end_is_not_held() {
+        let mut framer = Framer::new(LIMIT);
+        let mut found = VecDeque::new();
+        for start in ["x", "{\"a\":\"", "[", "{\"a\":1}{"] {
+            framer.push(start.as_bytes(), &mut found);
+            for _ in 0..100 {
+                framer.push(&[b'['; 1000], &mut found);
+                framer.push(&[b'x'; 1000], &mut found);
+                assert!(framer.held.capacity() <= 2 * LIMIT);
+            }
+            framer.push(b"\n", &mut found);
+        }
+        assert!(found.len() < 20, "{}", found.len());
+    }
+
+    proptest! {
+        #[test]
+        fn every_cut_gives_the_same(
+            parts in prop::collection::vec((super::super::scanner::tests::value(), any::<bool>(), "[ -~]{0,12}"), 0..5),
+            cuts in prop::collection::vec(0_usize..2000, 0..8),
+        ) {
+            let mut text = String::new();
+            let mut wanted = Vec::new();
+            for (value, pretty, noise) in parts {
+                let message = json!({"v": value});
+                let json = if pretty { serde_json::to_string_pretty(&message) } else { serde_json::to_string(&message) };
+                // Noise that is no start of JSON, on a line of its own.
+                text.push_str(&format!("x{noise}\n{}\n", json.unwrap()));
+                wanted.push(message);
+            }
+            let mut cuts = cuts;
+            cuts.sort_unstable();
+            let whole = frames(text.as_bytes(), &[]);
+            prop_assert_eq!(&frames(text.as_bytes(), &cuts), &whole);
+            if text.len() < LIMIT {
+                let floats_are_near = |a: &Value, b: &Value| a.to_string().len().abs_diff(b.to_string().len()) < 8;
+                let found = messages(&text);
+                prop_assert_eq!(found.len(), wanted.len());
+                prop_assert!(found.iter().zip(&wanted).all(|(a, b)| a == b || floats_are_near(a, b)));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_taken(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let mut framer = Framer::new(64);
+            let mut found = VecDeque::new();
+            framer.push(&bytes, &mut found);
+            prop_assert!(framer.held.len() <= TOLD);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! JSON-RPC messages, read only as far as the bridge must to know where they belong.
+
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// What names a request, and what names its progress: a whole number or a text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Id {
+    /// A whole number.
+    Number(i64),
+    /// A text, compared without its escapes: they may come back in another form.
+    Text(String),
+}
+
+impl Id {
+    /// Reads one.
+    pub(super) fn read(raw: &str) -> Option<Self> {
+        let raw = raw.trim();
+        if raw.starts_with('"') {
+            return serde_json::from_str(raw).ok().map(Self::Text);
+        }
+        raw.parse().ok().map(Self::Number)
+    }
+
+    /// As JSON.
+    pub(super) fn to_json(&self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => serde_json::Value::from(text.as_str()).to_string(),
+        }
+    }
+}
+
+/// A message; which it is follows from what it has.
+#[derive(Debug)]
+pub(super) enum Message<'a> {
+    /// It has to be answered.
+    Request { id: Id, method: String, params: Option<&'a RawValue> },
+    /// Nobody answers it.
+    Notification { method: String, params: Option<&'a RawValue> },
+    /// To a request; without an id if the request's could not be read.
+    Answer { id: Option<Id>, outcome: Outcome<'a> },
+}
+
+/// How a request ended.
+#[derive(Debug)]
+pub(super) enum Outcome<'a> {
+    Result(&'a RawValue),
+    Error(&'a RawValue),
+}
+
+/// Why a text is no message.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(super) enum NoMessage {
+    #[error("this is not JSON")]
+    Json,
+    #[error("send one message per request: batches were taken out of the protocol in revision 2025-06-18")]
+    Batch,
+    #[error("this is not a JSON-RPC 2.0 message")]
+    Shape,
+    #[error("the id of a request is a text or a whole number of 64 bits")]
+    Id,
+}
+
+impl NoMessage {
+    /// Its JSON-RPC error code.
+    pub(super) fn code(&self) -> i32 {
+        if *self == Self::Json { -32700 } else { -32600 }
+    }
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(default)]
+    jsonrpc: Option<String>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+/// A field that is there, be it null.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl<'a> Message<'a> {
+    /// Reads one. A field that is there twice makes it invalid: readers would not agree which one counts.
+    pub(super) fn read(text: &'a str) -> Result<Self, NoMessage> {
+        let envelope: Envelope<'a> = serde_json::from_str(text).map_err(|error| match error.classify() {
+            serde_json::error::Category::Data if text.trim_start().starts_with('[') => NoMessage::Batch,
+            serde_json::error::Category::Data => NoMessage::Shape,
+            _ => NoMessage::Json,
+        })?;
+        if envelope.jsonrpc.as_deref() != Some("2.0") {
+            return Err(NoMessage::Shape);
+        }
+        let id = envelope.id.map(|raw| Id::read(raw.get()));
+        match (envelope.method, id, envelope.result, envelope.error) {
+            (Some(method), None, None, None) => Ok(Self::Notification { method, params: envelope.params }),
+            (Some(method), Some(Some(id)), None, None) => Ok(Self::Request { id, method, params: envelope.params }),
+            (Some(_), Some(None), None, None) => Err(NoMessage::Id),
+            (None, Some(id), Some(result), None) => Ok(Self::Answer { id, outcome: Outcome::Result(result) }),
+            (None, id, None, Some(error)) => Ok(Self::Answer { id: id.flatten(), outcome: Outcome::Error(error) }),
+            _ => Err(NoMessage::Shape),
+        }
+    }
+}
+
+/// As one line, with its line break. A line break in valid JSON stands between its parts: in a string it is escaped.
+pub(super) fn line(mut text: String) -> Bytes {
+    if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_some() {
+        text = text.replace(['\n', '\r'], " ");
+    }
+    text.push('\n');
+    text.into()
+}
+
+/// An answer of our own: a request that failed.
+pub(super) fn error(id: Option<&Id>, code: i32, message: &str) -> String {
+    let id = id.map_or_else(|| "null".to_owned(), Id::to_json);
+    let message = serde_json::Value::from(message);
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#)
+}
+
+/// The token by which the progress of a request is named, if its sender asked for progress.
+pub(super) fn progress_token(params: &RawValue) -> Option<Id> {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow, default, rename = "_meta")]
+        meta: Option<Meta<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Meta<'a> {
+        #[serde(borrow, default, rename = "progressToken")]
+        token: Option<&'a RawValue>,
+    }
+    Id::read(serde_json::from_str::<Params<'_>>(params.get()).ok()?.meta?.token?.get())
+}
+
+/// The request whose progress a `notifications/progress` tells.
+pub(super) fn progress_of(params: &RawValue) -> Option<Id> {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow, rename = "progressToken")]
+        token: &'a RawValue,
+    }
+    Id::read(serde_json::from_str::<Params<'_>>(params.get()).ok()?.token.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(text: &str) -> String {
+        match Message::read(text) {
+            Ok(Message::Request { id, method, .. }) => format!("request {} {method}", id.to_json()),
+            Ok(Message::Notification { method, .. }) => format!("notification {method}"),
+            Ok(Message::Answer { id, outcome: Outcome::Result(_) }) => {
+                format!("result {:?}", id.map(|id| id.to_json()))
+            }
+            Ok(Message::Answer { id, outcome: Outcome::Error(_) }) => format!("error {:?}", id.map(|id| id.to_json())),
+            Err(error) => format!("{error:?}"),
+        }
+    }
+
+    #[test]
+    fn a_message_is_what_it_has() {
+        for (text, wanted) in [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"a"}"#, "request 1 a"),
+            (r#"{"jsonrpc":"2.0","\u0069d":"\u0061","method":"a"}"#, r#"request "a" a"#),
+            (r#"{"jsonrpc":"2.0","method":"a","params":{}}"#, "notification a"),
+            (r#"{"jsonrpc":"2.0","id":-1,"result":null}"#, r#"result Some("-1")"#),
+            (r#"{"jsonrpc":"2.0","id":null,"error":{}}"#, "error None"),
+            (r#"{"jsonrpc":"2.0","error":{}}"#, "error None"),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"a"}"#, "Id"),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"a"}"#, "Id"),
+            (r#"{"jsonrpc":"2.0","id":[],"method":"a"}"#, "Id"),
+            (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}"#, "Shape"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"a","result":1}"#, "Shape"),
+            (r#"{"jsonrpc":"2.0","id":1}"#, "Shape"),
+            (r#"{"jsonrpc":"1.0","id":1,"method":"a"}"#, "Shape"),
+            (r#"{"level":"info","message":"x"}"#, "Shape"),
+            (r#"[{"jsonrpc":"2.0","id":1,"method":"a"}]"#, "Batch"),
+            ("{", "Json"),
+            ("hello", "Json"),
+        ] {
+            assert_eq!(kind(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn line_breaks_between_the_parts_go_and_those_in_texts_stay() {
+        let text = "{\n\"a\":\r\n\"x\\ny\"}".to_owned();
+        assert_eq!(line(text), "{ \"a\":  \"x\\ny\"}\n");
+    }
+
+    #[test]
+    fn an_error_of_ours_is_a_message() {
+        let text = error(Some(&Id::Text("a\"b".into())), -32000, "it \"ended\"\n");
+        assert_eq!(kind(&text), r#"error Some("\"a\\\"b\"")"#);
+        assert_eq!(kind(&error(None, -32600, "x")), "error None");
+    }
+
+    #[test]
+    fn progress_is_named_by_its_token() {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        assert_eq!(progress_token(&raw(r#"{"_meta":{"progressToken":7},"x":1}"#)), Some(Id::Number(7)));
+        assert_eq!(progress_token(&raw(r#"{"_meta":{}}"#)), None);
+        assert_eq!(progress_token(&raw("[]")), None);
+        assert_eq!(progress_of(&raw(r#"{"progress":1,"progressToken":"t"}"#)), Some(Id::Text("t".into())));
+    }
+}

@@ -1,0 +1,243 @@
+//! Follows a JSON value byte by byte, to know where it ends.
+//!
+//! It checks structure only (brackets, quotes, commas, colons); whoever gets the whole value parses it. That is enough to
+//! tell at once that a line of a log is no message, and to find the end of a value of any size without holding it.
+
+/// Deepest nesting, that of `serde_json`.
+const DEPTH: usize = 128;
+/// Longest text of a request's id that is remembered, in bytes.
+const ID: usize = 256;
+
+/// Where a value is after another byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// In its middle.
+    More,
+    /// At its end.
+    Done,
+    /// The byte cannot stand here.
+    Bad,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expect {
+    Value,
+    ValueOrEnd,
+    Key,
+    KeyOrEnd,
+    Colon,
+    CommaOrEnd,
+    /// The rest of a string; of a key or a value.
+    Text {
+        key: bool,
+        escaped: bool,
+    },
+    /// The rest of a number or a word.
+    Word,
+}
+
+/// One value, which has to be an object or a list.
+#[derive(Debug)]
+pub(super) struct Scanner {
+    /// The brackets that are open; true for `{`.
+    open: Vec<bool>,
+    expect: Expect,
+    /// The name of the present field of the outermost object, as far as it matters.
+    key: Vec<u8>,
+    /// The outermost object's field `id`, as it stands there.
+    id: Vec<u8>,
+}
+
+impl Default for Scanner {
+    fn default() -> Self {
+        Self { open: Vec::new(), expect: Expect::Value, key: Vec::new(), id: Vec::new() }
+    }
+}
+
+impl Scanner {
+    /// The outermost object's `id`, as far as it has been seen.
+    pub(super) fn id(&self) -> &[u8] {
+        &self.id
+    }
+
+    /// Takes the next byte. After [`Step::Done`] and [`Step::Bad`] a new scanner is needed.
+    pub(super) fn step(&mut self, byte: u8) -> Step {
+        match self.expect {
+            Expect::Text { key, escaped } => return self.text(byte, key, escaped),
+            Expect::Word if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.') => {
+                self.note(byte, false);
+                return Step::More;
+            }
+            Expect::Word => self.expect = Expect::CommaOrEnd,
+            _ => {}
+        }
+        if byte.is_ascii_whitespace() {
+            return Step::More;
+        }
+        match (self.expect, byte) {
+            (Expect::Value | Expect::ValueOrEnd, b'{') => self.enter(true),
+            (Expect::Value | Expect::ValueOrEnd, b'[') => self.enter(false),
+            (_, _) if self.open.is_empty() => Step::Bad,
+            (Expect::Value | Expect::ValueOrEnd, b'"') => self.go(Expect::Text { key: false, escaped: false }, byte),
+            (Expect::Value | Expect::ValueOrEnd, b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
+                self.go(Expect::Word, byte)
+            }
+            (Expect::Key | Expect::KeyOrEnd, b'"') => {
+                self.key.clear();
+                self.go(Expect::Text { key: true, escaped: false }, byte)
+            }
+            (Expect::Colon, b':') => self.go(Expect::Value, byte),
+            (Expect::CommaOrEnd, b',') if self.in_object() => self.go(Expect::Key, byte),
+            (Expect::CommaOrEnd, b',') => self.go(Expect::Value, byte),
+            (Expect::KeyOrEnd | Expect::CommaOrEnd, b'}') if self.in_object() => self.leave(),
+            (Expect::ValueOrEnd | Expect::CommaOrEnd, b']') if !self.in_object() => self.leave(),
+            _ => Step::Bad,
+        }
+    }
+
+    /// How many of the next bytes are in the middle of a text, so that nothing depends on them.
+    pub(super) fn plain(&self, bytes: &[u8]) -> usize {
+        if !matches!(self.expect, Expect::Text { key: false, escaped: false }) || self.is_outermost() {
+            return 0;
+        }
+        let end = memchr::memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
+        memchr::memchr2(b'\n', b'\r', &bytes[..end]).unwrap_or(end)
+    }
+
+    fn text(&mut self, byte: u8, key: bool, escaped: bool) -> Step {
+        // A line break has to be escaped. Whoever parses the value finds out about other control characters.
+        if matches!(byte, b'\n' | b'\r') {
+            return Step::Bad;
+        }
+        self.note(byte, key);
+        self.expect = match byte {
+            _ if escaped => Expect::Text { key, escaped: false },
+            b'\\' => Expect::Text { key, escaped: true },
+            b'"' if key => Expect::Colon,
+            b'"' => Expect::CommaOrEnd,
+            _ => return Step::More,
+        };
+        Step::More
+    }
+
+    fn go(&mut self, expect: Expect, byte: u8) -> Step {
+        self.expect = expect;
+        if matches!(expect, Expect::Word | Expect::Text { key: false, .. }) {
+            self.note(byte, false);
+        }
+        Step::More
+    }
+
+    /// Remembers what tells the id of the outermost object.
+    fn note(&mut self, byte: u8, key: bool) {
+        if !self.is_outermost() {
+            return;
+        }
+        if key && self.key.len() < 4 {
+            self.key.push(byte);
+        } else if !key && self.key == b"id\"" && self.id.len() < ID {
+            self.id.push(byte);
+        }
+    }
+
+    fn enter(&mut self, object: bool) -> Step {
+        if self.open.len() == DEPTH {
+            return Step::Bad;
+        }
+        self.open.push(object);
+        self.expect = if object { Expect::KeyOrEnd } else { Expect::ValueOrEnd };
+        Step::More
+    }
+
+    fn leave(&mut self) -> Step {
+        self.open.pop();
+        self.expect = Expect::CommaOrEnd;
+        if self.open.is_empty() { Step::Done } else { Step::More }
+    }
+
+    fn is_outermost(&self) -> bool {
+        self.open.len() == 1 && self.in_object()
+    }
+
+    fn in_object(&self) -> bool {
+        self.open.last() == Some(&true)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    /// The bytes up to the end or the bad one, and which it was.
+    fn scan(text: &str) -> (usize, Step, String) {
+        let mut scanner = Scanner::default();
+        for (at, byte) in text.bytes().enumerate() {
+            let step = scanner.step(byte);
+            if step != Step::More {
+                return (at + 1, step, String::from_utf8(scanner.id).unwrap());
+            }
+        }
+        (text.len(), Step::More, String::from_utf8(scanner.id).unwrap())
+    }
+
+    #[test]
+    fn what_is_no_json_is_known_at_its_first_wrong_byte() {
+        for (text, wrong) in [("[INFO] started", 2), ("{ starting", 3), ("[1/3] x", 3), ("{\"a\" 1}", 6), ("{\"a\n", 4)]
+        {
+            assert_eq!((scan(text).0, scan(text).1), (wrong, Step::Bad), "{text}");
+        }
+        assert_eq!(scan(&"[".repeat(DEPTH + 1)).1, Step::Bad);
+        assert_eq!(scan(&"[".repeat(DEPTH)).1, Step::More);
+    }
+
+    #[test]
+    fn the_id_is_that_of_the_outermost_object() {
+        for (text, id) in [
+            (r#"{"result":{"id":1},"id":22}"#, "22"),
+            (r#"{"id" : "a\"b" ,"x":{"id":1}}"#, r#""a\"b""#),
+            (r#"{"a":"id","b":7}"#, ""),
+            (r#"[{"id":1}]"#, ""),
+            (r#"{"ids":1,"i":2,"":3}"#, ""),
+        ] {
+            assert_eq!(scan(text), (text.len(), Step::Done, id.to_owned()), "{text}");
+        }
+    }
+
+    /// Any JSON value.
+    pub(crate) fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map(any::<String>(), inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_value_ends_where_it_ends(value in value(), pretty: bool) {
+            let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
+            let wrapped = format!("{{\"x\":{text}}}");
+            prop_assert_eq!(scan(&format!("{wrapped} rest")).0, wrapped.len());
+            prop_assert_eq!(scan(&wrapped).1, Step::Done);
+        }
+
+        #[test]
+        fn what_serde_takes_is_never_bad(text in "[\\[\\]{}:,\"a-e0-9\\\\ \n.-]{0,24}") {
+            if serde_json::from_str::<Value>(&text).is_ok_and(|value| value.is_object() || value.is_array()) {
+                prop_assert_ne!(scan(&text).1, Step::Bad);
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The life of the bridge: bind, accept, drain.
+//!
+//! On SIGTERM nothing new begins, streams that only listen end, and requests in flight have some time to finish; then the
+//! children end. All of that stays within the ten seconds that a workload has for it.
+
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    signal::unix::{SignalKind, signal},
+    time::{sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    args::{Args, BadArgs, Options},
+    http,
+    reaper::Reaper,
+    sessions::Sessions,
+    shared::Shared,
+};
+
+/// How long requests in flight may take to finish.
+const DRAIN: Duration = Duration::from_secs(6);
+/// How long connections may take to send what is written.
+const FLUSH: Duration = Duration::from_secs(1);
+/// How long a head may take.
+const HEAD: Duration = Duration::from_secs(10);
+/// Largest head, and what is written ahead of a client.
+const BUFFER: usize = 64 << 10;
+/// A client that is silent on the network for so long is gone.
+const GONE: Duration = Duration::from_secs(30);
+
+/// What everything in the bridge shares.
+#[derive(Debug)]
+pub(super) struct Bridge {
+    pub(super) options: Options,
+    pub(super) reaper: Arc<Reaper>,
+    pub(super) sessions: Sessions,
+    pub(super) shared: Arc<Shared>,
+    /// What serves children; each ends with its child.
+    pub(super) tasks: TaskTracker,
+    /// Nothing new begins.
+    pub(super) closing: CancellationToken,
+    /// Children end.
+    pub(super) ended: CancellationToken,
+}
+
+/// The bridge cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// An argument is refused.
+    #[error(transparent)]
+    Args(#[from] BadArgs),
+    /// The port is taken or not ours to bind.
+    #[error("listen on {address}: {source}; set --port to a free port")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The signals of the system cannot be heard.
+    #[error("listen for signals: {0}")]
+    Signal(io::Error),
+}
+
+impl Bridge {
+    /// How long a child may take for each step of its end.
+    pub(super) fn patience(&self) -> Duration {
+        if self.closing.is_cancelled() { Duration::from_secs(1) } else { Duration::from_secs(2) }
+    }
+}
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// The arguments are refused, the port cannot be bound, or signals cannot be heard.
+pub async fn run(args: Args) -> Result<(), ServeError> {
+    let options = args.options()?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signal)?;
+    let address = SocketAddr::new(options.address, options.port);
+    let bad = |source| ServeError::Bind { address, source };
+    let listener = bind(address).await.map_err(bad)?;
+    let address = listener.local_addr().map_err(bad)?;
+    tracing::info!(%address, path = options.path, "listening");
+    let bridge = Arc::new(Bridge {
+        reaper: Reaper::start().map_err(ServeError::Signal)?,
+        sessions: Sessions::new(options.max_sessions),
+        shared: Arc::default(),
+        tasks: TaskTracker::new(),
+        closing: CancellationToken::new(),
+        ended: CancellationToken::new(),
+        options,
+    });
+    let connections = TaskTracker::new();
+    let stop = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        close(&bridge, &connections).await;
+    };
+    tokio::select! {
+        () = accept(listener, &bridge, &connections) => {}
+        () = stop => {}
+    }
+    Ok(())
+}
+
+/// Every address of both families, or of IPv4 alone where the node has no IPv6.
+async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Err(_) if address.is_ipv6() && address.ip().is_unspecified() => {
+            TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], address.port()))).await
+        }
+        bound => bound,
+    }
+}
+
+async fn accept(listener: TcpListener, bridge: &Arc<Bridge>, connections: &TaskTracker) {
+    loop {
+        match listener.accept().await {
+            Ok((io, _)) => drop(connections.spawn(connection(io, bridge.clone()))),
+            Err(error) => {
+                // Out of file descriptors, usually: some will be given back.
+                tracing::warn!(%error, "accept a connection");
+                sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn connection(io: TcpStream, bridge: Arc<Bridge>) {
+    let keepalive = TcpKeepalive::new().with_time(GONE / 2).with_interval(GONE / 6);
+    if io.set_nodelay(true).and_then(|()| SockRef::from(&io).set_tcp_keepalive(&keepalive)).is_err() {
+        return;
+    }
+    let closing = bridge.closing.clone();
+    let service = service_fn(move |request| {
+        let bridge = bridge.clone();
+        async move { Ok::<_, Infallible>(http::handle(bridge, request).await) }
+    });
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(BUFFER);
+    let mut serving = std::pin::pin!(server.serve_connection(TokioIo::new(io), service));
+    // One that comes while the bridge ends is told so.
+    let ended = if closing.is_cancelled() {
+        serving.await
+    } else {
+        tokio::select! {
+            ended = serving.as_mut() => ended,
+            () = closing.cancelled() => {
+                serving.as_mut().graceful_shutdown();
+                serving.await
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!("a connection broke: {error}");
+    }
+}
+
+/// Ends everything, in order.
+async fn close(bridge: &Bridge, connections: &TaskTracker) {
+    tracing::info!("ending");
+    bridge.closing.cancel();
+    bridge.sessions.end_listening();
+    bridge.shared.end_subscriptions();
+    connections.close();
+    if timeout(DRAIN, connections.wait()).await.is_err() {
+        tracing::warn!("requests in flight are cut off: they did not end within {} s", DRAIN.as_secs());
+    }
+    bridge.ended.cancel();
+    bridge.tasks.close();
+    bridge.tasks.wait().await;
+    // What failed for that reason is still to be sent.
+    let _ = timeout(FLUSH, connections.wait()).await;
+}

@@ -1,0 +1,139 @@
+//! `recif-proxy mcp-bridge` as the kubelet and bad clients see it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    dead_code,
+    reason = "a test program, which needs a part of what is shared"
+)]
+
+mod bridge;
+
+use std::{process::Stdio, time::Duration};
+
+use bridge::{Bridge, Events, SOON, gone, request};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::{
+    process::Command,
+    time::{sleep, timeout},
+};
+
+#[tokio::test]
+async fn arguments_that_cannot_be_used_end_it_at_once() {
+    for (arguments, said) in [
+        (&["--", "no-such-program"][..], "no-such-program"),
+        (&["--path", "mcp", "--", "sh"], "--path"),
+        (&["--max-sessions", "0", "--", "sh"], "--max-sessions"),
+        (&["--idle", "soon", "--", "sh"], "--idle"),
+        (&["--port", "0"], "COMMAND"),
+    ] {
+        let mut bridge = Command::new(env!("CARGO_BIN_EXE_recif-proxy"));
+        let output = timeout(SOON, bridge.arg("mcp-bridge").args(arguments).output()).await.unwrap().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(said), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn it_is_there_before_any_child_is() {
+    let bridge = Bridge::of(&["--path", "/x"], &["false"]).await;
+    assert_eq!((bridge.probe("/livez").await, bridge.probe("/readyz").await), (200, 200));
+    assert_eq!((bridge.probe("/mcp").await, bridge.probe("/").await, bridge.probe("/x").await), (404, 404, 405));
+}
+
+#[tokio::test]
+async fn a_bad_request_is_refused_with_what_is_wrong() {
+    let bridge = Bridge::start(&["--allowed-origins", "https://a.example,https://b.example"]).await;
+    let ping = request(1, "ping", json!({}));
+    let status = async |request: reqwest::RequestBuilder| request.send().await.unwrap().status().as_u16();
+    let text =
+        |text: &str| bridge.request(Method::POST).header("content-type", "application/json").body(text.to_owned());
+    for (asked, wanted) in [
+        (bridge.post(&ping), 400),
+        (bridge.post(&ping).header("mcp-session-id", "x"), 404),
+        (bridge.post(&ping).header("mcp-protocol-version", "2025-01-01"), 400),
+        (bridge.post(&ping).header("mcp-session-id", "x").header("mcp-session-id", "y"), 400),
+        (bridge.post(&ping).header("origin", "https://evil.example"), 403),
+        (bridge.post(&ping).header("origin", "null"), 403),
+        (bridge.post(&ping).header("origin", "https://b.example").header("mcp-session-id", "x"), 404),
+        (text("{"), 400),
+        (text("[]"), 400),
+        (text("{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"a\"}"), 400),
+        (text("\u{0}"), 400),
+        (bridge.request(Method::POST).body("{}"), 415),
+        (text("{}").header("accept", "text/html"), 400),
+        (bridge.client.post(format!("{}/mcp", bridge.url)).json(&ping).header("accept", "text/html"), 406),
+        (bridge.request(Method::GET), 405),
+        (bridge.request(Method::DELETE), 405),
+        (bridge.request(Method::GET).header("mcp-session-id", "x"), 404),
+        (bridge.request(Method::DELETE).header("mcp-session-id", "x"), 404),
+        (bridge.request(Method::PUT), 405),
+    ] {
+        let named = format!("{asked:?}");
+        assert_eq!(status(asked).await, wanted, "{named}");
+    }
+    let large = request(1, "ping", json!({"text": "x".repeat(4 << 20)}));
+    assert_eq!(status(bridge.post(&large)).await, 413);
+    let chunks = futures::stream::iter((0..5).map(|_| Ok::<_, std::io::Error>(vec![b' '; 1 << 20])));
+    let chunked = bridge.request(Method::POST).header("content-type", "application/json");
+    assert_eq!(status(chunked.body(reqwest::Body::wrap_stream(chunks))).await, 413);
+    let batch: Value =
+        text("[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"}]").send().await.unwrap().json().await.unwrap();
+    assert!(batch["error"]["message"].as_str().unwrap().contains("batches"), "{batch}");
+}
+
+#[tokio::test]
+async fn what_a_child_logs_is_in_the_log() {
+    let mut bridge = Bridge::start(&[]).await;
+    assert_eq!(bridge.ask(1, "log", json!({"text": "the weather is fine"})).await["result"], json!({}));
+    let line = bridge.logged("the weather is fine").await;
+    assert_eq!(line["child"], "shared");
+}
+
+#[tokio::test]
+async fn sigterm_lets_requests_finish_and_leaves_nothing_behind() {
+    let mut bridge = Bridge::start(&[]).await;
+    let session = bridge.session().await;
+    let (own, helper) =
+        (session.pid().await, session.ask("helper", json!({})).await["result"]["pid"].as_u64().unwrap());
+    let shared = bridge.ask(1, "pid", json!({})).await["result"]["pid"].as_u64().unwrap();
+    let listening = Events::of(session.request(Method::GET).send().await.unwrap());
+    let subscribed = Events::of(bridge.modern(1, "subscriptions/listen", json!({})).send().await.unwrap());
+    let old = session.post(request(1, "sleep", json!({"seconds": 1})));
+    let new = bridge.ask(2, "sleep", json!({"seconds": 1}));
+    let ending = async {
+        sleep(Duration::from_millis(300)).await;
+        bridge.signal("-TERM").await;
+        bridge.until("/readyz", 503).await;
+        let refused = bridge.modern(1, "pid", json!({})).send().await.unwrap();
+        assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].to_str().unwrap()), (503, "1"));
+        assert_eq!((listening.rest().await.len(), subscribed.rest().await.len()), (0, 1), "they end well");
+    };
+    let (old, new, ()) = tokio::join!(old, new, ending);
+    assert_eq!(old.json::<Value>().await.unwrap()["result"], json!({}));
+    assert_eq!(new["result"], json!({}));
+    let status = timeout(SOON, bridge.process.wait()).await.unwrap().unwrap();
+    assert_eq!(status.code(), Some(0));
+    for pid in [own, helper, shared] {
+        gone(pid).await;
+    }
+}
+
+#[tokio::test]
+async fn it_can_be_copied_to_where_it_is_not() {
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed-proxy");
+    let run = async |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().await.unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap() + str::from_utf8(&output.stderr).unwrap())
+    };
+    let own = env!("CARGO_BIN_EXE_recif-proxy");
+    for _ in 0..2 {
+        let (status, said) = run(own, &["install", file.to_str().unwrap()]).await;
+        assert_eq!(status, Some(0), "{said}");
+    }
+    assert_eq!(run(file.to_str().unwrap(), &["--version"]).await.0, Some(0));
+    let (status, said) = run(own, &["install", "/no/such/folder/x"]).await;
+    assert!(status == Some(1) && said.contains("/no/such/folder/x"), "{said}");
+    std::fs::remove_file(file).unwrap();
+}
