@@ -23,7 +23,7 @@ use super::{
 /// The most that Linux hands to a process as one variable, in bytes: `NAME=value` and a NUL (`MAX_ARG_STRLEN`).
 const MAX_VARIABLE: usize = 128 * 1024;
 /// The most that the API server stores in one ConfigMap or Secret, in bytes of all values.
-pub(super) const MAX_OBJECT: usize = 1024 * 1024;
+pub(crate) const MAX_OBJECT: usize = 1024 * 1024;
 
 /// Everything the containers of an agent read, and its digest.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -26,6 +26,7 @@ mod tests;
 
 pub use agent::{CONFIG_HASH, agent_config_children, agent_workload_children};
 pub use contract::{Contract, Credentials, FlowModel, FlowParts, FlowTool, check_member, check_names};
+pub(crate) use env::MAX_OBJECT;
 pub use env::{AgentParts, Config, agent_config};
 pub use error::RenderError;
 pub use flow::{CONTENT_HASH, FLOW, FLOW_SET, FlowImages, FlowKind, flow_config_children, flow_workload_children};

@@ -3,7 +3,8 @@
 //! A container that restarts during a rollout reads the new ConfigMap and Secret with the old Pod template: a key that the
 //! new rendering no longer has would be missing. So in Rendering such keys stay, with the values they have, and `deploy`
 //! applies the rendering as it is when the rollout is done. Values are in no cache: they are read for the moment, and only
-//! when a key is to go.
+//! when a key is to go. What an object cannot hold besides the new rendering does not stay: the rollout is worth more than
+//! a restart in the middle of it.
 
 use std::borrow::Cow;
 
@@ -13,9 +14,10 @@ use super::{Workload, children::is_ours};
 use crate::{
     machine::{ActionError, Context},
     ports::Manifest,
+    render::MAX_OBJECT,
 };
 
-/// The manifest, with the keys of the live object that it would take away from Pods that run.
+/// The manifest, with the keys of the live object that it would take away from Pods that run, as far as there is room.
 pub(super) async fn keep_old_keys<'a, K: Workload>(
     cx: &Context<K>,
     cr: &K,
@@ -32,11 +34,14 @@ pub(super) async fn keep_old_keys<'a, K: Workload>(
     }
     let mut values = cx.cluster.data(&manifest.child).await?;
     let mut kept = manifest.clone();
+    let size = |(key, value): (&String, &Value)| key.len() + value.as_str().map_or(0, str::len);
+    let mut room = MAX_OBJECT.saturating_sub(new.iter().map(size).sum());
     if let Some(data) = kept.body.get_mut("data").and_then(Value::as_object_mut) {
         for key in old {
-            if let Some(value) = values.remove(key) {
-                data.insert(key.clone(), Value::String(value));
-            }
+            let Some(value) = values.remove(key) else { continue };
+            let Some(left) = room.checked_sub(key.len() + value.len()) else { continue };
+            room = left;
+            data.insert(key.clone(), Value::String(value));
         }
     }
     Ok(Cow::Owned(kept))

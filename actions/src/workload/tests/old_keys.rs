@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::fake::{Operator, Sim, agent, agent_id, child_id};
+use crate::fake::{Operator, Sim, agent, agent_id, child_id, id, object};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -48,4 +48,27 @@ async fn an_edit_that_takes_no_key_away_reads_no_value() {
     operator.run(MINUTE).await;
     let requests: Vec<_> = sim.take_requests().iter().map(ToString::to_string).collect();
     assert!(!requests.iter().any(|request| request.starts_with("Look")), "{requests:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_keys_stay_only_as_far_as_the_object_can_hold_them() {
+    let sim = Sim::new();
+    sim.store().create(&id("PluginConfig", "p"), object("PluginConfig", json!({"type": "stub"})));
+    let spec = |prompts: Value| {
+        let model = json!({"provider": "stub", "model": "echo", "pluginConfigRef": {"name": "p"}});
+        json!({"prompts": prompts, "modelSpec": model})
+    };
+    let prompt = |name: &str, size: usize| json!({"prompt": {"name": name, "content": "x".repeat(size)}});
+    sim.store().create(&id("Flow", "f"), object("Flow", spec(json!([prompt("large", 600 << 10), prompt("small", 9)]))));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    sim.take_requests();
+
+    sim.store().edit(&id("Flow", "f"), |body| body["spec"] = spec(json!([prompt("renamed", 600 << 10)])));
+    operator.run(MINUTE).await;
+    let requests = sim.take_requests();
+    let applied = requests.iter().filter(|request| request.to_string() == "Apply ConfigMap/f-prompts");
+    let keys: Vec<Vec<&String>> = applied.map(|it| it.body["data"].as_object().unwrap().keys().collect()).collect();
+    assert_eq!(keys, [vec!["renamed.prompt", "small.prompt"], vec!["renamed.prompt"]]);
+    assert_eq!(sim.store().at(&id("Flow", "f"), "/status/phase"), json!("Running"));
 }
