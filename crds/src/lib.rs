@@ -5,6 +5,7 @@
 pub mod agent;
 pub mod cycle;
 pub mod digest;
+pub mod dotprompt;
 pub mod flow;
 pub mod flow_set;
 pub mod kinds;

@@ -14,6 +14,7 @@ use crate::{
     kind,
     machine::{ActionError, BadTable, Machine, Registry},
     ports::World,
+    prompt::inline_problem,
     references::{Found, Inputs, Lookup},
     render::{self, Contract, FLOW, FlowImages, FlowKind, FlowParts, RenderError, Settings},
     workload::{self, Rendered, Workload},
@@ -43,6 +44,9 @@ impl Workload for Flow {
     fn validate(&self, settings: &Settings) -> Result<(), ActionError> {
         let (name, definition) = (self.key().name, &self.spec.definition);
         render::check_names(&name, definition).map_err(terminal)?;
+        if let Some(problem) = inline_problem(definition) {
+            return Err(ActionError::terminal("InvalidSpec", problem));
+        }
         let inline = definition.prompts.iter().filter_map(|source| source.prompt.as_ref());
         let prompts = inline.map(|prompt| (prompt.name.clone(), prompt.content.clone())).collect();
         let parts = FlowParts { name, prompts, tools: Vec::new(), model: None };

@@ -246,3 +246,22 @@ async fn the_children_of_another_kind_of_the_same_name_are_left_alone() {
     );
     assert!(hash(&sim, "f").is_string());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_in_place_is_judged_like_a_prompt() {
+    let sim = Sim::new();
+    needs(&mut sim.store());
+    for (name, content, expected) in [
+        ("torn", "---\na: [\n---\nHi", "prompt \"own\", line 3: the frontmatter is not YAML: "),
+        ("blank", " \n ", "prompt \"own\" is blank: write what the model is to be told"),
+    ] {
+        let prompts = json!([{ "prompt": { "name": "own", "content": content } }]);
+        sim.store().create(&id("Flow", name), flow("hello", json!({ "prompts": prompts })));
+        Operator::start(&sim).run(MINUTE).await;
+        assert_eq!(phase(&sim, name), "Failed", "{name}");
+        let conditions = status(&sim, name, "/conditions");
+        let ready = conditions.as_array().unwrap().iter().find(|found| found["type"] == "Ready").unwrap().clone();
+        assert_eq!(ready["reason"], "InvalidSpec", "{name}");
+        assert!(ready["message"].as_str().unwrap().starts_with(expected), "{name}: {ready}");
+    }
+}

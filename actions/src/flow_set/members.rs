@@ -6,6 +6,7 @@ use crate::{
     flow::flow_parts,
     machine::Machine,
     ports::World,
+    prompt::inline_problem,
     references::{Found, Inputs, Lookup},
     render::check_member,
     workload::Workload,
@@ -33,6 +34,7 @@ pub(super) fn members<'a>(set: &'a FlowSet, world: &World) -> Vec<(&'a str, Memb
         let member = match inputs.waiting_for() {
             Some(wait) if wait.missing => Member::Broken(wait.sentence),
             Some(wait) => Member::Late(wait.sentence),
+            None if let Some(problem) = inline_problem(&flow.definition) => Member::Broken(problem),
             None => {
                 let parts = flow_parts(world, &key.namespace, &flow.name, &flow.definition);
                 match check_member(&key.name, &parts) {

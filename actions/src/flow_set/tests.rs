@@ -195,6 +195,15 @@ async fn a_flow_whose_tools_cannot_be_told_apart_degrades_only_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_prompt_in_place_that_cannot_be_read_degrades_only_its_flow() {
+    let mut torn = entry("torn", "hello");
+    torn["prompts"] = json!([{ "prompt": { "name": "own", "content": "---\na: 1\nHi" } }]);
+    let (sim, _operator) = with(&[entry("fine", "hello"), torn]).await;
+    let problem = "the frontmatter that begins here does not end: add a line `---` after it";
+    is_degraded(&sim, &format!("flow \"torn\": prompt \"own\", line 1: {problem}"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn names_that_run_together_are_a_conflict_and_nobody_loses_anything() {
     let sim = Sim::new();
     needs(&mut sim.store());

@@ -52,6 +52,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crds::dotprompt::{BadFrontmatter, split};
 use jsonschema::Validator;
 use serde_json::{Map, Value};
 
@@ -142,6 +143,12 @@ impl PromptError {
     }
 }
 
+impl From<BadFrontmatter> for PromptError {
+    fn from(bad: BadFrontmatter) -> Self {
+        Self::at(bad.line, bad.problem)
+    }
+}
+
 /// A prompt cannot be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(in crate::runner) enum RenderError {
@@ -177,7 +184,7 @@ impl Prompt {
         text: &str,
         partials: &BTreeMap<String, String>,
     ) -> Result<Self, PromptError> {
-        let document = frontmatter::split(text)?;
+        let document = split(text)?;
         let yaml = document.frontmatter.unwrap_or_default();
         let metadata = frontmatter::read(yaml)?;
         let validator = metadata.input_schema.as_ref().map(input::validator).transpose();
@@ -211,5 +218,5 @@ impl Prompt {
 
 /// The template in `text`, without its frontmatter.
 pub(in crate::runner) fn template_of(text: &str) -> &str {
-    frontmatter::split(text).map_or(text, |document| document.template)
+    split(text).map_or(text, |document| document.template)
 }

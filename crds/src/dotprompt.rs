@@ -1,31 +1,59 @@
 //! The two parts of a Dotprompt text: YAML frontmatter between two lines `---`, the first of which begins the text, and
-//! the template. The runner reads texts by the same rules.
+//! the template. Operator and runner read texts by these rules; what the fields mean is the runner's.
+
+use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// Why the frontmatter of a text cannot be read, with the line of the text.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {problem}")]
+/// Why the frontmatter of a text cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadFrontmatter {
-    line: usize,
-    problem: String,
+    /// The line in the text, from 1.
+    pub line: usize,
+    /// What is wrong and what to do.
+    pub problem: String,
 }
 
-/// The YAML of the frontmatter, if there is one, and the template without the white space around it; a text without
-/// frontmatter is a template verbatim.
+impl fmt::Display for BadFrontmatter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.problem)
+    }
+}
+
+impl std::error::Error for BadFrontmatter {}
+
+/// The two parts of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Document<'t> {
+    /// The YAML, if there is any, which begins on line 2.
+    pub frontmatter: Option<&'t str>,
+    /// The template: after a frontmatter without the white space around it, without one the text, verbatim.
+    pub template: &'t str,
+    /// Lines of the text before the template's first.
+    pub lines_before: usize,
+}
+
+/// Parts a text.
 ///
 /// # Errors
 /// A frontmatter that does not end.
-pub fn split(text: &str) -> Result<(Option<&str>, &str), BadFrontmatter> {
+pub fn split(text: &str) -> Result<Document<'_>, BadFrontmatter> {
     let marked = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = marked.split_inclusive('\n');
-    let Some(first) = lines.next().filter(|line| line.trim_end() == "---") else { return Ok((None, text)) };
+    let Some(first) = lines.next().filter(|line| line.trim_end() == "---") else {
+        return Ok(Document { frontmatter: None, template: text, lines_before: 0 });
+    };
     let mut end = first.len();
     for line in lines {
         if line.trim_end() == "---" {
-            let yaml = marked.get(first.len()..end);
-            let template = marked.get(end + line.len()..).unwrap_or_default();
-            return Ok((yaml, template.trim()));
+            let after = marked.get(end + line.len()..).unwrap_or_default();
+            let template = after.trim_start();
+            let before = marked.get(..marked.len() - template.len()).unwrap_or_default();
+            return Ok(Document {
+                frontmatter: marked.get(first.len()..end),
+                template: template.trim_end(),
+                lines_before: before.matches('\n').count(),
+            });
         }
         end += line.len();
     }
@@ -33,12 +61,11 @@ pub fn split(text: &str) -> Result<(Option<&str>, &str), BadFrontmatter> {
     Err(BadFrontmatter { line: 1, problem })
 }
 
-/// The frontmatter as read; `None` when there is none or nothing in it.
+/// The fields of a frontmatter, keys as strings; none when it is empty.
 ///
 /// # Errors
-/// A frontmatter that does not end, is not YAML, or has no fields.
-pub fn read(text: &str) -> Result<Option<Map<String, Value>>, BadFrontmatter> {
-    let Some(yaml) = split(text)?.0 else { return Ok(None) };
+/// What is not YAML, has no fields, or is not possible in JSON, with the line in the text whose frontmatter this is.
+pub fn fields(yaml: &str) -> Result<Map<String, Value>, BadFrontmatter> {
     let yaml: serde_yaml::Value = serde_yaml::from_str(yaml).map_err(|error| {
         // The text's first line is the one before the YAML's.
         let line = error.location().map_or(1, |location| location.line()) + 1;
@@ -48,13 +75,13 @@ pub fn read(text: &str) -> Result<Option<Map<String, Value>>, BadFrontmatter> {
         BadFrontmatter { line, problem: format!("the frontmatter is not YAML: {said}") }
     })?;
     match to_json(yaml).map_err(|problem| BadFrontmatter { line: 2, problem })? {
-        Value::Null => Ok(None),
-        Value::Object(fields) => Ok(Some(fields)),
+        Value::Null => Ok(Map::new()),
+        Value::Object(fields) => Ok(fields),
         _ => Err(BadFrontmatter { line: 2, problem: "the frontmatter must be lines of `key: value`".to_owned() }),
     }
 }
 
-/// YAML as JSON: keys become strings. What JSON does not have is refused, as by the runner.
+/// YAML as JSON: keys become strings. What JSON does not have is refused.
 fn to_json(yaml: serde_yaml::Value) -> Result<Value, String> {
     Ok(match yaml {
         serde_yaml::Value::Mapping(fields) => {
@@ -102,8 +129,21 @@ mod tests {
             ("----\n", (None, "----\n")),
             ("", (None, "")),
         ] {
-            assert_eq!(split(text), Ok(expected), "{text:?}");
+            let parts = split(text).map(|parts| (parts.frontmatter, parts.template));
+            assert_eq!(parts, Ok(expected), "{text:?}");
         }
+    }
+
+    #[test]
+    fn the_lines_before_a_template_are_counted() {
+        for (text, expected) in [("Hi", 0), ("---\n---\nHi", 2), ("---\na: 1\n---\n\n \nHi\nyou", 5), ("---\n---", 1)] {
+            assert_eq!(split(text).map(|parts| parts.lines_before), Ok(expected), "{text:?}");
+        }
+    }
+
+    /// The fields of the frontmatter of a text.
+    fn read(text: &str) -> Result<Map<String, Value>, BadFrontmatter> {
+        fields(split(text)?.frontmatter.unwrap_or_default())
     }
 
     #[test]
@@ -114,9 +154,8 @@ mod tests {
             "model": "openai/gpt", "config": { "temperature": 0.5 }, "1": "one",
             "input": { "schema": { "n": "integer" } },
         });
-        assert_eq!(read(text).unwrap().map(Value::Object), Some(expected));
-        assert_eq!(read("---\n# nothing\n---\nHi"), Ok(None));
-        assert_eq!(read("Hi"), Ok(None));
+        assert_eq!(read(text).map(Value::Object), Ok(expected));
+        assert_eq!(read("---\n# nothing\n---\nHi"), Ok(Map::new()));
     }
 
     #[test]
