@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::ObjectRef;
 use crate::schema;
@@ -70,6 +71,10 @@ pub struct ToolSpec {
     /// First arguments a cli tool may be called with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_commands: Vec<String>,
+    /// Names of variables of the agent's environment that the program of a cli tool gets. Without them it gets PATH, HOME
+    /// and the like, and no credentials.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_env: Vec<String>,
     /// URL of an MCP server that has the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp_endpoint: Option<String>,
@@ -89,11 +94,11 @@ pub struct ToolSpec {
     /// What the tool takes, as a JSON Schema; instead of parameters, where they are not enough to say it.
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input_schema: Option<serde_json::Value>,
+    pub input_schema: Option<Value>,
     /// What the tool answers, as a JSON Schema.
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<serde_json::Value>,
+    pub output_schema: Option<Value>,
     /// Longest time a call may take, in seconds, at least 1. Default: 30.
     #[schemars(range(min = 1))]
     #[serde(default = "thirty")]
@@ -215,7 +220,24 @@ pub struct ToolParameter {
     /// Value used when a call leaves it out.
     #[schemars(schema_with = "schema::any_value")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub default: Option<serde_json::Value>,
+    pub default: Option<Value>,
+}
+
+impl ToolParameter {
+    /// The default as a value of its type: what stands as text, such as `"3"` of an integer, is read. `None` without a
+    /// default, and for one that is no value of its type.
+    pub fn typed_default(&self) -> Option<Value> {
+        let default = self.default.as_ref()?;
+        let read = || default.as_str().and_then(|text| serde_json::from_str(text).ok());
+        let fits = |value: &Value| match self.type_.as_str() {
+            "string" => value.is_string(),
+            "integer" => value.as_f64().is_some_and(|number| number.fract() == 0.0),
+            "number" => value.is_number(),
+            "boolean" => value.is_boolean(),
+            _ => false,
+        };
+        if fits(default) { Some(default.clone()) } else { read().filter(fits) }
+    }
 }
 
 /// The types that a parameter may have, as in JSON Schema.

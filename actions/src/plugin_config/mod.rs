@@ -1,26 +1,47 @@
 //! `PluginConfig`: what is its own. Its life is that of every reference (`crate::reference`): it is Available when the
 //! Secret with the credentials exists and has every key.
 
-use crds::PluginConfig;
+use crds::{PluginConfig, PluginConfigSpec};
 
 use crate::{
     kind,
     machine::{ActionError, BadTable, Registry},
     reference::{self, Reference},
+    render::is_web_address,
 };
 
 kind::reference!(PluginConfig, render version 1);
 
 impl Reference for PluginConfig {
-    /// As the CRD's rule, for an object that is older than the rule.
     fn validate(&self) -> Result<(), ActionError> {
-        let spec = &self.spec;
-        if spec.credentials_ref.is_some() || spec.is_keyless() {
-            return Ok(());
+        match problem(&self.spec) {
+            Some(message) => Err(ActionError::terminal("InvalidSpec", message)),
+            None => Ok(()),
         }
-        let message = format!("type {} needs credentials: set credentialsRef to a Secret with them", spec.type_);
-        Err(ActionError::terminal("InvalidSpec", message))
     }
+}
+
+/// The names of the provider's address in `extraConfig`.
+const BASE_URL: [&str; 2] = ["baseUrl", "baseURL"];
+
+/// Why it cannot be used, whatever is in its Secret.
+fn problem(spec: &PluginConfigSpec) -> Option<String> {
+    // As the CRD's rule, for an object that is older than the rule.
+    if spec.credentials_ref.is_none() && !spec.is_keyless() {
+        return Some(format!("type {} needs credentials: set credentialsRef to a Secret with them", spec.type_));
+    }
+    let region = spec.region.as_deref().unwrap_or_default();
+    if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return Some(format!("region {region:?} is no region: use a word such as eu"));
+    }
+    let base_url = spec.extra_config.as_ref().and_then(|extra| BASE_URL.iter().find_map(|key| extra.get(key)));
+    if base_url.is_some_and(|url| !url.as_str().is_some_and(|url| url.is_empty() || is_web_address(url))) {
+        // It may hold a credential, so it is not repeated.
+        return Some(
+            "extraConfig.baseUrl must be a URL that begins with http:// or https:// and names a host".to_owned(),
+        );
+    }
+    None
 }
 
 /// The actions of a PluginConfig.
@@ -29,4 +50,39 @@ impl Reference for PluginConfig {
 /// A fault in the table of edges or the list of actions.
 pub fn registry() -> Result<Registry<PluginConfig>, BadTable> {
     Registry::new(reference::actions())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn what_no_provider_could_be_reached_by_is_told() {
+        let keyed = |more: Value| {
+            let mut spec = json!({"type": "openai", "credentialsRef": {"name": "s"}});
+            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            problem(&serde_json::from_value(spec).unwrap())
+        };
+        let bad_url = Some("extraConfig.baseUrl must be a URL that begins with http:// or https:// and names a host");
+        for (more, expected) in [
+            (json!({}), None),
+            (
+                json!({"credentialsRef": null}),
+                Some("type openai needs credentials: set credentialsRef to a Secret with them"),
+            ),
+            (json!({"type": "ollama", "credentialsRef": null}), None),
+            (json!({"region": "us-east-1", "extraConfig": {"baseUrl": "https://h/v1", "x": 1}}), None),
+            (json!({"region": "evil.example/"}), Some("region \"evil.example/\" is no region: use a word such as eu")),
+            (json!({"extraConfig": {"baseUrl": ""}}), None),
+            (json!({"extraConfig": {"baseUrl": "HTTP://h"}}), None),
+            (json!({"extraConfig": {"baseUrl": "h/v1"}}), bad_url),
+            (json!({"extraConfig": {"baseUrl": "ftp://h"}}), bad_url),
+            (json!({"extraConfig": {"baseUrl": "https:///v1"}}), bad_url),
+            (json!({"extraConfig": {"baseUrl": 8080}}), bad_url),
+        ] {
+            assert_eq!(keyed(more.clone()).as_deref(), expected, "{more}");
+        }
+    }
 }

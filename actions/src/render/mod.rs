@@ -18,6 +18,7 @@ mod overlay;
 mod pod;
 mod service;
 mod sidecar;
+mod tool_error;
 mod tools;
 mod workload;
 
@@ -37,7 +38,9 @@ pub use labels::{
 };
 pub use service::{AGENT_PORT, endpoint, endpoint_of};
 pub use sidecar::PROXY;
-pub use tools::{ToolSlot, is_builtin_tool, tool_error};
+pub(crate) use tool_error::is_web_address;
+pub use tool_error::tool_error;
+pub use tools::{ToolSlot, is_builtin_tool};
 
 /// The operator's settings that rendering uses.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,10 +1,10 @@
-//! `CORAIL_TOOLS`: the tools of an agent as its runtime reads them, and what makes a Tool usable.
+//! `CORAIL_TOOLS`: the tools of an agent as its runtime reads them.
 
 use std::collections::BTreeMap;
 
 use crds::{
     Tool, ToolSpec,
-    tool::{PARAMETER_TYPES, ServerRef, ToolParameter, ToolType},
+    tool::{ToolParameter, ToolType},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -35,37 +35,6 @@ impl<'a> ToolSlot<'a> {
 /// Whether the runtime knows a tool of this name without a Tool object.
 pub fn is_builtin_tool(name: &str) -> bool {
     matches!(name, "datetime" | "calculator" | "web_search" | "web-search" | "fetch_url" | "fetch-url")
-}
-
-/// Why a Tool cannot be used, in the documented words; `None`: it can.
-pub fn tool_error(spec: &ToolSpec) -> Option<String> {
-    if !is_tool_name(&spec.name) {
-        return Some(format!("tool name {:?} must match ^[a-zA-Z0-9_-]{{1,64}}$", spec.name));
-    }
-    let missing = match spec.tool_type() {
-        None => return Some(format!("unknown tool type: {}", spec.type_)),
-        Some(ToolType::Http) => is_unset(&spec.endpoint).then_some("HTTP tool requires an endpoint"),
-        Some(ToolType::Cli) => is_unset(&spec.binary).then_some("CLI tool requires a binary"),
-        Some(ToolType::Mcp) => (is_unset(&spec.mcp_endpoint) && spec.mcp_server_ref.is_none())
-            .then_some("MCP tool requires an mcpEndpoint or an mcpServerRef"),
-        Some(ToolType::Builtin) => None,
-        Some(ToolType::Flow) => spec.flow_ref.is_none().then_some("flow tool requires a flowRef"),
-        Some(ToolType::Agent) => spec.agent_ref.is_none().then_some("agent tool requires an agentRef"),
-    };
-    if let Some(message) = missing {
-        return Some(message.to_owned());
-    }
-    if let Some(server) =
-        spec.mcp_server_ref.as_ref().filter(|server| !ServerRef::KINDS.contains(&server.kind.as_str()))
-    {
-        return Some(format!("mcpServerRef has the unknown kind: {}", server.kind));
-    }
-    if let Some(odd) = spec.parameters.iter().find(|one| !PARAMETER_TYPES.contains(&one.type_.as_str())) {
-        return Some(format!("parameter {} has the unknown type: {}", odd.name, odd.type_));
-    }
-    let twice =
-        spec.headers_from.iter().find(|from| spec.headers.keys().any(|name| name.eq_ignore_ascii_case(&from.name)));
-    twice.map(|from| format!("header {} is in headers and in headersFrom: keep one", from.name))
 }
 
 /// The tools an agent gets, in the order of its spec.
@@ -105,6 +74,8 @@ struct Rendered<'a> {
     binary: &'a str,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     allowed_commands: &'a [String],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    allowed_env: &'a [String],
     #[serde(skip_serializing_if = "str::is_empty")]
     mcp_endpoint: &'a str,
     /// The tool's name at its server, where it is another one.
@@ -150,6 +121,7 @@ fn rendered<'a>(slot: &ToolSlot<'a>) -> Option<Rendered<'a>> {
         headers: headers(spec),
         binary: or_empty(&spec.binary),
         allowed_commands: &spec.allowed_commands,
+        allowed_env: &spec.allowed_env,
         mcp_endpoint: or_empty(&spec.mcp_endpoint),
         mcp_tool: spec.served_by().map(|(_, name)| name).filter(|name| *name != spec.name).unwrap_or_default(),
         parameters: spec.parameters.iter().map(parameter).collect(),
@@ -167,14 +139,6 @@ fn parameter(parameter: &ToolParameter) -> Parameter<'_> {
         required: parameter.required,
         default: parameter.default.as_ref(),
     }
-}
-
-fn is_tool_name(name: &str) -> bool {
-    (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
-}
-
-fn is_unset(field: &Option<String>) -> bool {
-    or_empty(field).is_empty()
 }
 
 fn or_empty(field: &Option<String>) -> &str {

@@ -189,13 +189,25 @@ async fn a_tool_that_does_not_answer_in_time_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_program_does_not_see_the_agents_credentials() {
-    let names = Runner::with_tools(json!([{"name": "env", "type": "cli", "binary": "env"}]))
-        .await
-        .say(r#"/tool env {"args": ["PROBE=1"]}"#)
-        .await;
-    assert!(names.contains("PROBE=1") && names.contains("PATH="), "{names}");
-    assert!(!names.contains("CORAIL_"), "{names}");
+async fn a_program_sees_of_the_environment_what_its_tool_names() {
+    let known =
+        ["PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
+    let own = std::env::vars().map(|(name, _)| name).find(|name| !known.contains(&name.as_str()));
+    let own = own.expect("a test has variables of its own");
+    let runner = Runner::with_tools(json!([
+        {"name": "env", "type": "cli", "binary": "env"},
+        {"name": "more", "type": "cli", "binary": "env", "allowedEnv": [own, "SURELY_NOT_SET"]},
+    ]))
+    .await;
+    let names = async |tool: &str| {
+        let said = runner.say(format!(r#"/tool {tool} {{"args": ["PROBE=1"]}}"#)).await;
+        said.lines().map(|line| line.split('=').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let plain = names("env").await;
+    assert!(plain.contains(&"PROBE".into()) && plain.contains(&"PATH".into()), "{plain:?}");
+    assert!(plain.iter().all(|name| name == "PROBE" || known.contains(&name.as_str())), "{plain:?}");
+    let more = names("more").await;
+    assert!(more.contains(&own) && more.len() == plain.len() + 1, "{more:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

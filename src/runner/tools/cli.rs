@@ -5,8 +5,8 @@
 //! a POSIX shell splits words, quotes included. A tool that declares none takes `args`. When `allowedCommands` is not empty, the first
 //! argument must be one of them.
 //!
-//! The program's own environment lacks `CORAIL_*` and `TOOL_*`: the agent's database and the other tools' credentials
-//! are none of its business.
+//! Of this process's environment the program gets what any program needs ([`PASSED`]) and what its Tool names in
+//! `allowedEnv`: the model's keys, the agent's database and the other tools' credentials are none of its business.
 
 use std::collections::BTreeMap;
 use std::process::{ExitStatus, Stdio};
@@ -19,6 +19,11 @@ use super::ToolError;
 use super::capped::Capped;
 use super::template::plain;
 
+/// Variables that every program gets: where programs, files and clocks are, and the API server, whose address Kubernetes
+/// tells every container.
+const PASSED: &[&str] =
+    &["PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
+
 /// Which program, and what it may be asked.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct CliTool {
@@ -26,6 +31,8 @@ pub(super) struct CliTool {
     pub(super) binary: String,
     /// First arguments that are allowed; empty for any.
     pub(super) allowed_commands: Vec<String>,
+    /// Names of more variables of this process's environment that it gets.
+    pub(super) allowed_env: Vec<String>,
 }
 
 impl CliTool {
@@ -40,12 +47,9 @@ impl CliTool {
     ) -> Result<String, ToolError> {
         let failed = |error: std::io::Error| ToolError::Failed(format!("run {}: {error}", self.binary));
         let mut command = Command::new(&self.binary);
-        command.args(self.argv(names, arguments)?);
-        for (name, _) in std::env::vars_os() {
-            if name.to_str().is_some_and(|name| name.starts_with("CORAIL_") || name.starts_with("TOOL_")) {
-                command.env_remove(name);
-            }
-        }
+        command.args(self.argv(names, arguments)?).env_clear().envs(std::env::vars_os().filter(|(name, _)| {
+            name.to_str().is_some_and(|name| PASSED.contains(&name) || self.allowed_env.iter().any(|one| one == name))
+        }));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(failed)?;
         let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
@@ -136,8 +140,8 @@ mod tests {
     use super::*;
 
     fn argv(allowed: &[&str], arguments: Value) -> Result<Vec<String>, String> {
-        let tool =
-            CliTool { binary: "kubectl".into(), allowed_commands: allowed.iter().map(|one| (*one).into()).collect() };
+        let allowed_commands = allowed.iter().map(|one| (*one).into()).collect();
+        let tool = CliTool { binary: "kubectl".into(), allowed_commands, allowed_env: Vec::new() };
         let arguments = serde_json::from_value(arguments).unwrap();
         tool.argv(&["command".into(), "count".into()], &arguments).map_err(|error| error.to_string())
     }

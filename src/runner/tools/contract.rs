@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The other implementations are `{"mcp": {"url", "tool"}}`, `{"flow": {"url"}}`, `{"agent": {"url"}}`,
-//! `{"cli": {"binary", "allowedCommands"}}` and `{"builtin": "calculator"}`.
+//! `{"cli": {"binary", "allowedCommands", "allowedEnv"}}` and `{"builtin": "calculator"}`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -82,7 +82,7 @@ mod tests {
             (json!({"mcp": {"url": "http://h/mcp", "tool": "x"}}), "mcp"),
             (json!({"flow": {"url": "http://h/f"}}), "flow"),
             (json!({"agent": {"url": "http://h"}}), "agent"),
-            (json!({"cli": {"binary": "ls", "allowedCommands": ["-l"]}}), "cli"),
+            (json!({"cli": {"binary": "ls", "allowedCommands": ["-l"], "allowedEnv": ["LS_COLORS"]}}), "cli"),
             (json!({"builtin": "calculator"}), "builtin"),
         ] {
             let tool = read(implementation.clone()).unwrap();

@@ -112,6 +112,8 @@ pub(super) enum Target {
         binary: String,
         #[serde(default, rename = "allowedCommands")]
         allowed_commands: Vec<String>,
+        #[serde(default, rename = "allowedEnv")]
+        allowed_env: Vec<String>,
     },
     /// A built-in function by its name.
     Builtin(String),
@@ -156,7 +158,7 @@ impl Definition {
                 }
                 Kind::Http(HttpTool::new(template, method.as_deref(), &headers)?)
             }
-            Target::Cli { binary, allowed_commands } => {
+            Target::Cli { binary, allowed_commands, allowed_env } => {
                 if binary.is_empty() {
                     return Err("it has no binary".into());
                 }
@@ -168,7 +170,7 @@ impl Definition {
                         list.type_ = ParameterType::Words;
                     }
                 }
-                Kind::Cli(CliTool { binary, allowed_commands }, input.names())
+                Kind::Cli(CliTool { binary, allowed_commands, allowed_env }, input.names())
             }
             Target::Builtin(name) => match Builtin::named(&name) {
                 Some(builtin) => {

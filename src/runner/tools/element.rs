@@ -24,6 +24,8 @@ struct Element {
     binary: Option<String>,
     #[serde(default)]
     allowed_commands: Vec<String>,
+    #[serde(default)]
+    allowed_env: Vec<String>,
     mcp_endpoint: Option<String>,
     mcp_tool: Option<String>,
     #[serde(default)]
@@ -65,7 +67,11 @@ impl Element {
         let endpoint = self.endpoint.ok_or("it has no endpoint");
         let target = match self.type_.as_str() {
             "http" => Target::Http { url: endpoint?, method: self.method, headers: self.headers },
-            "cli" => Target::Cli { binary: self.binary.unwrap_or_default(), allowed_commands: self.allowed_commands },
+            "cli" => Target::Cli {
+                binary: self.binary.unwrap_or_default(),
+                allowed_commands: self.allowed_commands,
+                allowed_env: self.allowed_env,
+            },
             "builtin" => Target::Builtin(name.clone()),
             "mcp" => Target::Mcp {
                 url: self.mcp_endpoint.ok_or("it has no mcpEndpoint")?,

@@ -88,6 +88,8 @@ enum Implementation<'a> {
     Cli {
         binary: &'a str,
         allowed_commands: &'a [String],
+        #[serde(skip_serializing_if = "<[String]>::is_empty")]
+        allowed_env: &'a [String],
     },
     Builtin(&'a str),
 }
@@ -105,9 +107,11 @@ fn implementation<'a>(spec: &'a ToolSpec, url: &'a str) -> Implementation<'a> {
         }
         Some(ToolType::Flow) => Implementation::Flow { url },
         Some(ToolType::Agent) => Implementation::Agent { url },
-        Some(ToolType::Cli) => {
-            Implementation::Cli { binary: or_empty(&spec.binary), allowed_commands: &spec.allowed_commands }
-        }
+        Some(ToolType::Cli) => Implementation::Cli {
+            binary: or_empty(&spec.binary),
+            allowed_commands: &spec.allowed_commands,
+            allowed_env: &spec.allowed_env,
+        },
         // A Tool of a type that this build does not know is never Available, and so never rendered.
         Some(ToolType::Builtin) | None => Implementation::Builtin(&spec.name),
     }
@@ -120,8 +124,8 @@ fn input_schema(parameters: &[ToolParameter]) -> Value {
         if let Some(description) = parameter.description.as_ref().filter(|text| !text.is_empty()) {
             property["description"] = json!(description);
         }
-        if let Some(default) = &parameter.default {
-            property["default"] = default.clone();
+        if let Some(default) = parameter.typed_default() {
+            property["default"] = default;
         }
         (parameter.name.clone(), property)
     };

@@ -21,14 +21,17 @@ fn a_tool_is_rendered_without_what_it_does_not_have() {
             "timeout": 10,
         }),
     );
-    let kubectl = tool("kubectl", json!({ "type": "cli", "binary": "kubectl", "allowedCommands": ["get"] }));
+    let kubectl =
+        json!({ "type": "cli", "binary": "kubectl", "allowedCommands": ["get"], "allowedEnv": ["KUBECONFIG"] });
+    let kubectl = tool("kubectl", kubectl);
     let mcp = tool("search", json!({ "type": "mcp", "mcpEndpoint": "http://mcp/mcp" }));
     let expected = concat!(
         r#"[{"name":"get_weather","type":"http","description":"Weather of a city","#,
         r#""endpoint":"https://weather.example/{city}","method":"GET","parameters":["#,
         r#"{"name":"city","type":"string","description":"Name of the city","required":true},"#,
         r#"{"name":"days","type":"integer","required":false,"default":3}],"timeout":10},"#,
-        r#"{"name":"kubectl","type":"cli","binary":"kubectl","allowedCommands":["get"],"timeout":30},"#,
+        r#"{"name":"kubectl","type":"cli","binary":"kubectl","allowedCommands":["get"],"#,
+        r#""allowedEnv":["KUBECONFIG"],"timeout":30},"#,
         r#"{"name":"search","type":"mcp","mcpEndpoint":"http://mcp/mcp","timeout":30}]"#,
     );
     assert_eq!(config_with(&[weather, kubectl, mcp]).plain["CORAIL_TOOLS"], expected);
@@ -53,6 +56,9 @@ fn the_builtins_are_known_under_both_spellings() {
     }
 }
 
+const NO_ADDRESS: &str = "endpoint must be a URL that begins with http:// or https:// and names a host";
+const OPEN: &str = "endpoint has a { that does not begin a {parameter}: close it, or write %7B";
+
 #[test]
 fn a_tool_without_what_its_type_needs_is_an_error_in_the_documented_words() {
     for (spec, message) in [
@@ -76,6 +82,33 @@ fn a_tool_without_what_its_type_needs_is_an_error_in_the_documented_words() {
             json!({ "endpoint": "http://a", "headers": { "x-key": "1" },
                 "headersFrom": [{ "name": "X-Key", "secretKeyRef": { "name": "s", "key": "k" } }] }),
             Some("header X-Key is in headers and in headersFrom: keep one"),
+        ),
+        (json!({ "type": "http", "endpoint": "weather.example/now" }), Some(NO_ADDRESS)),
+        (json!({ "type": "http", "endpoint": "ftp://weather.example" }), Some(NO_ADDRESS)),
+        (json!({ "type": "http", "endpoint": "https:///now" }), Some(NO_ADDRESS)),
+        (json!({ "type": "http", "endpoint": "HTTPS://a/{b}?c={d}", "method": "post" }), None),
+        (
+            json!({ "type": "http", "endpoint": "http://{a}/b" }),
+            Some("endpoint has a {parameter} in its host: only the path and the query may have one"),
+        ),
+        (json!({ "type": "http", "endpoint": "http://a/{b" }), Some(OPEN)),
+        (json!({ "type": "http", "endpoint": "http://a/{}" }), Some(OPEN)),
+        (
+            json!({ "type": "http", "endpoint": "http://a", "method": "FETCH" }),
+            Some("method \"FETCH\" is none of GET, POST, PUT, PATCH, DELETE"),
+        ),
+        (
+            json!({ "type": "http", "endpoint": "http://a", "headers": { "x key": "1" } }),
+            Some("\"x key\" is not the name of a header: use letters, digits and -"),
+        ),
+        (
+            json!({ "type": "mcp", "mcpEndpoint": "mcp:8080" }),
+            Some("mcpEndpoint must be a URL that begins with http:// or https:// and names a host"),
+        ),
+        (json!({ "parameters": [{ "name": "n", "type": "integer", "default": "3" }], "type": "builtin" }), None),
+        (
+            json!({ "parameters": [{ "name": "n", "type": "integer", "default": "many" }], "type": "builtin" }),
+            Some("the default of parameter n is not of its type integer"),
         ),
         (json!({ "type": "builtin", "name": "a b" }), Some("tool name \"a b\" must match ^[a-zA-Z0-9_-]{1,64}$")),
         (json!({ "type": "builtin", "name": "" }), Some("tool name \"\" must match ^[a-zA-Z0-9_-]{1,64}$")),

@@ -1,0 +1,121 @@
+//! What makes a Tool usable.
+//!
+//! The runtime judges a tool again when it reads it; what can be told from the values alone is told here, so that whoever
+//! wrote the Tool learns it from the Tool and not from a Pod that does not come up.
+
+use crds::{
+    ToolSpec,
+    tool::{PARAMETER_TYPES, ServerRef, ToolParameter, ToolType},
+};
+
+/// The methods of http tools.
+const METHODS: &[&str] = &["GET", "POST", "PUT", "PATCH", "DELETE"];
+
+/// Why a Tool cannot be used, where something is missing in the documented words; `None`: it can.
+pub fn tool_error(spec: &ToolSpec) -> Option<String> {
+    if !is_tool_name(&spec.name) {
+        return Some(format!("tool name {:?} must match ^[a-zA-Z0-9_-]{{1,64}}$", spec.name));
+    }
+    let Some(type_) = spec.tool_type() else { return Some(format!("unknown tool type: {}", spec.type_)) };
+    let missing = match type_ {
+        ToolType::Http => given(&spec.endpoint).is_none().then_some("HTTP tool requires an endpoint"),
+        ToolType::Cli => given(&spec.binary).is_none().then_some("CLI tool requires a binary"),
+        ToolType::Mcp => (given(&spec.mcp_endpoint).is_none() && spec.mcp_server_ref.is_none())
+            .then_some("MCP tool requires an mcpEndpoint or an mcpServerRef"),
+        ToolType::Builtin => None,
+        ToolType::Flow => spec.flow_ref.is_none().then_some("flow tool requires a flowRef"),
+        ToolType::Agent => spec.agent_ref.is_none().then_some("agent tool requires an agentRef"),
+    };
+    missing
+        .map(str::to_owned)
+        .or_else(|| match type_ {
+            ToolType::Http => given(&spec.endpoint).and_then(bad_endpoint).or_else(|| bad_method(spec)),
+            ToolType::Mcp => given(&spec.mcp_endpoint).and_then(|address| bad_address("mcpEndpoint", address)),
+            _ => None,
+        })
+        .or_else(|| bad_server(spec))
+        .or_else(|| bad_header(spec))
+        .or_else(|| spec.parameters.iter().find_map(bad_parameter))
+}
+
+/// What is wrong with the address in a field. It may hold a credential, so it is not repeated.
+fn bad_address(field: &str, address: &str) -> Option<String> {
+    let problem = || format!("{field} must be a URL that begins with http:// or https:// and names a host");
+    (!is_web_address(address)).then(problem)
+}
+
+/// Whether the text is an http or https URL as far as its host.
+pub(crate) fn is_web_address(text: &str) -> bool {
+    let Some((scheme, rest)) = text.split_once("://") else { return false };
+    (scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")) && !authority(rest).is_empty()
+}
+
+/// The part of a URL from its host's beginning up to its path.
+fn authority(rest: &str) -> &str {
+    rest.split(['/', '?', '#', '\\']).next().unwrap_or_default()
+}
+
+fn bad_endpoint(endpoint: &str) -> Option<String> {
+    if let Some(problem) = bad_address("endpoint", endpoint) {
+        return Some(problem);
+    }
+    let after_scheme = endpoint.split_once("://").map_or("", |(_, rest)| rest);
+    if authority(after_scheme).contains(['{', '}']) {
+        return Some("endpoint has a {parameter} in its host: only the path and the query may have one".to_owned());
+    }
+    let mut rest = endpoint;
+    while let Some((_, after)) = rest.split_once('{') {
+        let name = after.split_once('}');
+        let Some((_, after)) = name.filter(|(name, _)| !name.is_empty() && !name.contains('{')) else {
+            return Some("endpoint has a { that does not begin a {parameter}: close it, or write %7B".to_owned());
+        };
+        rest = after;
+    }
+    None
+}
+
+fn bad_server(spec: &ToolSpec) -> Option<String> {
+    let server = spec.mcp_server_ref.as_ref()?;
+    (!ServerRef::KINDS.contains(&server.kind.as_str()))
+        .then(|| format!("mcpServerRef has the unknown kind: {}", server.kind))
+}
+
+fn bad_method(spec: &ToolSpec) -> Option<String> {
+    let method = given(&spec.method)?;
+    let known = METHODS.iter().any(|known| known.eq_ignore_ascii_case(method));
+    (!known).then(|| format!("method {method:?} is none of {}", METHODS.join(", ")))
+}
+
+fn bad_header(spec: &ToolSpec) -> Option<String> {
+    let mut from = spec.headers_from.iter().map(|from| &from.name);
+    if let Some(odd) = spec.headers.keys().chain(from.clone()).find(|name| !is_token(name)) {
+        return Some(format!("{odd:?} is not the name of a header: use letters, digits and -"));
+    }
+    let twice = from.find(|from| spec.headers.keys().any(|name| name.eq_ignore_ascii_case(from)));
+    twice.map(|name| format!("header {name} is in headers and in headersFrom: keep one"))
+}
+
+fn bad_parameter(parameter: &ToolParameter) -> Option<String> {
+    let ToolParameter { name, type_, default, .. } = parameter;
+    if !PARAMETER_TYPES.contains(&type_.as_str()) {
+        return Some(format!("parameter {name} has the unknown type: {type_}"));
+    }
+    if default.is_some() && parameter.typed_default().is_none() {
+        return Some(format!("the default of parameter {name} is not of its type {type_}"));
+    }
+    None
+}
+
+/// A token of RFC 9110 section 5.6.2, which a header's name is.
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+fn is_tool_name(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+}
+
+/// An empty text means the same as none.
+fn given(field: &Option<String>) -> Option<&str> {
+    field.as_deref().filter(|text| !text.is_empty())
+}
