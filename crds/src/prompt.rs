@@ -31,7 +31,8 @@ use crate::status::MachineStatus;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PromptSpec {
-    /// The text: YAML frontmatter between lines of `---`, if any, and a Handlebars template. At most 1 MiB.
+    /// The text: YAML frontmatter between lines of `---`, if any, and a Handlebars template. At most 1 MiB;
+    /// beyond 256 KiB `kubectl apply` needs --server-side.
     #[schemars(length(min = 1, max = 1048576))]
     pub content: String,
     /// What the prompt is for, for people.

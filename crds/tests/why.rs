@@ -135,8 +135,8 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
                     "nextAttemptAt": "2026-01-02T03:04:05Z",
                 },
             }),
-            "Agent default/my-agent is Deploying and waits: the Pods are not ready yet (NotReady) — read the Pod's log: it \
-             must answer GET /healthz on its port.",
+            "Agent default/my-agent is Deploying and waits: the Pods are not ready yet (NotReady) — read the Pod's log: its \
+             readiness probe does not pass.",
         ),
         (
             json!({}),

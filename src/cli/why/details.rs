@@ -5,6 +5,7 @@ use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{ContainerStatus, Pod},
 };
+use serde_json::Value;
 
 /// More details than this hide the sentence they belong to.
 const AT_MOST: usize = 6;
@@ -52,6 +53,39 @@ pub fn pod_trouble(pod: &Pod) -> Vec<String> {
 
 fn is_running(container: &ContainerStatus) -> bool {
     container.state.as_ref().is_some_and(|state| state.running.is_some())
+}
+
+/// The container whose log says why the Pod is not ready, and whether that is the log of the one before: of a container that
+/// ended and is about to start again.
+pub fn speaker(pod: &Pod) -> Option<(&str, bool)> {
+    let containers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    let waits = |container: &ContainerStatus| container.state.as_ref().is_some_and(|state| state.waiting.is_some());
+    let speaks = |container: &&ContainerStatus| {
+        !container.ready && (is_running(container) || (waits(container) && container.restart_count > 0))
+    };
+    containers.into_iter().find(speaks).map(|container| (container.name.as_str(), waits(container)))
+}
+
+/// The most of a log's line that is shown, in characters.
+const WORDS: usize = 300;
+
+/// What the end of a container's log says: its last error, if it writes JSON as our own programs do, else its last line.
+pub fn last_words(log: &[String]) -> Option<String> {
+    let error = |line: &String| {
+        let entry: Value = serde_json::from_str(line).ok()?;
+        let text = |field: &str| entry.get(field).and_then(Value::as_str);
+        let message = text("message").filter(|_| text("level") == Some("ERROR"))?;
+        let line = entry.get("line").and_then(Value::as_u64).map(|line| format!(":{line}")).unwrap_or_default();
+        Some(text("file").map_or_else(String::new, |file| format!("{file}{line}: ")) + message)
+    };
+    let found = log.iter().rev().find_map(error);
+    let words = found.or_else(|| log.iter().rev().find(|line| !line.trim().is_empty()).cloned())?;
+    let mut words: String = words.trim().chars().take(WORDS + 1).collect();
+    if let Some((end, _)) = words.char_indices().nth(WORDS) {
+        words.truncate(end);
+        words.push('…');
+    }
+    Some(words)
 }
 
 /// Why a rollout does not go on.
@@ -114,7 +148,7 @@ fn said(reason: &str, message: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -161,6 +195,38 @@ mod tests {
         ] {
             assert_eq!(pod_trouble(&pod(status.clone())), expected, "{status}");
         }
+    }
+
+    #[test]
+    fn the_container_that_is_not_ready_speaks() {
+        let crash = json!({ "containerStatuses": [{ "name": "agent", "image": "i", "imageID": "", "ready": false,
+            "restartCount": 4, "state": { "waiting": { "reason": "CrashLoopBackOff" } } }] });
+        for (status, expected) in [
+            (container(json!({ "running": {} })), Some(("agent", false))),
+            (crash, Some(("agent", true))),
+            (container(json!({ "waiting": { "reason": "ErrImagePull" } })), None),
+            (json!({}), None),
+        ] {
+            assert_eq!(speaker(&pod(status.clone())), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn the_last_words_are_an_error_or_the_last_line() {
+        let error = r#"{"level":"ERROR","message":"not ready: no `x`","file":"prompts/p.prompt","line":2}"#;
+        let plain = r#"{"level":"ERROR","message":"no key"}"#;
+        for (log, expected) in [
+            (&[error, r#"{"level":"INFO","message":"listening"}"#][..], Some("prompts/p.prompt:2: not ready: no `x`")),
+            (&[error, plain], Some("no key")),
+            (&["Traceback", "ValueError: bad ", ""], Some("ValueError: bad")),
+            (&["", " "], None),
+            (&[], None),
+        ] {
+            let log: Vec<String> = log.iter().map(|line| (*line).to_owned()).collect();
+            assert_eq!(last_words(&log).as_deref(), expected, "{log:?}");
+        }
+        let long = last_words(&["é".repeat(1000)]).unwrap();
+        assert_eq!((long.chars().count(), long.ends_with('…')), (WORDS + 1, true));
     }
 
     #[test]

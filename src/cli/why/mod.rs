@@ -1,23 +1,26 @@
 //! `recif why`: one sentence, then the few lines that only the live cluster can add.
 //!
 //! The sentence comes from the object alone and is the same that operator and control plane give. The details are read
-//! on the spot, because they change too often to be kept in a status: what the kubelet says about each container, how a
-//! rollout stands, and what is wrong with whatever is waited for.
+//! on the spot, because they change too often to be kept in a status: what the kubelet says about each container, what the
+//! container itself wrote last, how a rollout stands, and what is wrong with whatever is waited for.
 
 mod details;
 
 use std::process::ExitCode;
 
 use crds::{Kind, Role};
-use kube::api::DynamicObject;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DynamicObject, LogParams};
 
-pub use details::{brief, deployment_trouble, pod_trouble, reference_trouble};
+pub use details::{brief, deployment_trouble, last_words, pod_trouble, reference_trouble, speaker};
 
 use super::{CliError, ConnectArgs, Target, hint, print, trace::status_of};
 use crate::cluster::live::Live;
 
 /// Exit code for an object that is not Ready.
 const NOT_READY: u8 = 3;
+/// So many lines of a log are looked at.
+const LOG_LINES: i64 = 20;
 
 /// Flags of `recif why`.
 #[derive(Debug, clap::Args)]
@@ -76,8 +79,28 @@ async fn collect(live: &Live, kind: &'static Kind, name: &str, object: &DynamicO
     }
     let selector = format!("app.kubernetes.io/name={name},recif.dev/{}={name}", kind.name.to_lowercase());
     match live.pods(&live.namespace, &selector).await {
-        Ok(pods) => lines.extend(pods.iter().flat_map(pod_trouble)),
+        Ok(pods) => {
+            for pod in &pods {
+                lines.extend(pod_trouble(pod));
+                lines.extend(said_by(live, pod).await);
+            }
+        }
         Err(error) => hint(&format!("note: {error}")),
     }
     lines
+}
+
+/// What the container that keeps the Pod from being ready wrote last.
+async fn said_by(live: &Live, pod: &Pod) -> Option<String> {
+    let name = pod.metadata.name.as_deref()?;
+    let (container, previous) = speaker(pod)?;
+    let tail_lines = Some(LOG_LINES);
+    let params = LogParams { container: Some(container.to_owned()), previous, tail_lines, ..LogParams::default() };
+    match live.log(&live.namespace, name, &params, |_| true).await {
+        Ok(log) => last_words(&log).map(|words| format!("Pod {name}, {container} says: {words}")),
+        Err(error) => {
+            hint(&format!("note: {error}"));
+            None
+        }
+    }
 }
