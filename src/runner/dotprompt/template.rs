@@ -94,16 +94,39 @@ fn compile(registry: &mut Handlebars<'static>, name: &str, source: &str) -> Resu
         return Err(too_many(ELSES, "`else`s"));
     }
     let mut template = Parsed::compile(source).map_err(|error| {
-        let reason = match error.reason() {
-            TemplateErrorReason::InvalidSyntax(reason) => format!("this is not Handlebars: {reason}"),
-            other => other.to_string(),
-        };
-        Syntax { line: error.pos().map(|(line, _)| line), message: reason }
+        let line = error.pos().map(|(line, _)| line);
+        match (error.reason(), unclosed(source)) {
+            // The parser tells only what may follow the text's end, by the names of its own rules.
+            (TemplateErrorReason::InvalidSyntax(_), Some((line, block))) => Syntax {
+                line: Some(line),
+                message: format!("the block `{{{{#{block}}}}}` does not end: write `{{{{/{block}}}}}` after it"),
+            },
+            (TemplateErrorReason::InvalidSyntax(reason), None) => {
+                Syntax { line, message: format!("this is not Handlebars: {reason}") }
+            }
+            (other, _) => Syntax { line, message: other.to_string() },
+        }
     })?;
     let definitions = adapt(name, source, &mut template)?;
     template.name = Some(name.to_owned());
     registry.register_template(name, template);
     Ok(definitions)
+}
+
+/// The last block that nothing ends: the line of its tag, and its name.
+fn unclosed(source: &str) -> Option<(usize, &str)> {
+    let mut open = Vec::new();
+    for (at, _) in source.match_indices("{{").filter(|(at, _)| !source[..*at].ends_with('\\')) {
+        let tag = source[at + 2..].trim_start_matches('~');
+        if let Some(tag) = tag.strip_prefix('#') {
+            let name = tag.trim_start_matches(['*', '>', ' ']);
+            let end = name.find(|c: char| c.is_whitespace() || matches!(c, '}' | '~' | '(')).unwrap_or(name.len());
+            open.push((at, &name[..end]));
+        } else if tag.starts_with('/') {
+            open.pop();
+        }
+    }
+    open.pop().map(|(at, name)| (source[..at].matches('\n').count() + 1, name))
 }
 
 fn is_else(tag: &str) -> bool {

@@ -129,6 +129,11 @@ fn mistakes_in_a_text_are_found_with_their_line() {
         ),
         ("---\ninput: {schema: {type: object, $ref: 'http://x/y'}}\n---\n", "is not JSON Schema"),
         ("---\na: 1\n---\n\nHello {{name", "line 5: this is not Handlebars"),
+        (
+            "---\na: 1\n---\na\n{{#each x}}{{#if y}}{{/if}}\nb",
+            "line 5: the block `{{#each}}` does not end: write `{{/each}}` after it",
+        ),
+        ("{{#if x}}\n\\{{#each}}{{~#*inline \"p\"}}", "line 2: the block `{{#inline}}` does not end"),
         ("a\n{{#if x}}\nb\n{{/unless}}", "line 4: helper \"if\" was opened, but \"unless\" is closing"),
         ("---\na: 1\n---\na\n{{#if}}{{/if}}", "line 5: `if` takes 1 argument, not 0"),
         ("a\n{{if x}}", "line 2: `if` is a block: write `{{#if …}} … {{/if}}`"),
