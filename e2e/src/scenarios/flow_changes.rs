@@ -181,6 +181,8 @@ async fn a_template_that_cannot_be_read_leaves_the_old_pods_serving(ns: Namespac
     let before = Before::start(&ns, &flow("steady", &["say"], json!({}))).await?;
     ns.edit(PROMPT, "say", json!({"spec": {"content": "{{#if text}}never closed"}})).await?;
     ns.tells(FLOW, "steady", START, "Deploying", &["NotReady"]).await?;
+    let (code, said) = ns.env.recif(&["why", "flow/steady", "-n", &ns.name]).await?;
+    ensure!(code == 3 && said.contains("prompts/say.prompt:1: "), "recif why: exit code {code}: {said}");
     let now = ns.get(FLOW, "steady").await?;
     ensure!(now.condition("Available").is_true(), "its old Pods do not count: {}", now.describe());
     let pods = ns.pod_uids("steady").await?;

@@ -167,6 +167,11 @@ async fn what_only_the_operator_can_judge_is_said_within_ten_seconds(ns: Namespa
     for (name, manifest, words) in [
         ("twice", flow("twice", &[], inline), ["InvalidSpec", "say"]),
         (
+            "torn",
+            flow("torn", &[], json!({"prompts": [{"prompt": {"name": "own", "content": "---\na: [\n---\nHi"}}]})),
+            ["InvalidSpec", "\"own\", line 3"],
+        ),
+        (
             "reserved",
             flow("reserved", &["say"], json!({"env": [{"name": "PORT", "value": "1"}]})),
             ["InvalidSpec", "PORT"],
@@ -176,13 +181,19 @@ async fn what_only_the_operator_can_judge_is_said_within_ten_seconds(ns: Namespa
         ns.apply(&manifest).await?;
         ns.tells(FLOW, name, SAID, "Failed", &words).await?;
     }
-    for (name, fields, words) in
-        [("no-flow", json!({"type": "flow"}), "flowRef"), ("no-agent", json!({"type": "agent"}), "agentRef")]
-    {
+    for (name, fields, words) in [
+        ("no-flow", json!({"type": "flow"}), "flowRef"),
+        ("no-agent", json!({"type": "agent"}), "agentRef"),
+        ("no-web", json!({"type": "http", "endpoint": "ftp://files.example/a"}), "http:// or https://"),
+        ("no-method", json!({"type": "http", "endpoint": "http://a", "method": "FETCH"}), "GET"),
+    ] {
         ns.apply(&tool(name, fields)).await?;
         let says = |it: &Object| it.phase() == "Error" && it.condition("Ready").says(words);
         ns.until(TOOL, name, SAID, &format!("is in Error and says {words}"), says).await?;
     }
+    ns.apply(&plugin_config("no-web", json!({"extraConfig": {"baseUrl": "files.example/v1"}}))).await?;
+    let says = |it: &Object| it.phase() == "Error" && it.condition("Ready").says("extraConfig.baseUrl");
+    ns.until(PLUGIN_CONFIG, "no-web", SAID, "is in Error and says extraConfig.baseUrl", says).await?;
     Ok(())
 }
 
