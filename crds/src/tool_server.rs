@@ -107,7 +107,6 @@ impl ToolServerStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiscoveredTool {
     /// Its name at the server.
-    #[serde(default)]
     pub name: String,
     /// What it is for: the first 256 characters.
     #[serde(default, skip_serializing_if = "String::is_empty")]

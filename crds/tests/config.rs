@@ -63,6 +63,24 @@ fn the_manifests_are_the_same_each_time() {
     assert_eq!(crds::manifests().unwrap(), crds::manifests().unwrap());
 }
 
+/// The API server refuses a definition that breaks this rule.
+#[test]
+fn the_keys_of_every_list_map_are_required_or_have_a_default() {
+    fn check(file: &str, schema: &Value) {
+        for key in schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten() {
+            let items = &schema["items"];
+            let required = items["required"].as_array().is_some_and(|names| names.contains(key));
+            let default = &items["properties"][key.as_str().unwrap()]["default"];
+            assert!(required || !default.is_null(), "{file}: {key} of {}", schema["description"]);
+        }
+        let inner = schema.as_object().into_iter().flat_map(|fields| fields.values());
+        inner.chain(schema.as_array().into_iter().flatten()).for_each(|inner| check(file, inner));
+    }
+    for file in files("config/crd").iter().filter(|file| file.contains(".agents.recif.dev")) {
+        documents(&format!("config/crd/{file}")).iter().for_each(|document| check(file, document));
+    }
+}
+
 #[test]
 fn what_the_api_server_accepts_the_operator_can_read() {
     for file in files("e2e/manifests/accept") {
