@@ -55,6 +55,9 @@ fn the_operator_may_do_what_it_does_and_nothing_else() {
         ("serviceaccounts", "get list watch create patch delete"),
         ("deployments.apps", "get list watch create patch delete"),
         ("pods", "list watch patch"),
+        // Whose servers another namespace may use; Tools that servers publish.
+        ("namespaces", "list watch"),
+        ("tools", "create patch delete"),
         ("events.events.k8s.io", "create"),
     ]);
     for kind in crds::KINDS {

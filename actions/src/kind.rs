@@ -4,7 +4,8 @@
 /// Implements [`Machine`](crate::machine::Machine) for a kind that runs Pods. `in` is the path, within its status, of the
 /// [`crds::WorkloadStatus`]: nothing when that is the status itself.
 macro_rules! workload {
-    ($kind:ident, render version $version:literal $(, in $part:ident)?) => {
+    ($kind:ident, render version $version:literal $(, in $part:ident)? $(, conditions $conditions:expr)?
+     $(, offers $($offers:ident).+)?) => {
         impl $crate::machine::Machine for crds::$kind {
             type Phase = crds::WorkloadPhase;
             type World = $crate::ports::World;
@@ -14,7 +15,8 @@ macro_rules! workload {
             const RENDER_VERSION: i64 = $version;
             const EDGES: &'static [$crate::machine::Edge<crds::WorkloadPhase>] = $crate::workload::EDGES;
             const NOT_BY_TIME: &'static [&'static str] = $crate::workload::NOT_BY_TIME;
-            const CONDITIONS: &'static [&'static str] = $crate::workload::CONDITIONS;
+            const CONDITIONS: &'static [&'static str] =
+                $crate::kind::first!($($conditions,)? $crate::workload::CONDITIONS);
             const AVAILABLE_BY_PHASE: bool = false;
 
             $crate::kind::accessors!($($part)?);
@@ -22,6 +24,10 @@ macro_rules! workload {
             fn content_hash(&self) -> Option<&str> {
                 self.status.as_ref()?$(.$part)?.content_hash.as_deref()
             }
+
+            $(fn offers(&self) -> Option<&str> {
+                self.status.as_ref()?.$($offers).+.as_deref()
+            })?
         }
     };
 }

@@ -11,6 +11,7 @@ pub mod flow;
 pub mod flow_set;
 mod kind;
 pub mod machine;
+pub mod mcp_server;
 pub mod model;
 pub mod plugin_config;
 pub mod ports;

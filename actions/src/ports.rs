@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
 use async_trait::async_trait;
-use crds::{Agent, Flow, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
+use crds::{Agent, Flow, MCPServer, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
 use serde_json::Value;
 
 use crate::{
@@ -25,10 +25,12 @@ pub enum ChildKind {
     Secret,
     Service,
     Deployment,
+    /// A Tool that a server publishes. It is watched as a kind of ours and in no list of children.
+    Tool,
 }
 
 impl ChildKind {
-    /// Every kind.
+    /// Every kind but Tool.
     pub const ALL: &'static [Self] =
         &[Self::ServiceAccount, Self::ConfigMap, Self::Secret, Self::Service, Self::Deployment];
 
@@ -40,6 +42,7 @@ impl ChildKind {
             Self::Secret => "Secret",
             Self::Service => "Service",
             Self::Deployment => "Deployment",
+            Self::Tool => "Tool",
         }
     }
 
@@ -47,6 +50,7 @@ impl ChildKind {
     pub fn api_version(self) -> &'static str {
         match self {
             Self::Deployment => "apps/v1",
+            Self::Tool => "agents.recif.dev/v1",
             _ => "v1",
         }
     }
@@ -269,8 +273,16 @@ pub trait Views: Send + Sync {
     fn plugin_config(&self, namespace: &str, name: &str) -> Option<Arc<PluginConfig>>;
     /// A Prompt.
     fn prompt(&self, namespace: &str, name: &str) -> Option<Arc<Prompt>>;
+    /// An MCPServer.
+    fn mcp_server(&self, namespace: &str, name: &str) -> Option<Arc<MCPServer>>;
     /// A RemoteMCPServer.
     fn remote_mcp_server(&self, namespace: &str, name: &str) -> Option<Arc<RemoteMCPServer>>;
+    /// The labels of a namespace, if they are known.
+    fn namespace_labels(&self, namespace: &str) -> Option<Arc<BTreeMap<String, String>>>;
+    /// The Tools that carry the label of this server.
+    fn published_tools(&self, kind: &'static str, namespace: &str, server: &str) -> Vec<Arc<Tool>>;
+    /// Whether an Agent, Flow or FlowSet lists this Tool.
+    fn is_tool_used(&self, namespace: &str, name: &str) -> bool;
     /// A child, or a Secret or ConfigMap of somebody else.
     fn child(&self, child: &ChildRef) -> Option<Arc<Child>>;
     /// The Pods of the workload of this kind (`Agent`) and name, in the order of their names.

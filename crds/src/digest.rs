@@ -7,7 +7,10 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::{AgentSpec, FlowSetSpec, FlowSpec, ModelSpec, PluginConfigSpec, PromptSpec, RemoteMCPServerSpec, ToolSpec};
+use crate::{
+    AgentSpec, FlowSetSpec, FlowSpec, MCPServerSpec, ModelSpec, PluginConfigSpec, PromptSpec, RemoteMCPServerSpec,
+    ToolSpec,
+};
 
 /// The value as canonical JSON.
 pub fn canonical_json(value: &Value) -> String {
@@ -87,6 +90,17 @@ digests! {
     PluginConfigSpec without [];
     PromptSpec without [];
     RemoteMCPServerSpec without [];
+}
+
+impl MCPServerSpec {
+    /// Digest of the spec, without what only moves the number of Pods.
+    pub fn digest(&self) -> String {
+        let mut value = serde_json::to_value(self).unwrap_or_default();
+        if let Some(deployment) = value.get_mut("deployment").and_then(Value::as_object_mut) {
+            deployment.remove("replicas");
+        }
+        digest(&value)
+    }
 }
 
 fn spec_digest(spec: &impl Serialize, without: &[&str]) -> String {

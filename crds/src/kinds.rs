@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    Agent, Flow, FlowSet, GROUP, Model, Phase, PluginConfig, Prompt, Reference, ReferencePhase, Refers,
+    Agent, Flow, FlowSet, GROUP, MCPServer, Model, Phase, PluginConfig, Prompt, Reference, ReferencePhase, Refers,
     RemoteMCPServer, Tool, VERSION, WorkloadPhase, schema,
 };
 
@@ -69,6 +69,14 @@ pub const KINDS: &[Kind] = &[
         role: Role::Workload,
         definition: FlowSet::crd,
         references: references_of::<FlowSet>,
+    },
+    Kind {
+        name: "MCPServer",
+        plural: "mcpservers",
+        short: "mcp",
+        role: Role::Workload,
+        definition: MCPServer::crd,
+        references: references_of::<MCPServer>,
     },
     Kind {
         name: "Tool",

@@ -7,8 +7,8 @@ use std::fmt;
 use k8s_openapi::api::core::v1::EnvVar;
 
 use crate::flow::{FlowDefinition, Runtime};
-use crate::tool::ToolType;
-use crate::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
+use crate::tool::{ServerRef, ToolType};
+use crate::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
 
 /// Kinds that an object may refer to, in the order in which what is missing is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,6 +21,7 @@ pub enum RefKind {
     Flow,
     Agent,
     RemoteMCPServer,
+    MCPServer,
     Secret,
     ConfigMap,
 }
@@ -35,6 +36,7 @@ impl RefKind {
         Self::Flow,
         Self::Agent,
         Self::RemoteMCPServer,
+        Self::MCPServer,
         Self::Secret,
         Self::ConfigMap,
     ];
@@ -49,6 +51,7 @@ impl RefKind {
             Self::Flow => "Flow",
             Self::Agent => "Agent",
             Self::RemoteMCPServer => "RemoteMCPServer",
+            Self::MCPServer => "MCPServer",
             Self::Secret => "Secret",
             Self::ConfigMap => "ConfigMap",
         }
@@ -71,11 +74,13 @@ impl fmt::Display for RefKind {
     }
 }
 
-/// One object in the same namespace that is referred to. Displays as `Tool/weather-api`.
+/// One object that is referred to. Displays as `Tool/weather-api`, and with its namespace if that is another one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reference {
     /// Its kind.
     pub kind: RefKind,
+    /// Its namespace, if it is another one.
+    pub namespace: Option<String>,
     /// Its name.
     pub name: String,
     /// Whether it may be missing.
@@ -89,13 +94,16 @@ pub struct Reference {
 impl Reference {
     /// A reference to an object that must be there.
     pub fn new(kind: RefKind, name: impl Into<String>) -> Self {
-        Self { kind, name: name.into(), optional: false, keys: BTreeSet::new(), whole: true }
+        Self { kind, namespace: None, name: name.into(), optional: false, keys: BTreeSet::new(), whole: true }
     }
 }
 
 impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.kind, self.name)
+        match &self.namespace {
+            Some(namespace) => write!(f, "{}/{namespace}/{}", self.kind, self.name),
+            None => write!(f, "{}/{}", self.kind, self.name),
+        }
     }
 }
 
@@ -180,7 +188,7 @@ impl Refers for Tool {
         if let Some((server, tool)) = spec.served_by()
             && let Some(kind) = RefKind::parse(&server.kind)
         {
-            mentions.add_key(kind, &server.name, tool);
+            mentions.add_tool(kind, server, tool);
         }
         for header in &spec.headers_from {
             mentions.add_key(RefKind::Secret, &header.secret_key_ref.name, &header.secret_key_ref.key);
@@ -216,13 +224,21 @@ impl Refers for RemoteMCPServer {
     }
 }
 
+impl Refers for MCPServer {
+    fn mention(&self, mentions: &mut Mentions) {
+        let deployment = &self.spec.deployment;
+        deployment.secret_refs.iter().for_each(|secret| mentions.add(RefKind::Secret, &secret.name));
+        deployment.config_map_refs.iter().for_each(|map| mentions.add(RefKind::ConfigMap, &map.name));
+    }
+}
+
 impl Refers for Prompt {
     fn mention(&self, _: &mut Mentions) {}
 }
 
 /// What was mentioned so far.
 #[derive(Debug, Default)]
-pub struct Mentions(BTreeMap<(RefKind, String), Reference>);
+pub struct Mentions(BTreeMap<(RefKind, Option<String>, String), Reference>);
 
 impl Mentions {
     /// An object that must be there.
@@ -230,10 +246,18 @@ impl Mentions {
         self.add_data(kind, name, None, None);
     }
 
-    /// One key of a Secret or ConfigMap, or tool of a server, of which nothing else counts.
+    /// One key of a Secret or ConfigMap, of which nothing else counts.
     fn add_key(&mut self, kind: RefKind, name: &str, key: &str) {
         let mut reference = Reference::new(kind, name);
         (reference.keys, reference.whole) = (BTreeSet::from([key.to_owned()]), false);
+        self.join(reference);
+    }
+
+    /// A tool of a server.
+    fn add_tool(&mut self, kind: RefKind, server: &ServerRef, tool: &str) {
+        let mut reference = Reference::new(kind, &server.name);
+        reference.namespace = server.namespace.clone().filter(|namespace| !namespace.is_empty());
+        (reference.keys, reference.whole) = (BTreeSet::from([tool.to_owned()]), false);
         self.join(reference);
     }
 
@@ -259,13 +283,14 @@ impl Mentions {
         if new.name.is_empty() {
             return;
         }
-        match self.0.get_mut(&(new.kind, new.name.clone())) {
+        let place = (new.kind, new.namespace.clone(), new.name.clone());
+        match self.0.get_mut(&place) {
             Some(known) => {
                 known.optional &= new.optional;
                 known.whole |= new.whole;
                 known.keys.extend(new.keys);
             }
-            None => drop(self.0.insert((new.kind, new.name.clone()), new)),
+            None => drop(self.0.insert(place, new)),
         }
     }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::Period;
 use crate::schema;
 use crate::status::MachineStatus;
-use crate::tool_server::{ServerHeader, ServerTls, ToolServerStatus};
+use crate::tool_server::{AllowedNamespaces, Publish, ServerHeader, ServerTls, ToolServerStatus};
 
 /// Where a server is, and how it is asked for its tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -29,6 +29,7 @@ use crate::tool_server::{ServerHeader, ServerTls, ToolServerStatus};
     status = "RemoteMCPServerStatus",
     derive = "PartialEq",
     doc = "An MCP server that runs elsewhere: its tools are discovered, and Tools refer to them.",
+    printcolumn(name = "Protocol", type_ = "string", json_path = ".spec.protocol"),
     printcolumn(name = "URL", type_ = "string", json_path = ".spec.url"),
     printcolumn(name = "Tools", type_ = "integer", json_path = ".status.toolCount"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
@@ -46,6 +47,12 @@ pub struct RemoteMCPServerSpec {
     /// What the server is for, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// How it speaks: STREAMABLE_HTTP, or SSE (the transport of the protocol's first revision, whose tools are discovered; the
+    /// reference runner does not call them). Default: STREAMABLE_HTTP.
+    // Text and not an enum: a value of another build must not make the object unreadable.
+    #[schemars(schema_with = "schema::server_protocol")]
+    #[serde(default = "streamable_http")]
+    pub protocol: String,
     /// Its endpoint, such as https://mcp.example.com/mcp.
     #[schemars(schema_with = "schema::server_url")]
     pub url: String,
@@ -60,17 +67,35 @@ pub struct RemoteMCPServerSpec {
     #[schemars(schema_with = "schema::discovery_timeout")]
     #[serde(default = "timeout")]
     pub timeout: Period,
+    /// How long a stream of events of the server may be silent, from 1s to 1h: it is opened again then. Default: 5m.
+    #[schemars(schema_with = "schema::sse_read_timeout")]
+    #[serde(default = "sse_read_timeout")]
+    pub sse_read_timeout: Period,
+    /// Whether a session is ended at the server when a discovery is done. Default: true.
+    #[serde(default = "yes")]
+    pub terminate_on_close: bool,
     /// How often its tools are looked at again, from 1s to 24h, spread by a fifth; a server may ask for a longer time.
     /// Default: 60s.
     #[schemars(schema_with = "schema::resync")]
     #[serde(default = "resync")]
     pub resync: Period,
+    /// Which namespaces may refer to it. Default: its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_namespaces: Option<AllowedNamespaces>,
+    /// Makes a Tool of each of its tools, for kubectl and for agents that list them by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publish: Option<Publish>,
 }
 
 impl RemoteMCPServerSpec {
     /// How long all of a discovery may take.
     pub fn timeout(&self) -> Duration {
         self.timeout.length().unwrap_or(Duration::from_secs(30))
+    }
+
+    /// How long a stream of events may be silent.
+    pub fn sse_read_timeout(&self) -> Duration {
+        self.sse_read_timeout.length().unwrap_or(Duration::from_secs(300))
     }
 
     /// How often its tools are looked at again.
@@ -90,6 +115,15 @@ pub struct RemoteMCPServerStatus {
     pub server: ToolServerStatus,
 }
 
+fn streamable_http() -> String {
+    "STREAMABLE_HTTP".into()
+}
+fn sse_read_timeout() -> Period {
+    "5m".into()
+}
+fn yes() -> bool {
+    true
+}
 fn timeout() -> Period {
     "30s".into()
 }

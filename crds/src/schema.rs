@@ -22,8 +22,9 @@ use crate::{
 };
 
 pub(crate) use servers::{
-    discovered_tools, discovery_timeout, one_value, resync, server_header_name, server_headers, server_kind,
-    server_url, tls_rule, value_source_type,
+    allowed_from, allowed_namespaces_rule, discovered_tools, discovery_timeout, globs, label_selector,
+    mcp_server_rules, one_value, publish_prefix, resync, server_header_name, server_headers, server_kind, server_path,
+    server_protocol, server_ref_rule, server_url, sse_read_timeout, tls_rule, transport_type, value_source_type,
 };
 pub(crate) use traffic::{
     anonymous_paths, drain_timeout, scale_to_zero_after, scaling_rules, stable_window, timeout, traffic_rules,

@@ -158,13 +158,18 @@ impl ToolType {
 /// A tool of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::server_ref_rule)]
 pub struct ServerRef {
-    /// Kind of the server. Default: RemoteMCPServer.
+    /// Kind of the server: RemoteMCPServer or MCPServer. Default: RemoteMCPServer.
     // Text and not an enum: a value of another build must not make the object unreadable.
     #[schemars(schema_with = "schema::server_kind")]
     #[serde(default = "remote_server")]
     pub kind: String,
-    /// Name of the server, in the same namespace.
+    /// Namespace of the server, which must allow this one. Empty: the same.
+    #[schemars(length(max = 63))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name of the server.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// Name of the tool at the server. Empty: the tool's own name.
@@ -175,7 +180,7 @@ pub struct ServerRef {
 
 impl ServerRef {
     /// The kinds of servers.
-    pub const KINDS: &'static [&'static str] = &["RemoteMCPServer"];
+    pub const KINDS: &'static [&'static str] = &["RemoteMCPServer", "MCPServer"];
 }
 
 /// A header whose value is in a Secret.

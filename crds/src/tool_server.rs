@@ -1,6 +1,9 @@
 //! What the kinds that have tools to offer share: RemoteMCPServer and MCPServer.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
+use kube::core::{Selector, SelectorExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +74,94 @@ pub struct CaSecret {
     pub key: String,
 }
 
+/// Which namespaces may refer to a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = schema::allowed_namespaces_rule)]
+pub struct AllowedNamespaces {
+    /// Same (the server's own), All, or Selector (those whose labels match). Default: Same.
+    // Text and not an enum: a value of another build must not make the object unreadable.
+    #[schemars(schema_with = "schema::allowed_from")]
+    #[serde(default = "same")]
+    pub from: String,
+    /// The labels of namespaces; with Selector.
+    #[schemars(schema_with = "schema::label_selector")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+}
+
+impl Default for AllowedNamespaces {
+    fn default() -> Self {
+        Self { from: same(), selector: None }
+    }
+}
+
+impl AllowedNamespaces {
+    /// Whether objects of another namespace may refer to the server; `labels`: of that namespace, if they are known.
+    pub fn admits(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
+        match (self.from.as_str(), &self.selector) {
+            ("All", _) => true,
+            ("Selector", Some(selector)) => {
+                let selector = Selector::try_from(selector.clone());
+                labels.zip(selector.ok()).is_some_and(|(labels, selector)| selector.matches(labels))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether a server's tools become Tools.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Publish {
+    /// Whether each tool becomes a Tool that the server owns. Default: false.
+    #[serde(default)]
+    pub enabled: bool,
+    /// What the names of the Tools begin with, in lower case.
+    #[schemars(schema_with = "schema::publish_prefix")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prefix: String,
+    /// Names of the tools that are published, with * for any text and ? for any character. Empty: all.
+    #[schemars(schema_with = "schema::globs")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub include: Vec<String>,
+    /// Names of the tools that are not, likewise.
+    #[schemars(schema_with = "schema::globs")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<String>,
+}
+
+impl Publish {
+    /// Whether the tool of this name becomes a Tool.
+    pub fn takes(&self, tool: &str) -> bool {
+        let any = |globs: &[String]| globs.iter().any(|glob| matches_glob(glob, tool));
+        self.enabled && (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
+    }
+}
+
+/// Whether a text is as a pattern says, in which `*` is any text and `?` any character.
+fn matches_glob(glob: &str, text: &str) -> bool {
+    let (glob, text): (Vec<_>, Vec<_>) = (glob.chars().collect(), text.chars().collect());
+    let (mut at, mut seen) = (0, 0);
+    // The last star, and how much of the text it took.
+    let mut star: Option<(usize, usize)> = None;
+    while seen < text.len() {
+        match glob.get(at) {
+            Some('*') => {
+                star = Some((at, seen));
+                at += 1;
+            }
+            Some(wanted) if *wanted == '?' || Some(wanted) == text.get(seen) => (at, seen) = (at + 1, seen + 1),
+            _ => match star {
+                Some((star_at, took)) => {
+                    star = Some((star_at, took + 1));
+                    (at, seen) = (star_at + 1, took + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    glob.get(at..).unwrap_or_default().iter().all(|rest| *rest == '*')
+}
+
 /// What is known of a server's tools.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -85,6 +176,9 @@ pub struct ToolServerStatus {
     /// SHA-256 (hex) of the definitions in the ConfigMap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools_digest: Option<String>,
+    /// How many Tools were made of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_tools: Option<i32>,
     /// When they last changed; not when they were last looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools_changed_at: Option<Time>,
@@ -136,6 +230,63 @@ pub fn tools_config_map(server: &str) -> String {
 /// The key in it.
 pub const TOOLS_KEY: &str = "tools.json";
 
+fn same() -> String {
+    "Same".into()
+}
 fn ca_key() -> String {
     "ca.crt".into()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_are_chosen_by_pattern() {
+        for (glob, name, expected) in [
+            ("*", "", true),
+            ("get_*", "get_weather", true),
+            ("get_*", "set_weather", false),
+            ("*_w*r", "get_weather", true),
+            ("g?t", "get", true),
+            ("g?t", "gt", false),
+            ("get", "get_weather", false),
+            ("", "", true),
+            ("", "a", false),
+            ("a*b*c", "aXbYbZc", true),
+            ("*é?", "caféx", true),
+        ] {
+            assert_eq!(matches_glob(glob, name), expected, "{glob} {name}");
+        }
+        let publish = |include: &[&str], exclude: &[&str]| Publish {
+            enabled: true,
+            include: include.iter().map(|glob| (*glob).into()).collect(),
+            exclude: exclude.iter().map(|glob| (*glob).into()).collect(),
+            ..Publish::default()
+        };
+        assert!(publish(&[], &[]).takes("x"));
+        assert!(!publish(&["a*"], &[]).takes("x"));
+        assert!(!publish(&["a*"], &["*b"]).takes("ab"));
+        assert!(!Publish::default().takes("x"));
+    }
+
+    #[test]
+    fn namespaces_are_admitted_as_the_server_says() {
+        let labels = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
+        let admits = |allowed: serde_json::Value, labels| {
+            serde_json::from_value::<AllowedNamespaces>(allowed).unwrap().admits(labels)
+        };
+        let selector = |selector: serde_json::Value| json!({ "from": "Selector", "selector": selector });
+        assert!(!admits(json!({}), Some(&labels)));
+        assert!(admits(json!({ "from": "All" }), None));
+        assert!(admits(selector(json!({ "matchLabels": { "team": "a" } })), Some(&labels)));
+        assert!(!admits(selector(json!({ "matchLabels": { "team": "b" } })), Some(&labels)));
+        assert!(!admits(selector(json!({ "matchLabels": { "team": "a" } })), None), "labels that are not known");
+        let among = |operator: &str| json!([{ "key": "team", "operator": operator, "values": ["a", "c"] }]);
+        assert!(admits(selector(json!({ "matchExpressions": among("In") })), Some(&labels)));
+        assert!(!admits(selector(json!({ "matchExpressions": among("NotIn") })), Some(&labels)));
+        assert!(!admits(json!({ "from": "Everybody" }), Some(&labels)), "of another build");
+    }
 }

@@ -33,6 +33,7 @@ fn decode(object: &Value) -> Result<(), String> {
         "PluginConfig" => serde_json::from_value::<crds::PluginConfig>(object.clone()).map(drop),
         "Prompt" => serde_json::from_value::<crds::Prompt>(object.clone()).map(drop),
         "Flow" => serde_json::from_value::<crds::Flow>(object.clone()).map(drop),
+        "MCPServer" => serde_json::from_value::<crds::MCPServer>(object.clone()).map(drop),
         "RemoteMCPServer" => serde_json::from_value::<crds::RemoteMCPServer>(object.clone()).map(drop),
         "FlowSet" => serde_json::from_value::<crds::FlowSet>(object.clone()).map(drop),
         kind => panic!("{kind} is not a kind of ours"),

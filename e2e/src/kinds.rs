@@ -24,6 +24,7 @@ pub(crate) const TOOL: Kind = kind(crds::GROUP, crds::VERSION, "Tool", "tools");
 pub(crate) const MODEL: Kind = kind(crds::GROUP, crds::VERSION, "Model", "models");
 pub(crate) const PLUGIN_CONFIG: Kind = kind(crds::GROUP, crds::VERSION, "PluginConfig", "pluginconfigs");
 pub(crate) const PROMPT: Kind = kind(crds::GROUP, crds::VERSION, "Prompt", "prompts");
+pub(crate) const MCP_SERVER: Kind = kind(crds::GROUP, crds::VERSION, "MCPServer", "mcpservers");
 pub(crate) const REMOTE_MCP_SERVER: Kind = kind(crds::GROUP, crds::VERSION, "RemoteMCPServer", "remotemcpservers");
 pub(crate) const DEPLOYMENT: Kind = kind("apps", "v1", "Deployment", "deployments");
 pub(crate) const REPLICA_SET: Kind = kind("apps", "v1", "ReplicaSet", "replicasets");
@@ -49,11 +50,12 @@ pub(crate) const DEFINITION: Kind =
 /// Our kinds that end in Pods.
 pub(crate) const WORKLOADS: [Kind; 3] = [AGENT, FLOW, FLOW_SET];
 /// Our kinds.
-pub(crate) const OURS: [Kind; 8] = [AGENT, FLOW, FLOW_SET, TOOL, MODEL, PLUGIN_CONFIG, PROMPT, REMOTE_MCP_SERVER];
+pub(crate) const OURS: [Kind; 9] =
+    [AGENT, FLOW, FLOW_SET, TOOL, MODEL, PLUGIN_CONFIG, PROMPT, MCP_SERVER, REMOTE_MCP_SERVER];
 /// The kinds of a workload's children.
 pub(crate) const CHILDREN: [Kind; 5] = [SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE, DEPLOYMENT];
 
-const ALL: [Kind; 25] = [
+const ALL: [Kind; 26] = [
     AGENT,
     FLOW,
     FLOW_SET,
@@ -61,6 +63,7 @@ const ALL: [Kind; 25] = [
     MODEL,
     PLUGIN_CONFIG,
     PROMPT,
+    MCP_SERVER,
     REMOTE_MCP_SERVER,
     DEPLOYMENT,
     REPLICA_SET,

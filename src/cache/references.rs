@@ -6,7 +6,7 @@ use std::{
 };
 
 use actions::machine::{Key, Machine};
-use crds::{RefKind, Refers};
+use crds::{RefKind, Reference, Refers};
 
 use crate::cluster::Change;
 
@@ -15,10 +15,13 @@ use crate::cluster::Change;
 /// Whoever uses a Model uses its PluginConfig and the Secret with its credentials. The status of a Model need not move
 /// when that Secret does, so its users are found through it.
 #[derive(Debug, Default)]
-pub struct Referrers(Mutex<HashMap<(RefKind, Key), BTreeSet<User>>>);
+pub struct Referrers(Mutex<HashMap<Target, BTreeSet<User>>>);
 
-/// Kind and name of an object that refers to others in its namespace.
-type User = (&'static str, String);
+/// What is referred to. Without a kind: the labels of a namespace, whose name the key has, which decide whether its objects may
+/// use servers of another one.
+type Target = (Option<RefKind>, Key);
+/// Kind and key of an object that refers to others.
+type User = (&'static str, Key);
 
 impl Referrers {
     /// Follows a change of a referring object.
@@ -31,7 +34,7 @@ impl Referrers {
         if old == new {
             return;
         }
-        let user = (kind, key.name.clone());
+        let user = (kind, key.clone());
         let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for gone in old.difference(&new) {
             if let Some(users) = index.get_mut(gone) {
@@ -47,18 +50,26 @@ impl Referrers {
     }
 
     /// Kind and key of all that use this object, by themselves or through what passes on what it refers to.
-    pub fn of(&self, kind: RefKind, key: &Key) -> BTreeSet<(&'static str, Key)> {
+    pub fn of(&self, kind: RefKind, key: &Key) -> BTreeSet<User> {
+        self.users((Some(kind), key.clone()))
+    }
+
+    /// Kind and key of all for which the labels of their namespace count.
+    pub fn of_namespace(&self, name: &str) -> BTreeSet<User> {
+        self.users((None, Key::new("", name)))
+    }
+
+    fn users(&self, target: Target) -> BTreeSet<User> {
         let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = BTreeSet::new();
-        let mut open = vec![(kind, key.clone())];
+        let mut open = vec![target];
         while let Some(target) = open.pop() {
-            for (kind, name) in index.get(&target).into_iter().flatten() {
-                let user = Key::new(&key.namespace, name);
+            for (kind, user) in index.get(&target).into_iter().flatten() {
                 let passes_on = RefKind::parse(kind).filter(|kind| kind.passes_on());
                 if found.insert((*kind, user.clone()))
                     && let Some(kind) = passes_on
                 {
-                    open.push((kind, user));
+                    open.push((Some(kind), user.clone()));
                 }
             }
         }
@@ -66,9 +77,13 @@ impl Referrers {
     }
 }
 
-fn targets(key: &Key, object: Option<&impl Refers>) -> BTreeSet<(RefKind, Key)> {
+fn targets(key: &Key, object: Option<&impl Refers>) -> BTreeSet<Target> {
     let references = object.map(Refers::references).unwrap_or_default();
-    references.into_iter().map(|found| (found.kind, Key::new(&key.namespace, found.name))).collect()
+    let is_abroad = |found: &Reference| found.namespace.as_ref().is_some_and(|other| *other != key.namespace);
+    let abroad = references.iter().any(is_abroad).then(|| (None, Key::new("", &key.namespace)));
+    let namespace = |found: &Reference| found.namespace.clone().unwrap_or_else(|| key.namespace.clone());
+    let objects = references.iter().map(|found| (Some(found.kind), Key::new(namespace(found), &found.name)));
+    objects.chain(abroad).collect()
 }
 
 #[cfg(test)]
@@ -139,6 +154,24 @@ mod tests {
         assert_eq!(users(&index, RefKind::Secret, "s"), ["Agent/a-pc", "Model/m-pc", "PluginConfig/pc"]);
         assert_eq!(users(&index, RefKind::PluginConfig, "pc"), ["Agent/a-pc", "Model/m-pc"]);
         assert_eq!(users(&index, RefKind::Model, "m-pc"), ["Agent/a-pc"]);
+    }
+
+    #[test]
+    fn users_in_another_namespace_are_found_and_so_are_those_for_which_its_labels_count() {
+        let index = Referrers::default();
+        let server = json!({ "name": "docs", "namespace": "tools" });
+        let tool = |server: Value| Some(json!({ "name": "t", "type": "mcp", "mcpServerRef": server }));
+        change::<Tool>(&index, "t", None, tool(server.clone()));
+        change::<Tool>(&index, "own", None, tool(json!({ "name": "docs" })));
+        change::<Agent>(&index, "a", None, Some(agent(json!({ "tools": ["t"] }))));
+        let found = |users: BTreeSet<User>| users.iter().map(|(kind, key)| format!("{kind}/{key}")).collect::<Vec<_>>();
+        let of = |namespace: &str| found(index.of(RefKind::RemoteMCPServer, &Key::new(namespace, "docs")));
+        assert_eq!(of("tools"), ["Agent/ns/a", "Tool/ns/t"]);
+        assert_eq!(of("ns"), ["Tool/ns/own"]);
+        assert_eq!(found(index.of_namespace("ns")), ["Agent/ns/a", "Tool/ns/t"]);
+        assert_eq!(found(index.of_namespace("tools")), [""; 0]);
+        change::<Tool>(&index, "t", tool(server), None);
+        assert_eq!(found(index.of_namespace("ns")), [""; 0]);
     }
 
     #[test]

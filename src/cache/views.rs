@@ -1,12 +1,17 @@
 //! The maps of every kind, as the actions see them.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+};
 
 use actions::{
-    machine::Key,
+    machine::{Key, Machine},
     ports::{Child, ChildKind, ChildRef, Pod, Views},
+    render::kind_label,
 };
-use crds::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
+use crds::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, RefKind, Refers, RemoteMCPServer, Tool};
 
 use super::pods::PodIndex;
 use crate::cluster::{ObjectMap, apply::ChildMaps};
@@ -16,6 +21,7 @@ pub struct Caches {
     kinds: CustomMaps,
     children: ChildMaps,
     pods: Arc<PodIndex>,
+    namespaces: Arc<ObjectMap<BTreeMap<String, String>>>,
 }
 
 impl fmt::Debug for Caches {
@@ -35,6 +41,7 @@ pub struct CustomMaps {
     pub models: Arc<ObjectMap<Model>>,
     pub plugin_configs: Arc<ObjectMap<PluginConfig>>,
     pub prompts: Arc<ObjectMap<Prompt>>,
+    pub mcp_servers: Arc<ObjectMap<MCPServer>>,
     pub remote_mcp_servers: Arc<ObjectMap<RemoteMCPServer>>,
 }
 
@@ -47,6 +54,8 @@ pub struct KindViews {
     pub children: HashMap<ChildKind, Arc<ObjectMap<Child>>>,
     /// The Pods.
     pub pods: Arc<ObjectMap<Pod>>,
+    /// The labels of namespaces.
+    pub namespaces: Arc<ObjectMap<BTreeMap<String, String>>>,
 }
 
 impl Caches {
@@ -55,8 +64,15 @@ impl Caches {
         let pods = Arc::new(PodIndex::default());
         let index = pods.clone();
         maps.pods.subscribe(move |change| index.follow(change));
-        Self { kinds: maps.kinds.clone(), children: maps.children.clone(), pods }
+        Self { kinds: maps.kinds.clone(), children: maps.children.clone(), pods, namespaces: maps.namespaces.clone() }
     }
+}
+
+/// Whether an object of the Tool's namespace refers to it.
+fn uses<K: Machine + Refers>(map: &ObjectMap<K>, tool: &Key) -> bool {
+    let users = map.keys().into_iter().filter(|key| key.namespace == tool.namespace);
+    let mut users = users.filter_map(|key| map.get(&key)).filter(|user| !user.is_deleting());
+    users.any(|user| user.references().iter().any(|found| found.kind == RefKind::Tool && found.name == tool.name))
 }
 
 impl Views for Caches {
@@ -82,6 +98,30 @@ impl Views for Caches {
 
     fn prompt(&self, namespace: &str, name: &str) -> Option<Arc<Prompt>> {
         self.kinds.prompts.get(&Key::new(namespace, name))
+    }
+
+    fn namespace_labels(&self, namespace: &str) -> Option<Arc<BTreeMap<String, String>>> {
+        self.namespaces.get(&Key::new("", namespace))
+    }
+
+    fn published_tools(&self, kind: &'static str, namespace: &str, server: &str) -> Vec<Arc<Tool>> {
+        let label = kind_label(kind);
+        let tools = self.kinds.tools.keys().into_iter().filter(|key| key.namespace == namespace);
+        let tools = tools.filter_map(|key| self.kinds.tools.get(&key));
+        let is_its = |tool: &Arc<Tool>| {
+            let labels = tool.metadata.labels.as_ref();
+            labels.and_then(|labels| labels.get(&label)).is_some_and(|name| name == server)
+        };
+        tools.filter(is_its).collect()
+    }
+
+    fn is_tool_used(&self, namespace: &str, name: &str) -> bool {
+        let tool = Key::new(namespace, name);
+        uses(&self.kinds.agents, &tool) || uses(&self.kinds.flows, &tool) || uses(&self.kinds.flow_sets, &tool)
+    }
+
+    fn mcp_server(&self, namespace: &str, name: &str) -> Option<Arc<MCPServer>> {
+        self.kinds.mcp_servers.get(&Key::new(namespace, name))
     }
 
     fn remote_mcp_server(&self, namespace: &str, name: &str) -> Option<Arc<RemoteMCPServer>> {

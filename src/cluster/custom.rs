@@ -4,8 +4,9 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use crds::{
-    Agent, Flow, FlowSet, MachineStatus, Model, PluginConfig, Prompt, ReferenceStatus, RemoteMCPServer, Tool,
-    WorkloadStatus, flow_set::FlowSetStatus, prompt::PromptStatus, remote_mcp_server::RemoteMCPServerStatus,
+    Agent, Flow, FlowSet, MCPServer, MachineStatus, Model, PluginConfig, Prompt, ReferenceStatus, RemoteMCPServer,
+    Tool, WorkloadStatus, flow_set::FlowSetStatus, mcp_server::MCPServerStatus, prompt::PromptStatus,
+    remote_mcp_server::RemoteMCPServerStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::{Deserialize, de::value::MapDeserializer};
@@ -44,6 +45,7 @@ customs! {
     Agent at AGENT: WorkloadStatus.machine;
     Flow at FLOW: WorkloadStatus.machine;
     FlowSet at FLOW_SET: FlowSetStatus.workload.machine;
+    MCPServer at MCP_SERVER: MCPServerStatus.workload.machine;
     Tool at TOOL: ReferenceStatus.machine;
     Model at MODEL: ReferenceStatus.machine;
     PluginConfig at PLUGIN_CONFIG: ReferenceStatus.machine;

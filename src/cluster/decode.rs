@@ -42,6 +42,23 @@ pub fn head(json: &str) -> Result<Head, serde_json::Error> {
     Ok(Head { key: Key::new(wire.namespace, wire.name), uid: wire.uid.into_owned(), version })
 }
 
+/// Reads the labels of an object, and nothing else.
+///
+/// # Errors
+/// When it has no metadata.
+pub fn labels(json: &str) -> Result<BTreeMap<String, String>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Labelled {
+        metadata: Labels,
+    }
+    #[derive(Deserialize)]
+    struct Labels {
+        #[serde(default)]
+        labels: BTreeMap<String, String>,
+    }
+    Ok(serde_json::from_str::<Labelled>(json)?.metadata.labels)
+}
+
 /// Reads a child of this kind.
 ///
 /// # Errors

@@ -30,8 +30,12 @@ impl Resource {
     pub const PLUGIN_CONFIG: Self = Self::ours("PluginConfig", "pluginconfigs");
     /// `prompts`.
     pub const PROMPT: Self = Self::ours("Prompt", "prompts");
+    /// `mcpservers`.
+    pub const MCP_SERVER: Self = Self::ours("MCPServer", "mcpservers");
     /// `remotemcpservers`.
     pub const REMOTE_MCP_SERVER: Self = Self::ours("RemoteMCPServer", "remotemcpservers");
+    /// `namespaces`.
+    pub const NAMESPACE: Self = Self { kind: "Namespace", root: "/api/v1", plural: "namespaces" };
     /// `pods`.
     pub const POD: Self = Self { kind: "Pod", root: "/api/v1", plural: "pods" };
     /// `leases`.
@@ -67,8 +71,14 @@ impl Resource {
             ChildKind::Secret => ("/api/v1", "secrets"),
             ChildKind::Service => ("/api/v1", "services"),
             ChildKind::Deployment => ("/apis/apps/v1", "deployments"),
+            ChildKind::Tool => (Self::TOOL.root, Self::TOOL.plural),
         };
         Self { kind: kind.as_str(), root, plural }
+    }
+
+    /// Whether nothing but the metadata of its objects is asked for.
+    pub fn is_metadata_only(&self) -> bool {
+        *self == Self::NAMESPACE
     }
 
     /// The path of all objects, or those of one namespace.
@@ -127,6 +137,7 @@ mod tests {
             Resource::AGENT,
             Resource::FLOW,
             Resource::FLOW_SET,
+            Resource::MCP_SERVER,
             Resource::TOOL,
             Resource::MODEL,
             Resource::PLUGIN_CONFIG,

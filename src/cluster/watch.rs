@@ -19,7 +19,7 @@ use super::{
     error::RequestError,
     resource::{Resource, Target},
     store::{Cause, Head, Listed, ObjectMap, Seen},
-    transport::{Call, Transport, outgoing, read_json},
+    transport::{Call, Outgoing, Transport, outgoing, read_json},
 };
 
 /// How long the API server is asked to keep a watch open.
@@ -90,6 +90,17 @@ impl From<RequestError> for Broken {
 }
 
 impl<T: Send + Sync + 'static> Watch<T> {
+    /// The request, which asks for the metadata alone where nothing else is read.
+    fn reduced(&self, mut request: Outgoing, what: &str) -> Outgoing {
+        let accept = format!("application/json;as={what};g=meta.k8s.io;v=v1");
+        if let Some(accept) =
+            http::HeaderValue::from_str(&accept).ok().filter(|_| self.source.resource.is_metadata_only())
+        {
+            request.headers_mut().insert(http::header::ACCEPT, accept);
+        }
+        request
+    }
+
     /// A watch of one namespace, or (`None`) of all, that fills `map`.
     pub fn new(
         source: Source<T>,
@@ -171,6 +182,7 @@ impl<T: Send + Sync + 'static> Watch<T> {
                 target = target.with("continue", &next);
             }
             let request = outgoing(http::Method::GET, target.into_string(), None, Vec::new());
+            let request = self.reduced(request, "PartialObjectMetadataList");
             let body = self.transport.call(&call, request).await?;
             let page: Page<'_> = read_json(&call, &body)?;
             items.extend(page.items.iter().filter_map(|item| self.listed(item.get())));
@@ -201,6 +213,7 @@ impl<T: Send + Sync + 'static> Watch<T> {
             .with("timeoutSeconds", &WATCH.as_secs().to_string())
             .with("resourceVersion", &version.to_string());
         let request = outgoing(http::Method::GET, target.into_string(), None, Vec::new());
+        let request = self.reduced(request, "PartialObjectMetadata");
         let (generation, stream) = self.transport.stream(&call, request).await?;
         self.board.report(self.row, None);
         match tokio::time::timeout(SILENCE, self.read(&call, stream, from)).await {

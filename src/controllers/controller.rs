@@ -1,7 +1,7 @@
 //! One kind at work: its queue, its driver, and what puts an object into the queue.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fmt,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -140,6 +140,16 @@ pub(super) fn wake_readers(shared: &Shared) {
     }
 }
 
+/// Lets the labels of a namespace wake those of its objects for which they count.
+pub(super) fn wake_admitted(shared: &Shared) {
+    let users = shared.users.clone();
+    shared.maps.views.namespaces.subscribe(move |change| {
+        if change.old != change.new {
+            users.wake_all(users.referrers.of_namespace(&change.key.name));
+        }
+    });
+}
+
 /// Who refers to what, and the queue of each kind.
 #[derive(Debug, Default)]
 pub struct Users {
@@ -161,7 +171,10 @@ impl Users {
 
     /// Queues all that use this object.
     fn wake(&self, kind: RefKind, key: &Key) {
-        let users = self.referrers.of(kind, key);
+        self.wake_all(self.referrers.of(kind, key));
+    }
+
+    fn wake_all(&self, users: BTreeSet<(&'static str, Key)>) {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         for (kind, user) in users {
             if let Some(queue) = queues.get(kind) {

@@ -209,8 +209,16 @@ impl Turns {
         };
         let client =
             self.shared.reach.client(trust).map_err(|error| failed("InvalidCertificate", error.to_string()))?;
-        let question =
-            Question { url, headers, timeout: target.timeout, era: self.era, most: MOST_TOOLS, terminates: true };
+        let question = Question {
+            url,
+            headers,
+            timeout: target.timeout,
+            era: self.era,
+            most: MOST_TOOLS,
+            terminates: target.terminates,
+            sse: target.sse,
+            silence: target.silence,
+        };
         let asking = async move { discover(client, &question).await };
         let running = match self.shared.thread() {
             Some(thread) => thread.spawn(asking),

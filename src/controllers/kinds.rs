@@ -4,16 +4,19 @@ use std::{collections::HashMap, sync::Arc};
 
 use actions::{
     agent, flow, flow_set,
-    machine::{BadTable, Machine, Registry},
-    model, plugin_config,
+    machine::{BadTable, Key, Machine, Registry},
+    mcp_server, model, plugin_config,
     ports::{ChildKind, World},
     prompt, remote_mcp_server, tool,
 };
-use crds::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, Refers, RemoteMCPServer, Tool};
+use crds::{
+    Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, Refers, RemoteMCPServer, Tool, tool::ServerRef,
+};
 use tokio::task::JoinSet;
 
-use super::controller::{Controller, Shared, controller, wake_readers};
+use super::controller::{Controller, Shared, controller, wake_admitted, wake_readers};
 use super::discovery::Discoverer;
+use super::wake::wakes_itself;
 use crate::{
     cache::{CustomMaps, KindViews},
     cluster::{
@@ -61,6 +64,7 @@ controlled! {
     Agent: agent, agents, CHILDREN = ChildKind::ALL, PODS = true;
     Flow: flow, flows, CHILDREN = ChildKind::ALL, PODS = true;
     FlowSet: flow_set, flow_sets, CHILDREN = ChildKind::ALL, PODS = true;
+    MCPServer: mcp_server, mcp_servers, CHILDREN = ChildKind::ALL, PODS = true;
     Tool: tool, tools;
     Model: model, models;
     PluginConfig: plugin_config, plugin_configs;
@@ -77,6 +81,7 @@ pub fn controllers(shared: &Shared) -> Result<Arc<[Arc<dyn Controller>]>, BadTab
         controller::<Agent>(shared)?,
         controller::<Flow>(shared)?,
         controller::<FlowSet>(shared)?,
+        controller::<MCPServer>(shared)?,
         controller::<Tool>(shared)?,
         controller::<Model>(shared)?,
         controller::<PluginConfig>(shared)?,
@@ -84,17 +89,35 @@ pub fn controllers(shared: &Shared) -> Result<Arc<[Arc<dyn Controller>]>, BadTab
         controller::<RemoteMCPServer>(shared)?,
     ];
     wake_readers(shared);
+    wake_admitted(shared);
     Ok(controllers.into())
 }
 
-/// Lets the servers that are asked for their tools wake their objects, and those that are gone be forgotten.
+/// Lets the servers that are asked for their tools, and the Tools that they publish, wake their objects, and those that are gone be
+/// forgotten.
 pub(super) fn wake_asked(shared: &Shared, discoverer: &Arc<Discoverer>) {
     let users = shared.users.clone();
     discoverer.on_news(move |kind, key| users.add(kind, key));
-    let servers = discoverer.clone();
-    shared.maps.views.kinds.remote_mcp_servers.subscribe(move |change| {
+    let users = shared.users.clone();
+    shared.maps.views.kinds.tools.subscribe(move |change| {
+        if wakes_itself(change) {
+            let tools = change.old.iter().chain(&change.new);
+            let owners = tools.flat_map(|tool| tool.metadata.owner_references.iter().flatten());
+            for owner in owners.filter(|owner| owner.controller == Some(true)) {
+                let kind = ServerRef::KINDS.iter().find(|kind| **kind == owner.kind);
+                kind.into_iter().for_each(|kind| users.add(kind, &Key::new(&change.key.namespace, &owner.name)));
+            }
+        }
+    });
+    forget_gone(&shared.maps.views.kinds.remote_mcp_servers, discoverer);
+    forget_gone(&shared.maps.views.kinds.mcp_servers, discoverer);
+}
+
+fn forget_gone<K: Controlled>(map: &ObjectMap<K>, discoverer: &Arc<Discoverer>) {
+    let discoverer = discoverer.clone();
+    map.subscribe(move |change| {
         if change.new.is_none() {
-            servers.forget(RemoteMCPServer::KIND, &change.key);
+            discoverer.forget(K::KIND, &change.key);
         }
     });
 }
@@ -123,10 +146,21 @@ impl Maps {
     pub fn watch(&self, scope: &Scope, tasks: &mut JoinSet<()>) {
         // All fields, so that a kind more is not forgotten here.
         let kinds = &self.views.kinds;
-        let CustomMaps { agents, flows, flow_sets, tools, models, plugin_configs, prompts, remote_mcp_servers } = kinds;
+        let CustomMaps {
+            agents,
+            flows,
+            flow_sets,
+            mcp_servers,
+            tools,
+            models,
+            plugin_configs,
+            prompts,
+            remote_mcp_servers,
+        } = kinds;
         scope.watch(custom::<Agent>(), agents, tasks);
         scope.watch(custom::<Flow>(), flows, tasks);
         scope.watch(custom::<FlowSet>(), flow_sets, tasks);
+        scope.watch(custom::<MCPServer>(), mcp_servers, tasks);
         scope.watch(custom::<Tool>(), tools, tasks);
         scope.watch(custom::<Model>(), models, tasks);
         scope.watch(custom::<PluginConfig>(), plugin_configs, tasks);
@@ -134,9 +168,17 @@ impl Maps {
         scope.watch(custom::<RemoteMCPServer>(), remote_mcp_servers, tasks);
         let decode = Arc::new(pod::pod);
         scope.watch(Source { resource: Resource::POD, labels: OURS, fields: None, decode }, &self.views.pods, tasks);
+        // Who may watch some namespaces may not watch the namespaces themselves: none of another one is admitted by labels then.
+        if scope.namespaces.is_empty() {
+            let decode = Arc::new(|_: &Head, json: &str| decode::labels(json));
+            let source = Source { resource: Resource::NAMESPACE, labels: None, fields: None, decode };
+            scope.watch(source, &self.views.namespaces, tasks);
+        }
         for (&kind, map) in &self.views.children {
             let (labels, fields) = match kind {
-                ChildKind::ServiceAccount | ChildKind::Service | ChildKind::Deployment => (OURS, None),
+                ChildKind::ServiceAccount | ChildKind::Service | ChildKind::Deployment | ChildKind::Tool => {
+                    (OURS, None)
+                }
                 ChildKind::Secret => (None, NOT_HELM),
                 ChildKind::ConfigMap => (None, None),
             };

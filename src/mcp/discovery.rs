@@ -26,6 +26,7 @@ pub(crate) use super::metered::Failed;
 use super::metered::Metered;
 use super::problem;
 use super::session::HANDSHAKE;
+use super::sse::SseTransport;
 
 /// Most pages of a list of tools.
 const PAGES: usize = 1000;
@@ -47,6 +48,10 @@ pub(crate) struct Question {
     pub(crate) most: usize,
     /// Whether a session is ended at the server when it is over.
     pub(crate) terminates: bool,
+    /// Whether it speaks the transport of the first revision, over a stream of events.
+    pub(crate) sse: bool,
+    /// How long a stream that only listens may be silent.
+    pub(crate) silence: Duration,
 }
 
 /// The two ways to talk to a server.
@@ -123,7 +128,7 @@ impl From<Tool> for McpTool {
 /// # Errors
 /// Why its tools are not known.
 pub(crate) async fn discover(client: Client, question: &Question) -> Result<Answer, Failed> {
-    let client = Metered::new(client, question.terminates);
+    let client = Metered::new(client, question.terminates, question.silence);
     let end = Instant::now() + question.timeout;
     match timeout_at(end, ask(&client, question)).await {
         Ok(answer) => answer,
@@ -138,6 +143,7 @@ fn late(question: &Question) -> Failed {
 
 async fn ask(client: &Metered, question: &Question) -> Result<Answer, Failed> {
     let eras = match question.era {
+        _ if question.sse => [Era::Initialize, Era::Initialize],
         Some(Era::Initialize) => [Era::Initialize, Era::Discover],
         Some(Era::Discover) | None => [Era::Discover, Era::Initialize],
     };
@@ -151,8 +157,8 @@ async fn ask(client: &Metered, question: &Question) -> Result<Answer, Failed> {
         Ok(opened) => opened,
         Err(error) => {
             let failed = client.take_failure();
-            if let Some(failed) = failed.filter(|failed| matches!(failed.reason, "ServerUnreachable" | "AddressDenied"))
-            {
+            let hopeless = |failed: &Failed| matches!(failed.reason, "ServerUnreachable" | "AddressDenied");
+            if let Some(failed) = failed.filter(|failed| question.sse || hopeless(failed)) {
                 return Err(failed);
             }
             match open(client, question, eras[1]).await {
@@ -199,10 +205,18 @@ async fn ask(client: &Metered, question: &Question) -> Result<Answer, Failed> {
 type Service = RunningService<RoleClient, Handler>;
 
 async fn open(client: &Metered, question: &Question, era: Era) -> Result<Service, Box<ClientInitializeError>> {
+    let handler = Handler { changed: Arc::default() };
+    if question.sse {
+        let opened = SseTransport::open(client, &question.url, &question.headers, question.silence).await;
+        let transport = opened.map_err(|failed| {
+            client.fail(failed.reason, failed.message);
+            Box::new(ClientInitializeError::ConnectionClosed("no stream of events".to_owned()))
+        })?;
+        return serve_client_with_lifecycle(handler, transport, era.lifecycle()).await.map_err(Box::new);
+    }
     let config = StreamableHttpClientTransportConfig::with_uri(question.url.as_str());
     let config = config.custom_headers(question.headers.clone()).reinit_on_expired_session(false);
     let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
-    let handler = Handler { changed: Arc::default() };
     serve_client_with_lifecycle(handler, transport, era.lifecycle()).await.map_err(Box::new)
 }
 

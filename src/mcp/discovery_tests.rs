@@ -28,7 +28,8 @@ fn reach(denied: &[&str]) -> Reach {
 fn question(url: &str) -> Question {
     let url = Url::parse(url).unwrap();
     let timeout = Duration::from_secs(20);
-    Question { url, headers: HashMap::new(), timeout, era: None, most: 1000, terminates: true }
+    let silence = Duration::from_secs(300);
+    Question { url, headers: HashMap::new(), timeout, era: None, most: 1000, terminates: true, sse: false, silence }
 }
 
 async fn ask(question: &Question) -> Result<Answer, Failed> {
@@ -262,4 +263,53 @@ async fn credentials_do_not_leave_with_a_redirect() {
 async fn certificates_that_are_none_are_told() {
     let error = reach(&[]).client(Trust::Also(b"not a certificate")).unwrap_err();
     assert!(error.to_string().contains("certificate"), "{error}");
+}
+
+/// A server of the first revision: `/sse` opens the stream, `/messages` takes what is said to it.
+async fn first_revision(endpoint: &'static str) -> String {
+    let (sender, _) = tokio::sync::broadcast::channel::<String>(16);
+    let events = sender.clone();
+    let open = move || {
+        let receiver = events.subscribe();
+        async move {
+            let first =
+                stream::once(async move { Ok::<_, Infallible>(format!("event: endpoint\ndata: {endpoint}\n\n")) });
+            let rest = stream::unfold(receiver, |mut receiver| async move {
+                let text = receiver.recv().await.ok()?;
+                Some((Ok(format!("event: message\ndata: {text}\n\n")), receiver))
+            });
+            ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(first.chain(rest)))
+        }
+    };
+    let take = move |body: Bytes| async move {
+        let request: Value = serde_json::from_slice(&body).unwrap();
+        let tool = json!({"name": "old", "description": "As old as it gets", "inputSchema": {"type": "object"}});
+        let result = match request["method"].as_str() {
+            Some("initialize") => json!({
+                "protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": {"name": "first", "version": "0"},
+            }),
+            Some("tools/list") => json!({"tools": [tool]}),
+            _ => return StatusCode::ACCEPTED,
+        };
+        let _ = sender.send(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string());
+        StatusCode::ACCEPTED
+    };
+    serve(Router::new().route("/sse", any(open)).route("/messages", any(take))).await + "/sse"
+}
+
+#[tokio::test]
+async fn a_server_of_the_first_revision_is_asked_over_its_stream_of_events() {
+    let question = |url: String| Question { sse: true, ..question(&url) };
+    let answer = ask(&question(first_revision("/messages?session=1").await)).await.unwrap();
+    assert_eq!((answer.tools[0].name.as_str(), answer.revision.as_str()), ("old", "2024-11-05"));
+    assert_eq!(answer.era, Era::Initialize);
+    let failed = ask(&question(first_revision("http://elsewhere.example/messages").await)).await.unwrap_err();
+    assert_eq!(failed.reason, "ServerRefused");
+    assert!(failed.message.contains("to another place"), "{failed:?}");
+    let failed = ask(&question(format!("{}/html", odd().await))).await.unwrap_err();
+    assert!(failed.message.contains("no stream of events"), "{failed:?}");
+    let failed = ask(&question(format!("{}/endless-events", odd().await))).await.unwrap_err();
+    assert!(failed.message.contains("it sent more than 8 MiB"), "{failed:?}");
+    let failed = ask(&question(format!("{}/not-there", odd().await))).await.unwrap_err();
+    assert!(failed.message.contains("HTTP 404"), "{failed:?}");
 }

@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -54,14 +55,20 @@ pub(super) struct Metered {
     failed: Arc<Mutex<Option<Failed>>>,
     /// Whether a session is ended at the server when it is over.
     terminates: bool,
+    /// How long a stream that only listens may be silent.
+    silence: Duration,
 }
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Problem = StreamableHttpError<reqwest::Error>;
 
 impl Metered {
-    pub(super) fn new(client: Client, terminates: bool) -> Self {
-        Self { client, left: Arc::new(AtomicUsize::new(MOST)), failed: Arc::default(), terminates }
+    pub(super) fn new(client: Client, terminates: bool, silence: Duration) -> Self {
+        Self { client, left: Arc::new(AtomicUsize::new(MOST)), failed: Arc::default(), terminates, silence }
+    }
+
+    pub(super) fn http(&self) -> &Client {
+        &self.client
     }
 
     /// What went wrong first since the last call, as far as the client saw it.
@@ -129,7 +136,7 @@ impl Metered {
     }
 
     /// The beginning of a refusal.
-    async fn beginning(&self, response: Response) -> String {
+    pub(super) async fn beginning(&self, response: Response) -> String {
         let mut body = Vec::new();
         let mut chunks = Box::pin(self.counted(response));
         while let Some(Ok(chunk)) = chunks.next().await {
@@ -183,7 +190,7 @@ impl Metered {
 }
 
 /// A status, in words.
-fn refusal(status: StatusCode, body: &str) -> String {
+pub(super) fn refusal(status: StatusCode, body: &str) -> String {
     let about_host = body.to_ascii_lowercase().contains("host");
     match status {
         StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST if about_host => format!(
@@ -212,7 +219,7 @@ fn unsent(error: &reqwest::Error) -> (&'static str, String) {
     ("ServerUnreachable", causes(error))
 }
 
-fn is(response: &Response, type_: &str) -> bool {
+pub(super) fn is(response: &Response, type_: &str) -> bool {
     let found = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     found.to_ascii_lowercase().starts_with(type_)
 }
@@ -295,6 +302,12 @@ impl StreamableHttpClient for Metered {
         if !response.status().is_success() || !is(&response, EVENTS) {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
         }
-        Ok(SseStream::from_bytes_stream(self.counted(response)).boxed())
+        // A stream on which nothing comes any more ends, and is opened again.
+        let silence = self.silence;
+        let chunks = stream::unfold(Box::pin(self.counted(response)), move |mut chunks| async move {
+            let chunk = tokio::time::timeout(silence, chunks.next()).await.ok()??;
+            Some((chunk, chunks))
+        });
+        Ok(SseStream::from_bytes_stream(chunks).boxed())
     }
 }

@@ -21,6 +21,7 @@ mod problem;
 mod reach;
 mod session;
 mod sessions;
+mod sse;
 #[cfg(test)]
 pub(crate) mod tests;
 

@@ -45,6 +45,7 @@ where
         tools_changed_at: if same { before.tools_changed_at.clone() } else { Some(Time(now)) },
         discovered_tools: catalogue.tools,
         tools_digest: Some(catalogue.digest),
+        published_tools: before.published_tools,
         server_info: Some(found.server.clone()),
         era: Some(found.era.clone()),
     };

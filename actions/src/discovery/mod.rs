@@ -6,6 +6,7 @@
 
 mod catalogue;
 mod keep;
+mod publish;
 mod served;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -16,6 +17,7 @@ use serde_json::Value;
 
 pub use catalogue::Catalogue;
 pub use keep::{DISCOVERED, keep};
+pub use publish::{PUBLISHED, publish};
 pub(crate) use served::{Standing, served, standing};
 
 use crate::machine::{ActionError, Key};
@@ -54,6 +56,12 @@ pub struct Target {
     pub headers: Vec<ServerHeader>,
     /// How it proves who it is.
     pub tls: ServerTls,
+    /// Whether it speaks the transport of the protocol's first revision, over a stream of events.
+    pub sse: bool,
+    /// How long a stream that only listens may be silent.
+    pub silence: Duration,
+    /// Whether a session is ended at the server when it is over.
+    pub terminates: bool,
     /// The longest that a discovery takes.
     pub timeout: Duration,
     /// How often it is asked.

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use crds::{
-    MachineStatus, Phase, RefKind, ReferencePhase, Tool, ToolServerStatus,
+    MachineStatus, Phase, RefKind, Reference, ReferencePhase, Tool, ToolServerStatus, WorkloadPhase,
     digest::digest,
-    tool_server::{TOOLS_KEY, tools_config_map},
+    tool_server::{AllowedNamespaces, TOOLS_KEY, tools_config_map},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
 
-use super::Definition;
+use super::{DISCOVERED, Definition, REASONS};
 use crate::ports::{Child, ChildKind, ChildRef, Views};
 
 /// How a server stands towards those that use one of its tools.
@@ -31,6 +32,9 @@ struct Server {
     machine: MachineStatus,
     tools: ToolServerStatus,
     current: bool,
+    /// Whether it runs in the cluster.
+    runs: bool,
+    allowed: AllowedNamespaces,
 }
 
 impl Server {
@@ -40,39 +44,80 @@ impl Server {
                 let server = views.remote_mcp_server(namespace, name)?;
                 let status = server.status.clone().unwrap_or_default();
                 let current = status.machine.observed_generation == server.metadata.generation;
-                Some(Self { url: server.spec.url.clone(), machine: status.machine, tools: status.server, current })
+                let url = server.spec.url.clone();
+                let allowed = server.spec.allowed_namespaces.clone().unwrap_or_default();
+                Some(Self { url, machine: status.machine, tools: status.server, current, runs: false, allowed })
+            }
+            RefKind::MCPServer => {
+                let server = views.mcp_server(namespace, name)?;
+                let status = server.status.clone().unwrap_or_default();
+                let (machine, url) = (status.workload.machine, status.workload.endpoint.unwrap_or_default());
+                let current = machine.observed_generation == server.metadata.generation;
+                let allowed = AllowedNamespaces::default();
+                Some(Self { url, machine, tools: status.server, current, runs: true, allowed })
             }
             _ => None,
         }
     }
 
-    fn ready_words(&self) -> (String, String) {
-        let ready = self.machine.conditions.iter().find(|found| found.type_ == "Ready");
-        ready.map(|ready| (ready.reason.clone(), ready.message.clone())).unwrap_or_default()
+    /// Whether what is known of its tools is of the spec as it is. A server that runs keeps its tools while it moves, for its
+    /// old Pods serve.
+    fn is_settled(&self, tool: &str) -> bool {
+        let phase = self.machine.phase.as_deref().filter(|_| self.current).unwrap_or_default();
+        match self.runs {
+            false => ReferencePhase::parse(phase).is_some_and(Phase::is_settled),
+            true if self.tools.tool(tool).is_some() => true,
+            true => match WorkloadPhase::parse(phase) {
+                Some(WorkloadPhase::Running) => self.tools.tools_digest.is_some() || self.trouble().is_some(),
+                phase => phase.is_some_and(Phase::is_settled),
+            },
+        }
+    }
+
+    /// Why it does not answer, if so: reason and sentence.
+    fn trouble(&self) -> Option<(String, String)> {
+        let condition = |type_: &str| self.machine.conditions.iter().find(|found| found.type_ == type_);
+        let words = |found: &Condition| (found.reason.clone(), found.message.clone());
+        if !self.runs {
+            let failed = self.machine.phase.as_deref() == Some(ReferencePhase::Error.as_str());
+            return condition("Ready").filter(|_| failed).map(words);
+        }
+        let unavailable = condition("Available").filter(|found| found.status == "False");
+        let silent = condition(DISCOVERED).filter(|found| REASONS.contains(&found.reason.as_str()));
+        unavailable.or(silent).map(words)
     }
 }
 
-/// How the server stands towards those that use this tool of it.
-pub(crate) fn standing(views: &dyn Views, kind: RefKind, namespace: &str, name: &str, tool: &str) -> Standing {
-    let Some(server) = Server::find(views, kind, namespace, name) else {
+/// How the server stands towards those that use this tool of it in `from`, a namespace.
+pub(crate) fn standing(views: &dyn Views, reference: &Reference, from: &str, tool: &str) -> Standing {
+    let (namespace, name) = (reference.namespace.as_deref().unwrap_or(from), reference.name.as_str());
+    let Some(server) = Server::find(views, reference.kind, namespace, name) else {
         return Standing::Missing("not found".to_owned());
     };
-    let phase = server.machine.phase.as_deref().and_then(ReferencePhase::parse).filter(|_| server.current);
-    let failed = phase == Some(ReferencePhase::Error);
+    if namespace != from && !server.allowed.admits(views.namespace_labels(from).as_deref()) {
+        let ask = "let its spec.allowedNamespaces allow it";
+        return Standing::Missing(format!("may not be used from namespace {from:?}: {ask}"));
+    }
     match server.tools.tool(tool) {
-        _ if !phase.is_some_and(Phase::is_settled) => {
+        _ if !server.is_settled(tool) => {
             let phase = server.machine.phase.as_deref().filter(|_| server.current);
-            Standing::NotYet(format!("is {}", phase.unwrap_or("not yet seen by the operator")))
+            Standing::NotYet(match phase {
+                Some("Running") => "has not told its tools yet".to_owned(),
+                phase => format!("is {}", phase.unwrap_or("not yet seen by the operator")),
+            })
         }
-        None if failed => Standing::Missing(format!("is in phase Error: {}", server.ready_words().1)),
-        None => Standing::Gone(format!("has no tool {tool:?}{}", others(&server.tools))),
+        None => match server.trouble() {
+            Some((_, why)) if server.runs => Standing::Missing(format!("does not tell its tools: {why}")),
+            Some((_, why)) => Standing::Missing(format!("is in phase Error: {why}")),
+            None => Standing::Gone(format!("has no tool {tool:?}{}", others(&server.tools))),
+        },
         Some(known) => match kept(views, namespace, name) {
             Some(kept) if kept.data.get(TOOLS_KEY) == server.tools.tools_digest.as_ref() => {
                 match definition(&kept, tool) {
                     None => Standing::Missing(format!("has too many definitions: that of {tool:?} is left out")),
                     Some(_) => Standing::Known {
                         digest: digest(&json!({ "url": server.url, "tool": known.digest })),
-                        unreachable: failed.then(|| server.ready_words()),
+                        unreachable: server.trouble(),
                     },
                 }
             }
@@ -95,6 +140,7 @@ fn others(server: &ToolServerStatus) -> String {
 /// server's, or nothing is known of it.
 pub(crate) fn served(views: &dyn Views, namespace: &str, tool: &Tool) -> Option<Arc<Tool>> {
     let (reference, name) = tool.spec.served_by()?;
+    let namespace = reference.namespace.as_deref().filter(|other| !other.is_empty()).unwrap_or(namespace);
     let server = Server::find(views, RefKind::parse(&reference.kind)?, namespace, &reference.name)?;
     let definition = definition(kept(views, namespace, &reference.name)?.as_ref(), name)?;
     let mut tool = tool.clone();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Id, Obj, Store, store::Event};
 
 /// The kinds that are watched.
-const KINDS: [&str; 14] = [
+const KINDS: [&str; 15] = [
     "Agent",
     "Flow",
     "FlowSet",
@@ -13,6 +13,7 @@ const KINDS: [&str; 14] = [
     "Model",
     "PluginConfig",
     "Prompt",
+    "MCPServer",
     "RemoteMCPServer",
     "Pod",
     "ServiceAccount",

@@ -104,7 +104,8 @@ impl Obj {
 
     /// As the caches of children hold it.
     pub(crate) fn child(&self, id: &Id) -> Arc<Child> {
-        let kind = ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == id.kind).expect("a kind of child");
+        let kind = ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == id.kind);
+        let kind = kind.unwrap_or(ChildKind::Tool);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let data = self.body.get("data").and_then(Value::as_object).into_iter().flatten();
         Arc::new(Child {

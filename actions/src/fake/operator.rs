@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crds::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
+use crds::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
 use crate::{
     agent, flow, flow_set,
     machine::{BadTable, Clock, Driver, Machine, Next, Registry, Sink, StepRecord},
-    model, plugin_config,
+    mcp_server, model, plugin_config,
     ports::World,
     prompt, remote_mcp_server,
     render::Settings,
@@ -49,6 +49,7 @@ pub(crate) struct Operator {
     models: Driver<Model>,
     plugin_configs: Driver<PluginConfig>,
     prompts: Driver<Prompt>,
+    mcp_servers: Driver<MCPServer>,
     remote_mcp_servers: Driver<RemoteMCPServer>,
     servers: Arc<Servers>,
     queue: BTreeMap<Id, Duration>,
@@ -106,6 +107,7 @@ impl Operator {
             models: driver(model::registry(), &world, &ports, &clock, &sinks),
             plugin_configs: driver(plugin_config::registry(), &world, &ports, &clock, &sinks),
             prompts: driver(prompt::registry(), &world, &ports, &clock, &sinks),
+            mcp_servers: driver(mcp_server::registry(), &world, &ports, &clock, &sinks),
             remote_mcp_servers: driver(remote_mcp_server::registry(), &world, &ports, &clock, &sinks),
             servers,
             sim: sim.clone(),
@@ -174,6 +176,7 @@ impl Operator {
                 "Model" => self.models.step(&key(id)).await,
                 "PluginConfig" => self.plugin_configs.step(&key(id)).await,
                 "Prompt" => self.prompts.step(&key(id)).await,
+                "MCPServer" => self.mcp_servers.step(&key(id)).await,
                 "RemoteMCPServer" => self.remote_mcp_servers.step(&key(id)).await,
                 other => unreachable!("{other} has no driver"),
             }

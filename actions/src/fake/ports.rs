@@ -12,7 +12,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use crds::{Agent, Flow, FlowSet, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
+use crds::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -284,8 +284,34 @@ impl Views for Ports {
         self.typed("Prompt", namespace, name)
     }
 
+    fn mcp_server(&self, namespace: &str, name: &str) -> Option<Arc<MCPServer>> {
+        self.typed("MCPServer", namespace, name)
+    }
+
     fn remote_mcp_server(&self, namespace: &str, name: &str) -> Option<Arc<RemoteMCPServer>> {
         self.typed("RemoteMCPServer", namespace, name)
+    }
+
+    fn namespace_labels(&self, namespace: &str) -> Option<Arc<BTreeMap<String, String>>> {
+        let id = Id { kind: "Namespace", namespace: String::new(), name: namespace.to_owned() };
+        Some(Arc::new(self.sim.store().get(&id)?.labels()))
+    }
+
+    fn published_tools(&self, kind: &'static str, namespace: &str, server: &str) -> Vec<Arc<Tool>> {
+        let label = crate::render::kind_label(kind);
+        let ids: Vec<_> = self.cache().objs().map(|(id, _)| id.clone()).collect();
+        let tools = ids.iter().filter(|id| id.kind == "Tool" && id.namespace == namespace);
+        let tools = tools.filter_map(|id| self.tool(namespace, &id.name));
+        tools
+            .filter(|tool| tool.metadata.labels.iter().flatten().any(|(key, name)| *key == label && name == server))
+            .collect()
+    }
+
+    fn is_tool_used(&self, namespace: &str, name: &str) -> bool {
+        let cache = self.cache();
+        let users = cache.objs().filter(|(id, _)| id.namespace == namespace && id.kind == "Agent");
+        let mut users = users.filter_map(|(_, obj)| obj.typed::<Agent>());
+        users.any(|agent| agent.spec.tools.iter().any(|tool| tool == name))
     }
 
     fn child(&self, child: &ChildRef) -> Option<Arc<Child>> {
@@ -338,7 +364,7 @@ pub(super) fn key(id: &Id) -> Key {
 }
 
 /// The kinds that have a driver.
-pub(super) const DRIVEN: [&str; 8] = [
+pub(super) const DRIVEN: [&str; 9] = [
     <Agent as Machine>::KIND,
     <Flow as Machine>::KIND,
     <FlowSet as Machine>::KIND,
@@ -346,5 +372,6 @@ pub(super) const DRIVEN: [&str; 8] = [
     <Model as Machine>::KIND,
     <PluginConfig as Machine>::KIND,
     <Prompt as Machine>::KIND,
+    <MCPServer as Machine>::KIND,
     <RemoteMCPServer as Machine>::KIND,
 ];

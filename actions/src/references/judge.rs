@@ -55,6 +55,7 @@ impl Judged {
 /// How an object is called in sentences: `tool "weather"`, and who refers to it.
 struct Subject<'a> {
     kind: RefKind,
+    namespace: Option<&'a str>,
     name: &'a str,
     by: Option<(RefKind, &'a str)>,
 }
@@ -63,7 +64,8 @@ impl Subject<'_> {
     /// `tool "weather" is Resolving (referenced by flow "f")`, from `is Resolving`.
     fn says(&self, what: &str) -> String {
         let by = self.by.map(|(kind, name)| format!(" (referenced by {} \"{name}\")", lower(kind)));
-        format!("{} \"{}\" {what}{}", lower(self.kind), self.name, by.unwrap_or_default())
+        let namespace = self.namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        format!("{} \"{namespace}{}\" {what}{}", lower(self.kind), self.name, by.unwrap_or_default())
     }
 }
 
@@ -72,7 +74,7 @@ impl Subject<'_> {
 pub(super) fn judge(lookup: &Lookup<'_>, reference: &Reference, by: Option<(RefKind, &str)>, on_cycle: bool) -> Judged {
     let Reference { kind, name, .. } = reference;
     let (views, namespace) = (lookup.views, lookup.namespace);
-    let subject = Subject { kind: *kind, name, by };
+    let subject = Subject { kind: *kind, namespace: reference.namespace.as_deref(), name, by };
     match kind {
         RefKind::Prompt => {
             let prompt = views.prompt(namespace, name);
@@ -107,7 +109,7 @@ pub(super) fn judge(lookup: &Lookup<'_>, reference: &Reference, by: Option<(RefK
             None => Judged::missing(subject.says("not found")),
             Some(agent) => of_workload(&subject, agent.status.as_ref(), agent.metadata.generation),
         },
-        RefKind::RemoteMCPServer => of_server(lookup, &subject, reference),
+        RefKind::RemoteMCPServer | RefKind::MCPServer => of_server(lookup, &subject, reference),
         RefKind::Secret | RefKind::ConfigMap => of_data(lookup, &subject, reference),
     }
 }
@@ -117,7 +119,7 @@ fn of_server(lookup: &Lookup<'_>, subject: &Subject<'_>, reference: &Reference) 
     let mut all = Judged::default();
     let mut digests = Vec::new();
     for tool in &reference.keys {
-        match standing(lookup.views, reference.kind, lookup.namespace, &reference.name, tool) {
+        match standing(lookup.views, reference, lookup.namespace, tool) {
             Standing::Known { digest, .. } => digests.push(digest),
             Standing::NotYet(what) => all.not_yet.push(subject.says(&what)),
             Standing::Missing(what) | Standing::Gone(what) => all.missing.push(subject.says(&what)),

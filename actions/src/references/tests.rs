@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crds::{Agent, Flow, Model, PluginConfig, Prompt, RefKind, Refers, RemoteMCPServer, Tool, cycle::Node};
+use crds::{Agent, Flow, MCPServer, Model, PluginConfig, Prompt, RefKind, Refers, RemoteMCPServer, Tool, cycle::Node};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -85,6 +85,22 @@ impl Views for Objects {
     fn prompt(&self, _: &str, name: &str) -> Option<Arc<Prompt>> {
         self.get("Prompt", name)
     }
+    fn namespace_labels(&self, _: &str) -> Option<Arc<BTreeMap<String, String>>> {
+        None
+    }
+
+    fn published_tools(&self, _: &'static str, _: &str, _: &str) -> Vec<Arc<Tool>> {
+        Vec::new()
+    }
+
+    fn is_tool_used(&self, _: &str, _: &str) -> bool {
+        false
+    }
+
+    fn mcp_server(&self, _: &str, _: &str) -> Option<Arc<MCPServer>> {
+        None
+    }
+
     fn remote_mcp_server(&self, _: &str, _: &str) -> Option<Arc<RemoteMCPServer>> {
         None
     }

@@ -14,7 +14,7 @@ use crds::{
 };
 
 use crate::{
-    discovery::{self, DISCOVERED, Discovered, Target},
+    discovery::{self, DISCOVERED, Discovered, PUBLISHED, Target},
     kind,
     machine::{ActionError, At, BadTable, Context, Edge, Machine, Registry, Rule, update_condition},
     ports::World,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 kind::reference!(RemoteMCPServer, render version 1, edges EDGES, failures discovery::REASONS,
-    conditions &["Available", DISCOVERED], offers server.tools_digest);
+    conditions &["Available", DISCOVERED, PUBLISHED], offers server.tools_digest);
 
 /// The moves of a RemoteMCPServer.
 pub const EDGES: &[Edge<ReferencePhase>] = &[
@@ -62,6 +62,9 @@ fn target(cr: &RemoteMCPServer, world: &World) -> Target {
         url: spec.url.clone(),
         headers: spec.headers_from.clone(),
         tls: spec.tls.clone().unwrap_or_default(),
+        sse: spec.protocol == "SSE",
+        silence: spec.sse_read_timeout(),
+        terminates: spec.terminate_on_close,
         timeout: spec.timeout(),
         resync: spec.resync(),
         data: Lookup::new(world, &key.namespace).data(&cr.references()),
@@ -80,6 +83,10 @@ async fn tell(
     let status = next.status.get_or_insert_default();
     status.server = server;
     update_condition(&mut status.machine.conditions, said);
+    let wanted = next.spec.publish.clone().unwrap_or_default();
+    let published = discovery::publish(cx, next, &wanted, before.published_tools, found).await?;
+    let status = next.status.get_or_insert_default();
+    published.tell(&mut status.server, &mut status.machine.conditions);
     Ok(true)
 }
 

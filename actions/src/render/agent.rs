@@ -8,7 +8,7 @@ use super::{
     Config, RenderError,
     env::{config_name, told_port},
     labels::{AGENT_LABEL, child},
-    pod::Container,
+    pod::{Container, Probes},
     service::{AGENT_PORT, Port},
     sidecar::Sidecar,
     workload::{Running, TakenNames, base64, own_service_account},
@@ -52,7 +52,9 @@ pub fn agent_workload_children(
             image: &spec.image,
             pull_policy: None,
             port: spec.port,
-            readiness: "/healthz",
+            command: Vec::new(),
+            args: Vec::new(),
+            probes: Probes::healthz("/healthz"),
             env: namespace(agent)
                 .into_iter()
                 .chain(port)
@@ -63,6 +65,7 @@ pub fn agent_workload_children(
             resources: spec.resources.as_ref().map_or(Value::Null, |resources| json!(resources)),
             volumes: Vec::new(),
         },
+        init_containers: Vec::new(),
         port: Port { type_: "ClusterIP", number: AGENT_PORT },
         sidecar: Sidecar::of(agent, &spec.traffic, spec.port, proxy_image)?,
         service_account_name: spec.service_account_name.as_deref(),

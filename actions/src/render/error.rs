@@ -30,6 +30,9 @@ pub enum RenderError {
     /// The container and its sidecar would listen on one port.
     #[error("port {0} is the sidecar's: let the container listen on another one, or set proxy.enabled to false")]
     PortTaken(i32),
+    /// A server that speaks over its standard input and output, and no program.
+    #[error("a server of type stdio needs the program to run: set deployment.cmd")]
+    NoProgram,
     /// The user sets a variable that comes from another field of the spec.
     #[error("{field} sets {name}, which the operator renders for this {kind}: remove it and use the field of the spec")]
     EnvTaken {
@@ -118,6 +121,7 @@ impl RenderError {
             | Self::EnvTaken { .. }
             | Self::EnvTwice(_)
             | Self::PortTaken(_)
+            | Self::NoProgram
             | Self::VariableTwice(_)
             | Self::BadName { .. }
             | Self::Twice { .. }

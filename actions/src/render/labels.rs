@@ -64,6 +64,16 @@ pub fn tools_manifest<K: Resource<DynamicType = ()>>(owner: &K, child: ChildRef,
     manifest
 }
 
+/// A Tool that a server publishes; held up by nobody, as [`tools_manifest`].
+pub fn tool_manifest<K: Resource<DynamicType = ()>>(owner: &K, name: String, spec: &Value) -> Manifest {
+    let label = kind_label(&K::kind(&()));
+    let mut manifest = self::child(owner, &label, ChildKind::Tool, name, json!({ "spec": spec }));
+    if let Some(reference) = manifest.body.pointer_mut("/metadata/ownerReferences/0") {
+        reference["blockOwnerDeletion"] = json!(false);
+    }
+    manifest
+}
+
 /// The apply body of a child of `owner`: the frame that all kinds share, and `fields`.
 pub(super) fn child<K: Resource<DynamicType = ()>>(
     owner: &K,

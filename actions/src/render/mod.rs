@@ -13,6 +13,7 @@ mod flow;
 mod hash;
 mod headers;
 mod labels;
+mod mcp_server;
 mod model;
 mod overlay;
 mod pod;
@@ -34,7 +35,10 @@ pub use flow::{CONTENT_HASH, FLOW, FLOW_SET, FlowImages, FlowKind, flow_config_c
 pub use headers::{HeaderVariable, header_variables, headers};
 pub use labels::{
     AGENT_LABEL, MANAGED_BY_LABEL, child_labels, controller_reference, kind_label, selector_labels, selector_text,
-    tools_manifest,
+    tool_manifest, tools_manifest,
+};
+pub use mcp_server::{
+    BRIDGE, MCP_SERVER_LABEL, ServerImages, mcp_server_config_children, mcp_server_hash, mcp_server_workload_children,
 };
 pub use service::{AGENT_PORT, endpoint, endpoint_of};
 pub use sidecar::PROXY;

@@ -16,9 +16,13 @@ pub(super) struct Container<'a> {
     pub(super) image: &'a str,
     /// `None`: by the image's name.
     pub(super) pull_policy: Option<&'a str>,
+    /// The program, instead of the image's; empty: the image's.
+    pub(super) command: Vec<String>,
+    /// Its arguments.
+    pub(super) args: Vec<String>,
     pub(super) port: i32,
-    /// The path that says whether it can serve.
-    pub(super) readiness: &'static str,
+    /// How it is asked whether it lives and whether it can serve.
+    pub(super) probes: Probes,
     /// Variables as in a Pod: ours, then the user's.
     pub(super) env: Vec<Value>,
     /// Sources as in a Pod: of two that have one variable the later one wins.
@@ -27,6 +31,22 @@ pub(super) struct Container<'a> {
     pub(super) resources: Value,
     /// Volumes as in a Pod, each with where it is mounted.
     pub(super) volumes: Vec<(Value, &'static str)>,
+}
+
+/// How a container is asked how it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Probes {
+    /// By paths.
+    Http { live: &'static str, ready: &'static str },
+    /// By whether it takes connections: nothing more is known of it.
+    Tcp,
+}
+
+impl Probes {
+    /// Of a workload that answers at `/healthz`, and at `ready` when it can serve.
+    pub(super) fn healthz(ready: &'static str) -> Self {
+        Self::Http { live: "/healthz", ready }
+    }
 }
 
 /// The Pod template, with the overlay merged in.
@@ -51,8 +71,10 @@ pub(super) fn template(running: &Running<'_>) -> Result<Value, RenderError> {
         }],
         "containers": [container(running)],
     });
-    if let Some(sidecar) = &running.sidecar {
-        pod["initContainers"] = json!([sidecar.container(running.container.port)]);
+    let sidecar = running.sidecar.as_ref().map(|sidecar| sidecar.container(running.container.port));
+    let first: Vec<_> = running.init_containers.iter().cloned().chain(sidecar).collect();
+    if !first.is_empty() {
+        pod["initContainers"] = json!(first);
     }
     let tmp = json!({ "name": "tmp", "emptyDir": {} });
     let volumes = running.container.volumes.iter().map(|(volume, _)| volume.clone());
@@ -89,7 +111,11 @@ fn image_pull_secrets(secrets: &[LocalObjectReference]) -> Value {
 fn container(running: &Running<'_>) -> Value {
     let container = &running.container;
     let port = sidecar::port_name(running.sidecar.as_ref());
-    let probe = |path: &str, timing: Value| probe(path, port, timing);
+    let (live, ready) = match container.probes {
+        Probes::Http { live, ready } => (Some(live), Some(ready)),
+        Probes::Tcp => (None, None),
+    };
+    let probe = |path: Option<&str>, timing: Value| probe(path, port, timing);
     let mut mounts = vec![json!({ "name": "tmp", "mountPath": "/tmp" })];
     let contents = container.volumes.iter();
     mounts
@@ -99,9 +125,9 @@ fn container(running: &Running<'_>) -> Value {
         "image": container.image,
         "imagePullPolicy": container.pull_policy.unwrap_or(pull_policy(container.image)),
         "ports": [{ "name": port, "containerPort": container.port }],
-        "startupProbe": probe("/healthz", json!({ "periodSeconds": 1, "failureThreshold": 360 })),
-        "livenessProbe": probe("/healthz", json!({ "initialDelaySeconds": 5, "periodSeconds": 10 })),
-        "readinessProbe": probe(container.readiness, json!({ "initialDelaySeconds": 3, "periodSeconds": 5 })),
+        "startupProbe": probe(live, json!({ "periodSeconds": 1, "failureThreshold": 360 })),
+        "livenessProbe": probe(live, json!({ "initialDelaySeconds": 5, "periodSeconds": 10 })),
+        "readinessProbe": probe(ready, json!({ "initialDelaySeconds": 3, "periodSeconds": 5 })),
         "securityContext": {
             "allowPrivilegeEscalation": false,
             "capabilities": { "drop": ["ALL"] },
@@ -110,6 +136,12 @@ fn container(running: &Running<'_>) -> Value {
     });
     if let Some(sidecar) = &running.sidecar {
         rendered["lifecycle"] = json!({ "preStop": sidecar.drain() });
+    }
+    if !container.command.is_empty() {
+        rendered["command"] = json!(container.command);
+    }
+    if !container.args.is_empty() {
+        rendered["args"] = json!(container.args);
     }
     if !container.env_from.is_empty() {
         rendered["envFrom"] = json!(container.env_from);
@@ -128,9 +160,12 @@ pub(super) fn pull_policy(image: &str) -> &'static str {
     if image.contains('/') { "IfNotPresent" } else { "Never" }
 }
 
-fn probe(path: &str, port: &str, timing: Value) -> Value {
+fn probe(path: Option<&str>, port: &str, timing: Value) -> Value {
     let mut probe = Map::new();
-    probe.insert("httpGet".to_owned(), json!({ "path": path, "port": port }));
+    match path {
+        Some(path) => probe.insert("httpGet".to_owned(), json!({ "path": path, "port": port })),
+        None => probe.insert("tcpSocket".to_owned(), json!({ "port": port })),
+    };
     if let Value::Object(timing) = timing {
         probe.extend(timing);
     }

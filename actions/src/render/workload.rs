@@ -26,6 +26,8 @@ pub(super) struct Running<'a> {
     pub(super) name: String,
     /// Its container.
     pub(super) container: Container<'a>,
+    /// Containers that end before it starts.
+    pub(super) init_containers: Vec<Value>,
     /// Its Service.
     pub(super) port: Port<'a>,
     /// What stands in front of the container, unless it was refused.

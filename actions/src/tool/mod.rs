@@ -1,14 +1,13 @@
 //! `Tool`: what is its own. Its life is that of every reference (`crate::reference`).
 
-use crds::{RefKind, Tool, tool::ServerRef};
+use crds::{RefKind, Reference, Refers, Tool};
 
 use crate::{
     discovery::{Standing, standing},
     kind,
     machine::{ActionError, BadTable, Machine, Registry, condition, update_condition},
     ports::World,
-    reference::{self, Reference},
-    render,
+    reference, render,
 };
 
 kind::reference!(Tool, render version 1, conditions &["Available", REACHABLE]);
@@ -16,7 +15,7 @@ kind::reference!(Tool, render version 1, conditions &["Available", REACHABLE]);
 /// The condition that says whether the server of a discovered tool answers.
 const REACHABLE: &str = "ServerReachable";
 
-impl Reference for Tool {
+impl reference::Reference for Tool {
     fn validate(&self) -> Result<(), ActionError> {
         match render::tool_error(&self.spec) {
             Some(message) => Err(ActionError::terminal("InvalidSpec", message)),
@@ -27,7 +26,9 @@ impl Reference for Tool {
     fn refused(&self, world: &World) -> Option<ActionError> {
         match standing_of(self, world)? {
             (server, Standing::Gone(what)) => {
-                let message = format!("{} {:?} {what}", server.kind.to_lowercase(), server.name);
+                let namespace = server.namespace.map(|namespace| namespace + "/").unwrap_or_default();
+                let (kind, name) = (server.kind.as_str().to_lowercase(), server.name);
+                let message = format!("{kind} \"{namespace}{name}\" {what}");
                 Some(ActionError::terminal(NOT_FOUND, message))
             }
             _ => None,
@@ -55,11 +56,13 @@ impl Reference for Tool {
 const NOT_FOUND: &str = "ToolNotFound";
 
 /// The server of a Tool, and how it stands.
-fn standing_of<'a>(tool: &'a Tool, world: &World) -> Option<(&'a ServerRef, Standing)> {
+fn standing_of(tool: &Tool, world: &World) -> Option<(Reference, Standing)> {
     let (server, name) = tool.spec.served_by()?;
     let namespace = tool.metadata.namespace.as_deref().unwrap_or_default();
-    let kind = RefKind::parse(&server.kind)?;
-    Some((server, standing(world.views.as_ref(), kind, namespace, &server.name, name)))
+    RefKind::parse(&server.kind)?;
+    let reference =
+        tool.references().into_iter().find(|found| found.keys.contains(name) && found.name == server.name)?;
+    Some((reference.clone(), standing(world.views.as_ref(), &reference, namespace, name)))
 }
 
 /// The actions of a Tool.

@@ -1,10 +1,12 @@
 //! The schema of what servers of tools have: where they are, and what is sent to them.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
 use super::{add_rules, list_map, traffic::period};
 use crate::{
+    PROXY_PORT,
     tool::ServerRef,
     tool_server::{DiscoveredTool, ServerHeader},
 };
@@ -75,6 +77,101 @@ pub(crate) fn tls_rule(schema: &mut Schema) {
         "message": "insecureSkipVerify takes any certificate, so caSecretRef says nothing: set only one of them",
     });
     add_rules(schema, [rule]);
+}
+
+/// How a program may speak.
+pub(crate) fn transport_type(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["stdio", "http"] })
+}
+
+pub(crate) fn server_path(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "maxLength": 1024,
+        "x-kubernetes-validations": [{
+            "rule": "self.matches('^/[^?#[:space:]]*$')",
+            "message": "must be a path that begins with '/', such as /mcp, without '?' and '#'",
+        }],
+    })
+}
+
+/// What a server needs and what excludes one another.
+pub(crate) fn mcp_server_rules(schema: &mut Schema) {
+    let rules = [
+        json!({
+            "rule": "self.transportType != 'stdio' || (has(self.deployment.cmd) && self.deployment.cmd != '')",
+            "message": "a server of type stdio needs the program to run: set deployment.cmd",
+        }),
+        json!({
+            "rule": "self.transportType != 'stdio' || !has(self.httpTransport)",
+            "message": "a server of type stdio is served by the bridge: leave out httpTransport, or set transportType to http",
+        }),
+        json!({
+            "rule": format!(
+                "(has(self.httpTransport) && has(self.httpTransport.targetPort) ? self.httpTransport.targetPort \
+                 : self.deployment.port) != {PROXY_PORT}"
+            ),
+            "message": format!("port {PROXY_PORT} is the sidecar's: let the container listen on another one"),
+        }),
+    ];
+    add_rules(schema, rules);
+}
+
+/// From where a server may be referred to.
+pub(crate) fn allowed_from(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["Same", "All", "Selector"] })
+}
+
+pub(crate) fn label_selector(generator: &mut SchemaGenerator) -> Schema {
+    super::brief::<LabelSelector>(generator)
+}
+
+/// A selector says what `Selector` means.
+pub(crate) fn allowed_namespaces_rule(schema: &mut Schema) {
+    let rule = json!({
+        "rule": "(self.from == 'Selector') == has(self.selector)",
+        "message": "selector goes with from: Selector, and only with it",
+    });
+    add_rules(schema, [rule]);
+}
+
+/// What the names of Tools begin with.
+pub(crate) fn publish_prefix(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "maxLength": 63,
+        "x-kubernetes-validations": [{
+            "rule": "self == '' || self.matches('^[a-z0-9][-a-z0-9]*$')",
+            "message": "the names of the Tools begin with it: use lower-case letters, digits and '-'",
+        }],
+    })
+}
+
+/// Patterns of names.
+pub(crate) fn globs(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 64,
+        "items": { "type": "string", "minLength": 1, "maxLength": 128 },
+    })
+}
+
+/// Only servers elsewhere are used from other namespaces.
+pub(crate) fn server_ref_rule(schema: &mut Schema) {
+    let rule = json!({
+        "rule": "self.kind == 'RemoteMCPServer' || !has(self.__namespace__)",
+        "message": "an MCPServer is used in its own namespace only: leave out namespace",
+    });
+    add_rules(schema, [rule]);
+}
+
+/// How a server elsewhere may speak.
+pub(crate) fn server_protocol(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["STREAMABLE_HTTP", "SSE"] })
+}
+
+pub(crate) fn sse_read_timeout(generator: &mut SchemaGenerator) -> Schema {
+    period(generator, "1s", "1h", "90s or 5m")
 }
 
 pub(crate) fn discovery_timeout(generator: &mut SchemaGenerator) -> Schema {

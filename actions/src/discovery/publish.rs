@@ -1,0 +1,210 @@
+//! Makes Tools of a server's tools: owned by the server, made again when somebody deletes or changes them, and deleted when the
+//! server has the tool no more, unless an agent still lists it: then the Tool stays, in Error, and says why.
+
+use std::collections::BTreeMap;
+
+use crds::{GROUP, MANAGED_BY, Tool, ToolServerStatus, ToolSpec, tool_server::Publish};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::Resource;
+use serde_json::{Value, json};
+
+use super::{Catalogue, Definition, Discovered};
+use crate::{
+    machine::{ActionError, ApiError, Context, Machine, condition, update_condition},
+    ports::{ChildKind, ChildRef, World},
+    render::{MANAGED_BY_LABEL, kind_label, tool_manifest},
+};
+
+/// The condition that says whether all Tools that are to be published are.
+pub const PUBLISHED: &str = "ToolsPublished";
+
+/// What became of the Tools.
+#[derive(Debug, Default)]
+pub struct Published {
+    count: Option<i32>,
+    said: Option<Condition>,
+}
+
+impl Published {
+    /// Puts it into the status.
+    pub fn tell(self, status: &mut ToolServerStatus, conditions: &mut Vec<Condition>) {
+        status.published_tools = self.count;
+        match self.said {
+            Some(said) => update_condition(conditions, said),
+            None => conditions.retain(|known| known.type_ != PUBLISHED),
+        }
+    }
+}
+
+/// Publishes what the server told. `before`: how many there were, so that a server that never published looks for nothing.
+///
+/// # Errors
+/// Whatever the API server answered.
+pub async fn publish<K>(
+    cx: &Context<K>,
+    cr: &K,
+    wanted: &Publish,
+    before: Option<i32>,
+    found: &Discovered,
+) -> Result<Published, ActionError>
+where
+    K: Machine<World = World> + Resource<DynamicType = ()>,
+{
+    if !wanted.enabled && before.is_none() {
+        return Ok(Published::default());
+    }
+    let key = cr.key();
+    let known = Catalogue::of(found);
+    let is_known = |tool: &&Definition| known.tools.iter().any(|listed| listed.name == tool.name);
+    let (mut tools, mut refused) = (BTreeMap::new(), Vec::new());
+    for tool in found.tools.iter().filter(|tool| wanted.takes(&tool.name)).filter(is_known) {
+        let name = object_name(&wanted.prefix, &tool.name);
+        if name.is_empty() || tools.insert(name, tool).is_some() {
+            refused.push(format!("{:?} has a name like another tool's, or none that an object may have", tool.name));
+        }
+    }
+    let mut count = 0;
+    for (name, tool) in &tools {
+        match ensure(cx, cr, name, tool).await? {
+            true => count += 1,
+            false => refused.push(format!("tool \"{name}\" exists and belongs to somebody else")),
+        }
+    }
+    let mut used = Vec::new();
+    for tool in cx.views.published_tools(K::KIND, &key.namespace, &key.name) {
+        let name = tool.metadata.name.clone().unwrap_or_default();
+        if tools.contains_key(&name) || !is_own(cr, &tool) || tool.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        if cx.views.is_tool_used(&key.namespace, &name) {
+            used.push(name);
+            continue;
+        }
+        let child = ChildRef { kind: ChildKind::Tool, namespace: key.namespace.clone(), name };
+        cx.cluster.delete(&child, tool.metadata.uid.as_deref().unwrap_or_default()).await?;
+        cx.notes.note("removed", child.to_string());
+    }
+    if !wanted.enabled && used.is_empty() {
+        return Ok(Published::default());
+    }
+    let said = if !refused.is_empty() {
+        condition(PUBLISHED, false, "NameConflict", few(&refused))
+    } else if !used.is_empty() {
+        let message = format!("no longer published, and still used: {}", few(&used));
+        condition(PUBLISHED, false, "StillUsed", message)
+    } else {
+        condition(PUBLISHED, true, "Published", "")
+    };
+    Ok(Published { count: Some(count), said: Some(said) })
+}
+
+/// Whether the Tool is there as it should be now; not if it is somebody else's.
+async fn ensure<K>(cx: &Context<K>, cr: &K, name: &str, tool: &Definition) -> Result<bool, ActionError>
+where
+    K: Machine<World = World> + Resource<DynamicType = ()>,
+{
+    let key = cr.key();
+    let spec = spec(K::KIND, &key.name, name, tool);
+    let seen = cx.views.tool(&key.namespace, name);
+    if let Some(seen) = &seen {
+        if !is_ours(cr, seen) {
+            return Ok(false);
+        }
+        let same = serde_json::from_value::<ToolSpec>(spec.clone()).is_ok_and(|spec| spec == seen.spec);
+        if seen.metadata.deletion_timestamp.is_some() || same && is_own(cr, seen) {
+            return Ok(true);
+        }
+    }
+    let manifest = tool_manifest(cr, name.to_owned(), &spec);
+    let uid = seen.as_ref().and_then(|seen| seen.metadata.uid.as_deref());
+    match cx.cluster.apply(&manifest, uid).await {
+        // Another one than the cache has: the watch will tell, and whose it is.
+        Err(ApiError::WrongUid(_)) => Ok(true),
+        Err(error) => Err(error.into()),
+        Ok(_) => {
+            cx.notes.note("applied", manifest.child.to_string());
+            Ok(true)
+        }
+    }
+}
+
+/// The Tool of a tool. What the server says is in it, so that `kubectl get -o yaml` shows it.
+fn spec(kind: &str, server: &str, name: &str, tool: &Definition) -> Value {
+    let mut spec = json!({
+        "name": model_name(&tool.name).unwrap_or_else(|| name.to_owned()),
+        "type": "mcp",
+        "mcpServerRef": { "kind": kind, "name": server, "toolName": tool.name },
+        "inputSchema": if tool.input_schema.is_object() { tool.input_schema.clone() } else { json!({ "type": "object" }) },
+    });
+    if !tool.description.is_empty() {
+        spec["description"] = json!(tool.description);
+    }
+    if let Some(schema) = tool.output_schema.as_ref().filter(|schema| schema.is_object()) {
+        spec["outputSchema"] = schema.clone();
+    }
+    spec
+}
+
+/// The name that a model may call it by, if that is the tool's own.
+fn model_name(tool: &str) -> Option<String> {
+    let fits = (1..=64).contains(&tool.len());
+    (fits && tool.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))).then(|| tool.to_owned())
+}
+
+/// The name of the object: the tool's in lower case, with a '-' for what no object's name may have.
+fn object_name(prefix: &str, tool: &str) -> String {
+    let letters = tool.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
+    let mut name = prefix.to_owned();
+    name.extend(letters);
+    name.truncate(name.floor_char_boundary(63));
+    name.trim_matches('-').to_owned()
+}
+
+/// Whether the Tool is this server's.
+fn is_own<K: Machine>(cr: &K, tool: &Tool) -> bool {
+    let owners = tool.metadata.owner_references.iter().flatten();
+    owners.filter(|owner| owner.controller == Some(true)).any(|owner| owner.uid == cr.uid())
+}
+
+/// Whether the Tool may be changed: it is this server's, a predecessor's of its name, or one that was left behind.
+fn is_ours<K: Machine>(cr: &K, tool: &Tool) -> bool {
+    let name = cr.key().name;
+    let owner = tool.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+    match owner {
+        Some(owner) => {
+            let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+            owner.uid == cr.uid() || group == GROUP && owner.kind == K::KIND && owner.name == name
+        }
+        None => {
+            let label =
+                |key: &str| tool.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
+            label(MANAGED_BY_LABEL) == Some(MANAGED_BY) && label(&kind_label(K::KIND)) == Some(name.as_str())
+        }
+    }
+}
+
+/// The first few of many.
+fn few(all: &[String]) -> String {
+    const FEW: usize = 5;
+    let rest = all.len().saturating_sub(FEW);
+    let more = if rest > 0 { format!("; and {rest} more") } else { String::new() };
+    all.iter().take(FEW).map(String::as_str).collect::<Vec<_>>().join("; ") + &more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_gets_a_name_that_an_object_may_have() {
+        for (prefix, tool, name) in [
+            ("", "get_weather", "get-weather"),
+            ("docs-", "Search.All", "docs-search-all"),
+            ("", "_x_", "x"),
+            ("", "é", ""),
+        ] {
+            assert_eq!(object_name(prefix, tool), name);
+        }
+        assert_eq!(object_name("p-", &"n".repeat(100)).len(), 63);
+    }
+}

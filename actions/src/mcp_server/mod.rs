@@ -1,0 +1,117 @@
+//! `MCPServer`: what is its own. Its life is that of every workload (`crate::workload`), but that in Running it is asked for its
+//! tools.
+
+mod monitor;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
+
+use crds::{MCPServer, Refers, Traffic, WorkloadStatus};
+
+use crate::{
+    discovery::{DISCOVERED, PUBLISHED},
+    flow::{settings_digest, terminal},
+    kind,
+    machine::{ActionError, BadTable, Machine, Registry},
+    ports::World,
+    references::{Found, Inputs, Lookup},
+    render::{self, BRIDGE, MCP_SERVER_LABEL, ServerImages, Settings},
+    workload::{Accept, Deploy, Drain, Recover, Render, Rendered, Resolve, Workload},
+};
+
+kind::workload!(MCPServer, render version 1, in workload, conditions CONDITIONS, offers server.tools_digest);
+
+/// Condition types that its actions write.
+const CONDITIONS: &[&str] = &["Available", "ReferencesResolved", DISCOVERED, PUBLISHED];
+
+/// Requests are not capped, and a stream may last.
+static TRAFFIC: LazyLock<Traffic> = LazyLock::new(Traffic::default);
+
+impl Workload for MCPServer {
+    const LABEL: &'static str = MCP_SERVER_LABEL;
+
+    fn replicas(&self) -> i32 {
+        self.spec.deployment.replicas
+    }
+
+    fn traffic(&self) -> &Traffic {
+        &TRAFFIC
+    }
+
+    fn status(&self) -> Option<&WorkloadStatus> {
+        self.status.as_ref().map(|status| &status.workload)
+    }
+
+    fn status_mut(&mut self) -> &mut WorkloadStatus {
+        &mut self.status.get_or_insert_default().workload
+    }
+
+    fn validate(&self, settings: &Settings) -> Result<(), ActionError> {
+        if !matches!(self.spec.transport_type.as_str(), "stdio" | "http") {
+            let message = format!("transportType {:?} is unknown: use stdio or http", self.spec.transport_type);
+            return Err(ActionError::terminal("InvalidSpec", message));
+        }
+        rendered(self, &BTreeMap::new(), settings, None).map(drop)
+    }
+
+    fn inputs(&self, world: &World) -> Inputs {
+        let key = self.key();
+        let mut inputs = Lookup::new(world, &key.namespace).inputs(None, &self.references());
+        inputs.add("Settings", Found::Here(settings_digest(&world.settings)));
+        inputs
+    }
+
+    fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {
+        let key = self.key();
+        let data = Lookup::new(world, &key.namespace).data(&self.references());
+        rendered(self, &data, &world.settings, replicas)
+    }
+
+    fn images(&self, settings: &Settings) -> BTreeMap<String, String> {
+        let bridge = self.spec.is_stdio().then(|| (BRIDGE.to_owned(), settings.proxy_image.clone()));
+        self.offered_proxy(settings).into_iter().chain(bridge).collect()
+    }
+
+    fn endpoint(&self, settings: &Settings) -> String {
+        render::endpoint(self, self.spec.deployment.port, settings) + self.spec.path()
+    }
+}
+
+fn rendered(
+    server: &MCPServer,
+    data: &BTreeMap<String, String>,
+    settings: &Settings,
+    replicas: Option<i32>,
+) -> Result<Rendered, ActionError> {
+    let content_hash = render::mcp_server_hash(data);
+    let (bridge, proxy) = (server.pinned_image(BRIDGE, &settings.proxy_image), server.proxy_image(settings));
+    let images = ServerImages { bridge: &bridge, proxy: &proxy };
+    let running = render::mcp_server_workload_children(server, &TRAFFIC, &content_hash, images, replicas);
+    Ok(Rendered {
+        config: render::mcp_server_config_children(server),
+        running: Vec::from(running.map_err(terminal)?),
+        content_hash,
+        overlay: server.spec.deployment.pod_template.is_some(),
+        conditions: Vec::new(),
+    })
+}
+
+/// The actions of an MCPServer.
+///
+/// # Errors
+/// A fault in the table of edges or the list of actions.
+pub fn registry() -> Result<Registry<MCPServer>, BadTable> {
+    Registry::new(vec![
+        Arc::new(Accept),
+        Arc::new(Resolve),
+        Arc::new(Render),
+        Arc::new(Deploy),
+        Arc::new(monitor::Monitor),
+        Arc::new(Recover),
+        Arc::new(Drain),
+    ])
+}

@@ -1,0 +1,82 @@
+//! `monitor`: as of every workload, and in Running, while a Pod serves, the server is asked for its tools: at once when it has
+//! never told them or its Pods changed, then in turn. Failing to answer is said in a condition and keeps the last tools.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use crds::{MCPServer, WorkloadPhase, digest, tool_server::ServerTls};
+use serde_json::json;
+
+use crate::{
+    discovery::{DISCOVERED, Target, When, keep, publish},
+    machine::{Action, ActionError, Context, Machine, condition, update_condition},
+    workload::{self, Workload as _, is_available},
+};
+
+/// How long a stream that only listens may be silent: the bridge says something every 15 s.
+const SILENCE: Duration = Duration::from_secs(300);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Monitor;
+
+#[async_trait]
+impl Action<MCPServer> for Monitor {
+    fn name(&self) -> &'static str {
+        "monitor"
+    }
+
+    fn phases(&self) -> &'static [WorkloadPhase] {
+        &[WorkloadPhase::Running, WorkloadPhase::Terminated]
+    }
+
+    async fn handle(&self, cx: &Context<MCPServer>, cr: Arc<MCPServer>) -> Result<Option<MCPServer>, ActionError> {
+        let watched = workload::Monitor.handle(cx, cr.clone()).await?;
+        let mut next = watched.unwrap_or_else(|| cr.as_ref().clone());
+        if next.phase() == Some(WorkloadPhase::Running) && is_available(&next) {
+            discover(cx, &mut next).await?;
+        }
+        Ok((next.phase() != cr.phase() || next.status != cr.status).then_some(next))
+    }
+}
+
+async fn discover(cx: &Context<MCPServer>, next: &mut MCPServer) -> Result<(), ActionError> {
+    let before = next.status.clone().unwrap_or_default().server;
+    let when = if before.tools_digest.is_none() { When::Now } else { When::InTurn };
+    let Some(outcome) = cx.discoveries.look(&target(cx, next), when) else { return Ok(()) };
+    let said = match outcome.as_ref() {
+        Ok(found) => {
+            let Some((server, said)) = keep(cx, next, &before, found).await? else { return Ok(()) };
+            let wanted = next.spec.publish.clone().unwrap_or_default();
+            let published = publish(cx, next, &wanted, before.published_tools, found).await?;
+            let status = next.status.get_or_insert_default();
+            status.server = server;
+            published.tell(&mut status.server, &mut status.workload.machine.conditions);
+            said
+        }
+        Err(failed) => condition(DISCOVERED, false, failed.reason, &failed.message),
+    };
+    update_condition(&mut next.machine_mut().conditions, said);
+    Ok(())
+}
+
+/// How the server is asked: by its Service. Other Pods are another server.
+fn target(cx: &Context<MCPServer>, server: &MCPServer) -> Target {
+    let key = server.key();
+    let pods = cx.views.pods(MCPServer::KIND, &key.namespace, &key.name);
+    let ready: Vec<_> = pods.iter().filter(|pod| pod.ready && !pod.terminating).map(|pod| pod.uid.as_str()).collect();
+    Target {
+        kind: MCPServer::KIND,
+        key,
+        uid: server.uid().to_owned(),
+        url: server.endpoint(&cx.settings),
+        headers: Vec::new(),
+        tls: ServerTls::default(),
+        sse: false,
+        silence: SILENCE,
+        terminates: true,
+        timeout: server.spec.timeout(),
+        resync: server.spec.resync(),
+        data: [("Pods".to_owned(), digest::digest(&json!(ready)))].into(),
+    }
+}

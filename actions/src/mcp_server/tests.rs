@@ -1,0 +1,180 @@
+//! An MCPServer, a Tool of it and an Agent that has it, over the simulated cluster.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{
+    discovery::{Definition, Discovered, Outcome, Undiscovered},
+    fake::{Cascade, Health, Id, Operator, Sim, agent, agent_id, id, object, secret, tool_id},
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const URL: &str = "http://files.team.svc.cluster.local:3000/mcp";
+
+fn server_id() -> Id {
+    id("MCPServer", "files")
+}
+
+fn stdio(more: Value) -> Value {
+    let mut deployment =
+        json!({"image": "registry/files:1", "cmd": "files", "args": ["--root", "/data"], "replicas": 1});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        deployment[key] = value.clone();
+    }
+    object("MCPServer", json!({"transportType": "stdio", "deployment": deployment}))
+}
+
+fn tells(names: &[&str]) -> Outcome {
+    let tool = |name: &&str| Definition { name: (*name).into(), input_schema: json!({}), ..Definition::default() };
+    Ok(Discovered { tools: names.iter().map(tool).collect(), era: "initialize".into(), ..Discovered::default() })
+}
+
+fn at(sim: &Sim, id: &Id, pointer: &str) -> Value {
+    sim.store().at(id, pointer)
+}
+
+fn phase(sim: &Sim, id: &Id) -> Value {
+    at(sim, id, "/status/phase")
+}
+
+fn condition(sim: &Sim, id: &Id, type_: &str) -> Value {
+    let all = at(sim, id, "/status/conditions");
+    all.as_array().into_iter().flatten().find(|found| found["type"] == type_).cloned().unwrap_or_default()
+}
+
+fn container(sim: &Sim, pointer: &str) -> Value {
+    at(sim, &id("Deployment", "files"), &format!("/spec/template/spec{pointer}"))
+}
+
+fn world() -> Sim {
+    let sim = Sim::new();
+    sim.serve(URL, tells(&["read", "write"]));
+    sim.store().create(&server_id(), stdio(json!({})));
+    let server = json!({"kind": "MCPServer", "name": "files"});
+    sim.store()
+        .create(&tool_id("read"), object("Tool", json!({"name": "read", "type": "mcp", "mcpServerRef": server})));
+    sim.store().create(&agent_id("a"), agent(json!({"tools": ["read"]})));
+    sim
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_runs_is_asked_for_its_tools_and_then_costs_nothing() {
+    let sim = world();
+    Operator::start(&sim).run(2 * MINUTE).await;
+    for id in [server_id(), agent_id("a")] {
+        assert_eq!(phase(&sim, &id), "Running", "{id}");
+    }
+    assert_eq!(at(&sim, &server_id(), "/status/endpoint"), URL);
+    assert_eq!(at(&sim, &server_id(), "/status/toolCount"), 2);
+    let tools = at(&sim, &id("ConfigMap", "a-config"), "/data/CORAIL_TOOLS");
+    assert!(tools.as_str().unwrap().contains(&format!(r#""mcpEndpoint":"{URL}""#)), "{tools}");
+    sim.take_requests();
+    Operator::start(&sim).run(60 * MINUTE).await;
+    assert_eq!(sim.take_requests(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_speaks_over_its_standard_output_runs_under_the_bridge() {
+    let sim = world();
+    Operator::start(&sim).run(MINUTE).await;
+    assert_eq!(container(&sim, "/containers/0/command"), json!(["/recif/recif-proxy"]));
+    let args = ["mcp-bridge", "--port", "3000", "--path", "/mcp", "--", "files", "--root", "/data"];
+    assert_eq!(container(&sim, "/containers/0/args"), json!(args));
+    assert_eq!(container(&sim, "/containers/0/readinessProbe/httpGet/path"), "/readyz");
+    assert_eq!(container(&sim, "/containers/0/livenessProbe/httpGet/path"), "/livez");
+    assert_eq!(container(&sim, "/initContainers/0/args"), json!(["install", "/recif/recif-proxy"]));
+    assert_eq!(container(&sim, "/initContainers/1/name"), "proxy");
+    let bridge = json!({"name": "bridge", "mountPath": "/recif", "readOnly": true});
+    assert!(container(&sim, "/containers/0/volumeMounts").as_array().unwrap().contains(&bridge));
+    let images = at(&sim, &server_id(), "/status/images");
+    assert_eq!(images, json!({"bridge": "recif.local/proxy:1", "proxy": "recif.local/proxy:1"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_serves_http_runs_as_its_image_says() {
+    let sim = Sim::new();
+    let deployment = json!({"image": "registry/http:1", "port": 80, "replicas": 1, "secretRefs": [{"name": "keys"}]});
+    let transport = json!({"targetPort": 9000, "path": "/"});
+    let spec = json!({"transportType": "http", "deployment": deployment, "httpTransport": transport});
+    sim.store().create(&id("Secret", "keys"), secret(json!({"KEY": "MQ=="})));
+    sim.store().create(&server_id(), object("MCPServer", spec));
+    sim.serve("http://files.team.svc.cluster.local:80/", tells(&["read"]));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    assert_eq!(at(&sim, &server_id(), "/status/toolCount"), 1);
+    assert_eq!(container(&sim, "/containers/0/command"), Value::Null);
+    assert_eq!(container(&sim, "/containers/0/ports/0/containerPort"), 9000);
+    assert_eq!(container(&sim, "/containers/0/readinessProbe/tcpSocket/port"), "agent");
+    assert_eq!(at(&sim, &id("Service", "files"), "/spec/ports/0/port"), 80);
+    let before = container(&sim, "");
+    sim.store().edit(&id("Secret", "keys"), |body| body["data"]["KEY"] = json!("Mg=="));
+    operator.run(MINUTE).await;
+    assert_eq!(container(&sim, ""), before);
+    let hash = |sim: &Sim| at(sim, &id("Deployment", "files"), "/spec/template/metadata/annotations");
+    assert_eq!(hash(&sim)["recif.dev/content-hash"], at(&sim, &server_id(), "/status/contentHash"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_tell_its_tools_runs_on_and_keeps_them() {
+    let sim = world();
+    let mut operator = Operator::start(&sim);
+    operator.run(2 * MINUTE).await;
+    let message = "the MCP server did not answer".to_owned();
+    sim.serve(URL, Err(Undiscovered { reason: "ServerTimeout", message }));
+    operator.run(20 * MINUTE).await;
+    assert_eq!((phase(&sim, &server_id()), phase(&sim, &agent_id("a"))), (json!("Running"), json!("Running")));
+    assert_eq!(condition(&sim, &server_id(), "ToolsDiscovered")["reason"], "ServerTimeout");
+    assert_eq!(at(&sim, &server_id(), "/status/toolCount"), 2);
+    assert_eq!(condition(&sim, &tool_id("read"), "ServerReachable")["status"], "False");
+    sim.take_requests();
+    operator.run(60 * MINUTE).await;
+    assert_eq!(sim.take_requests(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_pods_are_asked_at_once() {
+    let sim = world();
+    let mut operator = Operator::start(&sim);
+    operator.run(2 * MINUTE).await;
+    sim.serve(URL, tells(&["read", "write", "list"]));
+    sim.store().edit(&server_id(), |body| body["spec"]["deployment"]["image"] = json!("registry/files:2"));
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim, &server_id()), at(&sim, &server_id(), "/status/toolCount")), (json!("Running"), json!(3)));
+    assert_eq!(phase(&sim, &agent_id("a")), "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn its_tools_wait_for_it_and_survive_a_pod_that_is_lost() {
+    let sim = world();
+    sim.store().set_health(Health::Bad(None));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim, &server_id()), phase(&sim, &tool_id("read"))), (json!("Deploying"), json!("Resolving")));
+    let ready = condition(&sim, &tool_id("read"), "Ready");
+    assert_eq!(ready["message"], r#"mcpserver "files" is Deploying"#);
+    sim.store().set_health(Health::Good);
+    operator.run(2 * MINUTE).await;
+    assert_eq!(phase(&sim, &agent_id("a")), "Running");
+    sim.store().set_health(Health::Bad(None));
+    operator.run(MINUTE).await;
+    assert_eq!(condition(&sim, &tool_id("read"), "ServerReachable")["status"], "False");
+    assert_eq!((phase(&sim, &tool_id("read")), phase(&sim, &agent_id("a"))), (json!("Available"), json!("Running")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn zero_replicas_stop_it_and_deleting_it_takes_its_pods_first() {
+    let sim = world();
+    let mut operator = Operator::start(&sim);
+    operator.run(2 * MINUTE).await;
+    sim.store().edit(&server_id(), |body| body["spec"]["deployment"]["replicas"] = json!(0));
+    operator.run(MINUTE).await;
+    assert_eq!(phase(&sim, &server_id()), "Terminated");
+    sim.store().edit(&server_id(), |body| body["spec"]["deployment"]["replicas"] = json!(2));
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim, &server_id()), at(&sim, &server_id(), "/status/replicas")), (json!("Running"), json!(2)));
+    sim.store().delete(&server_id(), Cascade::Background);
+    operator.run(MINUTE).await;
+    assert_eq!(sim.store().get(&server_id()), None);
+    assert_eq!(sim.store().get(&id("Deployment", "files")), None);
+}

@@ -1,0 +1,140 @@
+//! The children of an MCPServer.
+//!
+//! A program that speaks over its standard input and output runs in its own image under the bridge: an init container copies
+//! that, one static program, to where the server's container starts it.
+
+use std::collections::BTreeMap;
+
+use crds::{MCPServer, Traffic};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::{
+    RenderError,
+    flow::CONTENT_HASH,
+    hash::content_hash,
+    pod::{Container, Probes, pull_policy},
+    service::Port,
+    sidecar::Sidecar,
+    workload::{Running, TakenNames, own_service_account},
+};
+use crate::ports::Manifest;
+
+/// The label that names the MCPServer a child belongs to.
+pub const MCP_SERVER_LABEL: &str = "recif.dev/mcpserver";
+/// Name of the container that brings the bridge; of its image in `status.images`, too.
+pub const BRIDGE: &str = "bridge";
+/// Where the bridge is in the server's container.
+const FOLDER: &str = "/recif";
+
+/// Images of the containers that are the operator's.
+#[derive(Debug, Clone, Copy)]
+pub struct ServerImages<'a> {
+    /// The bridge.
+    pub bridge: &'a str,
+    /// The sidecar.
+    pub proxy: &'a str,
+}
+
+/// SHA-256 (hex) of what the Pods read besides their template: `data` holds the digest of each Secret and ConfigMap.
+pub fn mcp_server_hash(data: &BTreeMap<String, String>) -> String {
+    content_hash(&BTreeMap::new(), &BTreeMap::new(), data)
+}
+
+/// What the Pods need to start: a ServiceAccount, when the spec names none.
+pub fn mcp_server_config_children(server: &MCPServer) -> Vec<Manifest> {
+    let named = server.spec.deployment.service_account_name.as_deref();
+    own_service_account(server, MCP_SERVER_LABEL, named).into_iter().collect()
+}
+
+/// The Service and the Deployment. Without `replicas` the apply leaves that field to whoever has it.
+///
+/// # Errors
+/// A program that is not named, the sidecar's port, and an overlay that cannot be merged.
+pub fn mcp_server_workload_children(
+    server: &MCPServer,
+    traffic: &Traffic,
+    hash: &str,
+    images: ServerImages<'_>,
+    replicas: Option<i32>,
+) -> Result<[Manifest; 2], RenderError> {
+    let (spec, deployment) = (&server.spec, &server.spec.deployment);
+    let port = spec.container_port();
+    let program = deployment.cmd.as_deref().filter(|program| !program.is_empty());
+    let stdio = spec.is_stdio();
+    if stdio && program.is_none() {
+        return Err(RenderError::NoProgram);
+    }
+    let words = program.into_iter().map(str::to_owned).chain(deployment.args.iter().cloned());
+    let (command, args) = match (stdio, program) {
+        (true, _) => {
+            let bridge = ["mcp-bridge", "--port", &port.to_string(), "--path", spec.path(), "--"].map(str::to_owned);
+            (vec![format!("{FOLDER}/recif-proxy")], bridge.into_iter().chain(words).collect())
+        }
+        (false, Some(program)) => (vec![program.to_owned()], deployment.args.clone()),
+        (false, None) => (Vec::new(), deployment.args.clone()),
+    };
+    let volume = (json!({ "name": BRIDGE, "emptyDir": {} }), FOLDER);
+    let running = Running {
+        kind: "mcpserver",
+        label: MCP_SERVER_LABEL,
+        name: server.name_any(),
+        container: Container {
+            image: &deployment.image,
+            pull_policy: None,
+            command,
+            args,
+            port,
+            probes: if stdio { Probes::Http { live: "/livez", ready: "/readyz" } } else { Probes::Tcp },
+            env: deployment.env.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect(),
+            env_from: env_from(server),
+            resources: deployment.resources.as_ref().map_or(Value::Null, |resources| json!(resources)),
+            volumes: if stdio { vec![volume] } else { Vec::new() },
+        },
+        init_containers: if stdio { vec![bridge(images.bridge)] } else { Vec::new() },
+        port: Port { type_: "ClusterIP", number: deployment.port },
+        sidecar: Sidecar::of(server, traffic, port, images.proxy)?,
+        service_account_name: deployment.service_account_name.as_deref(),
+        image_pull_secrets: &[],
+        hash: (CONTENT_HASH, hash),
+        rollout_at: server.annotations().get(crds::ROLLOUT_AT).map(String::as_str),
+        pod_template: deployment.pod_template.as_ref(),
+        taken: &Nobodys,
+    };
+    running.children(server, replicas)
+}
+
+/// No variable of the container is ours.
+#[derive(Debug)]
+struct Nobodys;
+
+impl TakenNames for Nobodys {
+    fn is_taken(&self, _: &str) -> bool {
+        false
+    }
+}
+
+/// Of two sources that have one variable the later one wins.
+fn env_from(server: &MCPServer) -> Vec<Value> {
+    let deployment = &server.spec.deployment;
+    let config_maps = deployment.config_map_refs.iter().map(|named| json!({ "configMapRef": { "name": named.name } }));
+    let secrets = deployment.secret_refs.iter().map(|named| json!({ "secretRef": { "name": named.name } }));
+    config_maps.chain(secrets).collect()
+}
+
+/// The container that brings the bridge.
+fn bridge(image: &str) -> Value {
+    json!({
+        "name": BRIDGE,
+        "image": image,
+        "imagePullPolicy": pull_policy(image),
+        "args": ["install", format!("{FOLDER}/recif-proxy")],
+        "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": { "drop": ["ALL"] },
+        },
+        "volumeMounts": [{ "name": BRIDGE, "mountPath": FOLDER }],
+    })
+}

@@ -1,0 +1,130 @@
+//! The transport of the protocol's first revision (2024-11-05): one stream of events from the server, which begins with the address
+//! to which messages are posted.
+//!
+//! rmcp no longer has it; here it is under rmcp's own client, which does not notice the difference.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use http::header::ACCEPT;
+use http::{HeaderName, HeaderValue};
+use rmcp::model::ServerJsonRpcMessage;
+use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use rmcp::transport::streamable_http_client::SseError;
+use sse_stream::{Sse, SseStream};
+use tokio::time::timeout;
+use url::Url;
+
+use super::metered::{Failed, Metered, is, refusal};
+
+type Headers = HashMap<HeaderName, HeaderValue>;
+
+/// A server, connected.
+pub(super) struct SseTransport {
+    client: Metered,
+    headers: Headers,
+    /// Where messages are posted.
+    endpoint: Url,
+    events: BoxStream<'static, Result<Sse, SseError>>,
+    /// How long the stream may be silent.
+    silence: Duration,
+}
+
+/// A message that did not arrive.
+#[derive(Debug, thiserror::Error)]
+#[error("the message could not be sent")]
+pub(super) struct Unsent;
+
+impl SseTransport {
+    /// Opens the stream and waits for the address.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) async fn open(
+        client: &Metered,
+        url: &Url,
+        headers: &Headers,
+        silence: Duration,
+    ) -> Result<Self, Failed> {
+        let failed =
+            |message: &str| client.take_failure().unwrap_or_else(|| Failed::new("InvalidServerAnswer", message));
+        let request = with(client.http().get(url.clone()).header(ACCEPT, "text/event-stream"), headers);
+        let response = client.send(request).await.map_err(|_| failed("it cannot be reached"))?;
+        if !response.status().is_success() {
+            let (status, body) = (response.status(), client.beginning(response).await);
+            let reason = if status.is_server_error() { "ServerUnreachable" } else { "ServerRefused" };
+            return Err(Failed::new(reason, refusal(status, &body)));
+        }
+        if !is(&response, "text/event-stream") {
+            let message = "it opens no stream of events: see whether spec.url has the right path, such as /sse";
+            return Err(Failed::new("InvalidServerAnswer", message));
+        }
+        let mut events = SseStream::from_bytes_stream(client.counted(response)).boxed();
+        let endpoint = loop {
+            let event = events.next().await.and_then(Result::ok);
+            let event = event.ok_or_else(|| failed("its stream of events ends before it says where messages go"))?;
+            if event.event.as_deref() == Some("endpoint") {
+                break event.data.unwrap_or_default();
+            }
+        };
+        let endpoint = url.join(endpoint.trim()).ok().filter(|endpoint| endpoint.origin() == url.origin());
+        let Some(endpoint) = endpoint else {
+            let message =
+                "it wants messages sent to another place, which is not done: set spec.url to where the server is";
+            return Err(Failed::new("ServerRefused", message));
+        };
+        Ok(Self { client: client.clone(), headers: headers.clone(), endpoint, events, silence })
+    }
+}
+
+impl Transport<RoleClient> for SseTransport {
+    type Error = Unsent;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Unsent>> + Send + 'static {
+        let request = with(self.client.http().post(self.endpoint.clone()), &self.headers).json(&message);
+        let client = self.client.clone();
+        async move {
+            let response = client.send(request).await.map_err(|_| Unsent)?;
+            if response.status().is_success() {
+                return Ok(());
+            }
+            let (status, body) = (response.status(), client.beginning(response).await);
+            client.fail("ServerRefused", refusal(status, &body));
+            Err(Unsent)
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            let event = timeout(self.silence, self.events.next()).await.ok()??.ok()?;
+            if !matches!(event.event.as_deref(), None | Some("" | "message")) {
+                continue;
+            }
+            match serde_json::from_str::<ServerJsonRpcMessage>(event.data.as_deref().unwrap_or_default()) {
+                Ok(message) => return Some(message),
+                Err(_) => {
+                    self.client.fail(
+                        "InvalidServerAnswer",
+                        "it answers no MCP: an event of its stream is no message of JSON-RPC",
+                    );
+                    return None;
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Unsent> {
+        self.events = futures::stream::empty().boxed();
+        Ok(())
+    }
+}
+
+fn with(request: reqwest::RequestBuilder, headers: &Headers) -> reqwest::RequestBuilder {
+    headers.iter().fold(request, |request, (name, value)| request.header(name, value))
+}
