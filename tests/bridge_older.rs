@@ -178,3 +178,18 @@ async fn a_request_id_is_used_once_at_a_time() {
     let (slow, again) = tokio::join!(slow, again);
     assert_eq!((slow.status().as_u16(), again.as_u16()), (200, 400));
 }
+
+#[tokio::test]
+async fn a_request_that_its_client_cancels_ends_and_its_child_is_told() {
+    let bridge = Bridge::start(&[]).await;
+    let session = bridge.session().await;
+    let slow = session.post(request(5, "sleep", json!({"seconds": 60})));
+    let cancelling = async {
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}});
+        assert_eq!(session.post(cancel).await.status(), 202);
+    };
+    let (slow, ()) = tokio::join!(slow, cancelling);
+    assert!(Events::of(slow).rest().await.is_empty());
+    assert_eq!(session.ask("cancelled", json!({})).await["result"]["ids"], json!([5]));
+}

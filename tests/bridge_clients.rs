@@ -1,0 +1,144 @@
+//! `recif-proxy mcp-bridge` between servers and clients that are not ours: reference servers over pipes, and the official
+//! clients over loopback, in both eras.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    dead_code,
+    reason = "a test program, which needs a part of what is shared"
+)]
+
+mod bridge;
+#[path = "../src/runner/tests/peers.rs"]
+mod peers;
+
+use std::{
+    collections::BTreeMap,
+    process::{Command, Stdio},
+};
+
+use bridge::{Bridge, SOON};
+use rmcp::{
+    model::{CallToolRequestParams, ClientConfig, Implementation, ProtocolVersion},
+    service::{ClientLifecycleMode, serve_client_with_lifecycle},
+    transport::StreamableHttpClientTransport,
+};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    time::timeout,
+};
+
+/// A bridge to one of the reference servers.
+async fn bridge(server: &str) -> Bridge {
+    let package = |name: &str| {
+        let file = format!("node_modules/@modelcontextprotocol/server-{name}/dist/index.js");
+        peers::folder().join(file).to_str().unwrap().to_owned()
+    };
+    let python = peers::folder().join("python/bin/python").to_str().unwrap().to_owned();
+    let files = format!("{}/bridge-{server}", env!("CARGO_TARGET_TMPDIR"));
+    std::fs::create_dir_all(&files).unwrap();
+    let memory = format!("MEMORY_FILE_PATH={files}/memory.json");
+    let words: Vec<String> = match server {
+        "everything" => vec!["node".into(), package(server), "stdio".into()],
+        "filesystem" => vec!["node".into(), package(server), files],
+        "memory" => vec!["env".into(), memory, "node".into(), package(server)],
+        "time" => ["-m", "mcp_server_time", "--local-timezone", "UTC"].map(String::from).to_vec(),
+        _ => ["-m", "mcp_server_fetch"].map(String::from).to_vec(),
+    };
+    let words = if words[0] == "-m" { [vec![python], words].concat() } else { words };
+    Bridge::of(&[], &words.iter().map(String::as_str).collect::<Vec<_>>()).await
+}
+
+/// Runs a script of `tests/peers` against a server. It checks what it sees, and says `done` at its end.
+async fn check(server: &str, script: Command) {
+    let bridge = bridge(server).await;
+    let url = format!("{}/mcp", bridge.url);
+    let mut script = tokio::process::Command::from(script);
+    let output = script.args([server, &url]).kill_on_drop(true).output();
+    let output = timeout(4 * SOON, output).await.unwrap().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && out.trim_end().ends_with("done"), "{server}\n{out}\n{err}");
+}
+
+/// What the conformance suite of the protocol says of a server, by scenario: whether all of its checks passed.
+async fn scenarios(url: &str) -> BTreeMap<String, bool> {
+    let modules = peers::folder().join("node_modules");
+    // The suite needs a later Node than the clients.
+    let node = format!("node-linux-{}/bin/node", if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" });
+    let mut suite = tokio::process::Command::new(modules.join(node));
+    suite.arg(modules.join("@modelcontextprotocol/conformance/dist/index.js"));
+    suite.args(["server", "--suite", "all", "--url", url]).env("NO_PROXY", "*").kill_on_drop(true);
+    let output = timeout(4 * SOON, suite.output()).await.unwrap().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = |line: &str| {
+        let (name, passed) = match line.split_once(' ')? {
+            ("✓", rest) => (rest, true),
+            ("✗", rest) => (rest, false),
+            _ => return None,
+        };
+        Some((name.split_once(": ")?.0.to_owned(), passed))
+    };
+    let found: BTreeMap<_, _> = text.lines().filter_map(line).collect();
+    assert!(found.len() >= 30, "{text}");
+    found
+}
+
+#[tokio::test]
+async fn the_conformance_suite_says_of_a_server_what_it_says_without_the_bridge() {
+    let mut direct = tokio::process::Command::from(peers::node("mcp_fixture.cjs"));
+    let mut direct = direct.arg("http").stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut port = BufReader::new(direct.stdout.take().unwrap()).lines();
+    let port = timeout(SOON, port.next_line()).await.unwrap().unwrap().unwrap();
+    let wanted = scenarios(&format!("http://127.0.0.1:{port}/mcp")).await;
+    let modules = format!("NODE_PATH={}", peers::folder().join("node_modules").display());
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/mcp_fixture.cjs");
+    // The suite leaves its sessions open.
+    let bridge = Bridge::of(&["--max-sessions", "100"], &["env", &modules, "node", fixture]).await;
+    assert_eq!(scenarios(&format!("{}/mcp", bridge.url)).await, wanted);
+    assert!(wanted.values().filter(|passed| **passed).count() >= 30, "{wanted:?}");
+}
+
+const SERVERS: [&str; 5] = ["everything", "filesystem", "memory", "time", "fetch"];
+
+#[tokio::test]
+async fn the_typescript_client() {
+    for server in SERVERS {
+        check(server, peers::node("mcp_clients.cjs")).await;
+    }
+}
+
+#[tokio::test]
+async fn the_python_client() {
+    for server in SERVERS {
+        check(server, peers::python("mcp_clients.py")).await;
+    }
+}
+
+#[tokio::test]
+async fn the_rust_client() {
+    for (server, tool, modern) in [("everything", "echo", false), ("time", "get_current_time", true)] {
+        let bridge = bridge(server).await;
+        let url = format!("{}/mcp", bridge.url);
+        let newest = ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::LATEST],
+            legacy_version: Some(ProtocolVersion::V_2025_11_25),
+        };
+        for (mode, modern) in [(ClientLifecycleMode::Initialize, false), (newest, modern)] {
+            let transport = StreamableHttpClientTransport::from_uri(url.as_str());
+            let me = ClientConfig::new(Default::default(), Implementation::new("test", "1"));
+            let client = timeout(SOON, serve_client_with_lifecycle(me, transport, mode)).await.unwrap().unwrap();
+            let tools = timeout(SOON, client.list_all_tools()).await.unwrap().unwrap();
+            assert!(tools.iter().any(|known| known.name == tool), "{tools:?}");
+            let mut arguments = serde_json::Map::new();
+            arguments.insert("message".into(), "hello".into());
+            arguments.insert("timezone".into(), "UTC".into());
+            let asked = CallToolRequestParams::new(tool).with_arguments(arguments);
+            let answer = timeout(SOON, client.call_tool(asked)).await.unwrap().unwrap();
+            assert_ne!(answer.is_error, Some(true), "{answer:?}");
+            let version = client.peer_info().unwrap();
+            let version = serde_json::to_string(&*version).unwrap();
+            assert_eq!(version.contains("2026-07-28"), modern, "{version}");
+            client.cancel().await.unwrap();
+        }
+    }
+}
