@@ -15,6 +15,7 @@ use super::{
     headers::{self, Params},
     message::{self, Id, Message},
     reply::{self, Accepts, SESSION},
+    rewrite,
     serve::Bridge,
     session::Session,
     session_state::Kind,
@@ -167,15 +168,23 @@ async fn post(bridge: &Arc<Bridge>, request: Request<Incoming>) -> Answer {
             let why = "this revision of the protocol has no answers of clients";
             Err(refusal(StatusCode::BAD_REQUEST, None, -32600, why))
         }
-        Message::Notification { .. } | Message::Answer { .. } => {
+        Message::Notification { method, params } => {
             let session = session(bridge, headers, None)?;
-            if session.send(message::line(text)).await {
-                Ok(reply::empty(StatusCode::ACCEPTED))
-            } else {
-                Err(unknown(None))
-            }
+            let cancelled = params.filter(|_| method == "notifications/cancelled").and_then(rewrite::cancelled);
+            let sent = tell(&session, text).await;
+            cancelled.iter().for_each(|id| session.cancelled(id));
+            sent
+        }
+        Message::Answer { .. } => {
+            let session = session(bridge, headers, None)?;
+            tell(&session, text).await
         }
     }
+}
+
+/// Sends what nobody answers.
+async fn tell(session: &Session, text: String) -> Answer {
+    if session.send(message::line(text)).await { Ok(reply::empty(StatusCode::ACCEPTED)) } else { Err(unknown(None)) }
 }
 
 /// Opens a session.

@@ -70,6 +70,8 @@ pub(super) async fn answer(mut inlet: Inlet, accepts: Accepts) -> Response<Body>
             Some(first @ Event::Message(_)) if accepts.events => return events(inlet, Some(first)),
             // There is no place for it.
             Some(Event::Message(_)) => {}
+            // Nothing came, and that is how it is meant.
+            Some(end @ Event::End) if accepts.events => return events(inlet, Some(end)),
             Some(Event::End) | None => {
                 return refusal(StatusCode::BAD_GATEWAY, None, -32000, "the MCP server gave no answer");
             }

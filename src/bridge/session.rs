@@ -102,6 +102,12 @@ impl Session {
         self.input.send(line).await
     }
 
+    /// Ends the stream of a request that its client cancelled: children do not answer it, so it would never end.
+    pub(super) fn cancelled(&self, id: &Id) {
+        let outlet = self.streams().answered(id);
+        outlet.iter().for_each(|outlet| outlet.force(Event::End));
+    }
+
     /// Ends the streams that would never end by themselves.
     pub(super) fn end_listening(&self) {
         self.streams().end_listening();
