@@ -11,7 +11,11 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("RECIF_CONCURRENCY", "0", "requests in flight at most; 0 for no cap"),
     ("RECIF_TIMEOUT", "60s", "longest wait for the first byte of an answer"),
     ("RECIF_IDLE_TIMEOUT", "300s", "longest silence of a stream, in both directions"),
-    ("RECIF_LISTEN_STREAMS", "false", "whether event streams that answer a GET only listen: no request in flight"),
+    (
+        "RECIF_LISTEN_STREAMS",
+        "false",
+        "whether event streams that answer a GET, or MCP's subscriptions, only listen: no request in flight",
+    ),
     ("RECIF_LAME_DUCK", "5s", "how long a Pod that goes serves as before"),
     ("RECIF_SHUTDOWN_TIMEOUT", "25s", "how long requests may take to end after that"),
     ("RECIF_KEY", "", "what the hooks of the Pod prove themselves with; never printed"),
@@ -42,7 +46,7 @@ pub struct Config {
     pub timeout: Duration,
     /// Longest silence of a stream.
     pub idle_timeout: Duration,
-    /// Whether event streams that answer a GET only listen, as those of MCP servers do: they are counted apart.
+    /// Whether event streams that answer a GET or a subscription only listen, as those of MCP servers do: they are counted apart.
     pub listen_streams: bool,
     /// How long a Pod that goes serves as before.
     pub lame_duck: Duration,

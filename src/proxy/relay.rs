@@ -43,7 +43,7 @@ impl Ask {
         Self {
             request: Request::from(head),
             is_safe: head.is_safe(),
-            may_listen: shared.config.listen_streams && head.method == b"GET",
+            may_listen: shared.config.listen_streams && only_listens(head),
             head: forward(head, peer),
             started: now,
         }
@@ -165,6 +165,12 @@ fn forward(head: &RequestHead<'_>, peer: &str) -> Vec<u8> {
     }
     writer.end_request(head);
     out
+}
+
+/// Whether a stream that answers this is one that only listens: MCP's older revisions ask for it by GET, the newer by a
+/// method of their own, which a header repeats.
+fn only_listens(head: &RequestHead<'_>) -> bool {
+    head.method == b"GET" || head.value("mcp-method") == Some(b"subscriptions/listen")
 }
 
 /// What the client gets of an answer's head.

@@ -78,22 +78,24 @@ async fn what_was_asked_too_far_ahead_is_not_answered_and_the_connection_ends() 
 #[tokio::test]
 async fn streams_that_only_listen_are_counted_apart() {
     let mut proxy = Proxy::start(&[("RECIF_CONCURRENCY", "1"), ("RECIF_LISTEN_STREAMS", "true")]).await;
-    let (mut listener, mut workload, _) = proxy.asked(GET).await;
-    workload
-        .write_all(
-            b"HTTP/1.1 200 OK\r\nContent-Type: Text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n",
-        )
-        .await
-        .unwrap();
-    assert!(head(&mut listener).await.contains("x-recif-load: 0/1\r\n"));
+    let subscribe = b"POST /x HTTP/1.1\r\nHost: h\r\nMcp-Method: subscriptions/listen\r\nContent-Length: 0\r\n\r\n";
+    let answer =
+        "HTTP/1.1 200 OK\r\nContent-Type: Text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let mut listeners = Vec::new();
+    for asks in [GET, subscribe] {
+        let (mut listener, mut workload, _) = proxy.asked(asks).await;
+        workload.write_all(answer.as_bytes()).await.unwrap();
+        assert!(head(&mut listener).await.contains("x-recif-load: 0/1\r\n"));
+        listeners.push((listener, workload));
+    }
     let streams = |proxy: &Proxy| serde_json::to_value(proxy.shared.load.report()).unwrap()["streams"].as_u64();
-    assert_eq!((proxy.shared.load.in_flight(), streams(&proxy)), (0, Some(1)));
+    assert_eq!((proxy.shared.load.in_flight(), streams(&proxy)), (0, Some(2)));
 
     let (mut caller, mut called, _) = proxy.asked(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n").await;
     called.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n").await.unwrap();
     head(&mut caller).await;
-    assert_eq!((proxy.shared.load.in_flight(), streams(&proxy)), (1, Some(1)), "an answer to a POST is work");
-    drop((caller, listener));
+    assert_eq!((proxy.shared.load.in_flight(), streams(&proxy)), (1, Some(2)), "an answer to a POST is work");
+    drop((caller, listeners));
     proxy.until_in_flight(0).await;
     let gone = async {
         while streams(&proxy) != Some(0) {
