@@ -15,12 +15,14 @@ pub(super) struct Answer {
     pub(super) reason: &'static str,
     /// A field more, such as `WWW-Authenticate` and its value.
     pub(super) field: Option<(&'static str, Cow<'static, str>)>,
+    /// The code of the JSON-RPC error as which it is told.
+    pub(super) rpc: Option<i32>,
 }
 
 impl Answer {
     /// A refusal.
     pub(super) fn new(status: u16, reason: &'static str, error: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, error: error.into(), reason, field: None }
+        Self { status, error: error.into(), reason, field: None, rpc: None }
     }
 
     /// The request itself is bad.
@@ -30,8 +32,14 @@ impl Answer {
 
     /// Writes it as HTTP/1.1, for a request that was HEAD or not. 503 and 429 ask for another try in a second.
     pub(super) fn write(&self, to_head: bool, close: bool, out: &mut Vec<u8>) {
-        let Self { status, error, reason, field } = self;
-        let body = serde_json::json!({ "error": error, "reason": reason }).to_string();
+        let Self { status, error, reason, field, rpc } = self;
+        let body = match rpc {
+            Some(code) => {
+                serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": { "code": code, "message": error } })
+            }
+            None => serde_json::json!({ "error": error, "reason": reason }),
+        };
+        let body = body.to_string();
         let mut fields = vec![("Content-Type", &b"application/json"[..]), ("x-recif-reason", reason.as_bytes())];
         if matches!(status, 429 | 503) {
             fields.push(("Retry-After", b"1"));

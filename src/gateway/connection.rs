@@ -16,6 +16,7 @@ use super::{
     path::{Astray, Path},
     relay::{self, Call, Outcome},
     serve::Shared,
+    sessions::Session,
     turn,
 };
 use crate::http1::{Fields, Framing, KEEP_ALIVE, NoHead, RequestHead, Side};
@@ -167,7 +168,11 @@ async fn request<S: Link>(
             Answer::new(429, "too-many-requests", "as many requests as allowed are in flight for this client");
         return refuse(client, &refusal, kind, head.is_head(), close, shared).await;
     };
-    let call = Call { head: &head, path: &path, caller: &caller, peer, arrived, shared };
+    let session = match Session::read(&head, route.workload.kind) {
+        Ok(session) => session,
+        Err(refusal) => return refuse(client, &refusal, kind, head.is_head(), close, shared).await,
+    };
+    let call = Call { head: &head, path: &path, caller: &caller, peer, arrived, session, shared };
     match relay::relay(client, &call, route, timer).await {
         Outcome::Served { again } => Ok(again && !shared.leaving()),
         Outcome::Aborted => Err(Aborted),

@@ -1,11 +1,16 @@
 //! The heads that are passed on: what a workload gets of a request, and what a client gets of an answer.
 
-use super::{clock::random, path::Path, relay::Call};
+use super::{
+    clock::random,
+    path::Path,
+    relay::Call,
+    sessions::{self, Tag},
+};
 use crate::http1::{HeadWriter, ResponseHead, Version};
 
 /// Writes the head that a Pod gets.
 pub(super) fn forward(call: &Call<'_>, out: &mut Vec<u8>) {
-    let Call { head, path, caller, peer, shared, .. } = call;
+    let Call { head, path, caller, peer, shared, session, .. } = call;
     // Enough for what is added, so that the buffer grows once.
     out.reserve(head.bytes.len() + 512);
     let mut traces = head.fields.values(head.bytes, "traceparent");
@@ -24,6 +29,7 @@ pub(super) fn forward(call: &Call<'_>, out: &mut Vec<u8>) {
         match name.first().map(u8::to_ascii_lowercase) {
             Some(b'x') => is_ours(name),
             Some(b't') => !traced && name.eq_ignore_ascii_case(b"traceparent"),
+            Some(b'm') => session.is_some() && name.eq_ignore_ascii_case(sessions::FIELD.as_bytes()),
             Some(b'a') => caller.hides_authorization && name.eq_ignore_ascii_case(b"authorization"),
             _ => false,
         }
@@ -41,6 +47,9 @@ pub(super) fn forward(call: &Call<'_>, out: &mut Vec<u8>) {
     if !traced {
         writer = writer.field("traceparent", new_trace_parent());
     }
+    if let Some(session) = session {
+        writer = writer.field(sessions::FIELD, session.id);
+    }
     if let Some(user) = &caller.user {
         writer = writer.field("X-Recif-User", user.as_bytes());
     }
@@ -48,13 +57,20 @@ pub(super) fn forward(call: &Call<'_>, out: &mut Vec<u8>) {
     writer.end_request(head);
 }
 
-/// Writes the head that a client gets.
-pub(super) fn answer(head: &ResponseHead<'_>, version: Version, close: bool, out: &mut Vec<u8>) {
+/// Writes the head that a client gets. `pod`: of a workload with sessions, which name it.
+pub(super) fn answer(head: &ResponseHead<'_>, version: Version, close: bool, pod: Option<&Tag>, out: &mut Vec<u8>) {
     out.reserve(head.bytes.len() + 32);
-    let writer = HeadWriter::response(head, out)
-        .copy(head.bytes, head.fields, |name| name.eq_ignore_ascii_case(b"x-recif-load"));
+    let mut writer = HeadWriter::response(head, out).copy(head.bytes, head.fields, |name| {
+        name.eq_ignore_ascii_case(b"x-recif-load")
+            || (pod.is_some() && name.eq_ignore_ascii_case(sessions::FIELD.as_bytes()))
+    });
     if head.is_interim() {
         return writer.end();
+    }
+    if let Some(pod) = pod
+        && let Some(id) = head.fields.values(head.bytes, sessions::FIELD).next()
+    {
+        writer = writer.parts(sessions::FIELD, [pod.as_bytes(), b".", id]);
     }
     writer.end_response(head, version, close);
 }

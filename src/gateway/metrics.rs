@@ -148,7 +148,10 @@ impl Metrics {
 
     fn of(&self, kind: Kind) -> &PerKind {
         match (kind, &self.kinds) {
-            (Kind::Agent, [of, ..]) | (Kind::Flow, [_, of, ..]) | (Kind::FlowSet, [_, _, of]) => of,
+            (Kind::Agent, [of, ..])
+            | (Kind::Flow, [_, of, ..])
+            | (Kind::FlowSet, [_, _, of, _])
+            | (Kind::McpServer, [.., of]) => of,
         }
     }
 }

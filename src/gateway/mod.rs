@@ -28,6 +28,7 @@ mod queue;
 mod relay;
 mod routes;
 mod serve;
+mod sessions;
 mod slice;
 mod tls;
 mod turn;

@@ -16,11 +16,12 @@ pub enum Kind {
     Agent,
     Flow,
     FlowSet,
+    McpServer,
 }
 
 impl Kind {
     /// All of them.
-    pub(super) const ALL: [Self; 3] = [Self::Agent, Self::Flow, Self::FlowSet];
+    pub(super) const ALL: [Self; 4] = [Self::Agent, Self::Flow, Self::FlowSet, Self::McpServer];
 
     /// Where its objects are.
     pub(super) fn resource(self) -> Resource {
@@ -28,6 +29,7 @@ impl Kind {
             Self::Agent => Resource::AGENT,
             Self::Flow => Resource::FLOW,
             Self::FlowSet => Resource::FLOW_SET,
+            Self::McpServer => Resource::MCP_SERVER,
         }
     }
 
@@ -36,9 +38,14 @@ impl Kind {
         self.resource().kind
     }
 
-    /// Such as `agents`: its word in paths.
+    /// Such as `agents`: its word in rights.
     pub(super) fn plural(self) -> &'static str {
         self.resource().plural
+    }
+
+    /// Such as `agents`: its word in paths.
+    pub(super) fn word(self) -> &'static str {
+        if self == Self::McpServer { "mcp" } else { self.plural() }
     }
 }
 

@@ -1,5 +1,8 @@
 //! Whom a request is for: `/v1/agents/{namespace}/{name}[/...]`.
 //!
+//! What protects an MCP server is asked for at the root (RFC 9728, section 3): `/.well-known/oauth-protected-resource`
+//! before the path of the server leads to the server's own document of that name.
+//!
 //! Exactly the prefix is taken off and the rest stays byte for byte, because only the workload knows what `%2F` or `//` mean
 //! to it. Dot segments were refused with the head.
 
@@ -23,12 +26,18 @@ pub(super) enum Astray {
     Hidden,
 }
 
+/// Where clients ask what protects a resource.
+const PROTECTED: &[u8] = b"/.well-known/oauth-protected-resource";
+
 impl<'a> Path<'a> {
     /// Reads a target.
     ///
     /// # Errors
     /// It leads to no workload.
     pub(super) fn read(target: &'a [u8]) -> Result<Self, Astray> {
+        if let Some(server) = target.strip_prefix(PROTECTED).filter(|server| server.starts_with(b"/v1/mcp/")) {
+            return Self::read(server).map(|path| Self { rest: &target[..PROTECTED.len()], ..path });
+        }
         let rooted = target.strip_prefix(b"/v1/").ok_or(Astray::Unknown)?;
         let mut slashes = memchr::memchr_iter(b'/', rooted);
         let (Some(first), Some(second)) = (slashes.next(), slashes.next()) else { return Err(Astray::Unknown) };
@@ -118,6 +127,13 @@ mod tests {
             ("/v1/agents/ns/a?x=/y", "agents/ns/a", "?x=/y"),
             ("/v1/flows/ns/f/v1//x%2Fy;z?q#", "flows/ns/f", "/v1//x%2Fy;z?q#"),
             ("/v1/flowsets/ns/s//chat", "flowsets/ns/s", "//chat"),
+            ("/v1/mcp/ns/m/mcp", "mcp/ns/m", "/mcp"),
+            ("/.well-known/oauth-protected-resource/v1/mcp/ns/m", "mcp/ns/m", "/.well-known/oauth-protected-resource"),
+            (
+                "/.well-known/oauth-protected-resource/v1/mcp/ns/m/x?y",
+                "mcp/ns/m",
+                "/.well-known/oauth-protected-resource",
+            ),
             ("/v1/agents/ns/a/metrics/x", "agents/ns/a", "/metrics/x"),
             ("/v1/agents/ns/a/metricsx", "agents/ns/a", "/metricsx"),
             ("/v1/agents/ns/a/_recify", "agents/ns/a", "/_recify"),

@@ -16,7 +16,7 @@ use std::{
 
 use tokio::{net::TcpStream, time::Instant};
 
-use super::clock::between;
+use super::{clock::between, sessions::Tag};
 use crate::http1::{Side, connect};
 
 /// How long an idle connection is kept.
@@ -37,6 +37,8 @@ const SUSPECT: u64 = 500;
 pub(super) struct Pod {
     /// Where it listens.
     pub(super) address: SocketAddr,
+    /// By which its sessions name it.
+    pub(super) tag: Tag,
     in_flight: AtomicU32,
     /// How many it takes; 0: any number.
     cap: AtomicU32,
@@ -96,6 +98,7 @@ impl Pod {
     pub(super) fn new(address: SocketAddr, cap: u32) -> Self {
         Self {
             address,
+            tag: Tag::default(),
             in_flight: AtomicU32::new(0),
             cap: AtomicU32::new(cap),
             others: AtomicU32::new(0),
@@ -105,6 +108,16 @@ impl Pod {
             full_until: AtomicU64::new(0),
             pools: Default::default(),
         }
+    }
+
+    /// The Pod with this uid.
+    pub(super) fn of(self, uid: &str) -> Self {
+        Self { tag: Tag::of(uid), ..self }
+    }
+
+    /// Takes a slot whether or not there is room: what belongs to this Pod can go nowhere else.
+    pub(super) fn enter(&self) {
+        self.in_flight.fetch_add(1, Relaxed);
     }
 
     /// Requests that this gateway has in flight there.

@@ -13,10 +13,12 @@ use super::{
     auth::Caller,
     connection::{Link, Peer},
     forward,
+    object::Kind,
     path::Path,
     pod::Reported,
     routes::Route,
     serve::Shared,
+    sessions::Session,
     turn::{self, NoTurn, TIMEOUT},
     workload::Workload,
 };
@@ -37,6 +39,8 @@ pub(super) struct Call<'a> {
     pub(super) caller: &'a Caller,
     pub(super) peer: &'a Peer,
     pub(super) arrived: Instant,
+    /// The session it belongs to; no other Pod than that of the session can answer it.
+    pub(super) session: Option<Session<'a>>,
     pub(super) shared: &'a Arc<Shared>,
 }
 
@@ -65,7 +69,11 @@ pub(super) async fn relay<S: Link>(
     route.workload.budget.earn();
     let mut failures = 0;
     loop {
-        let lease = match turn::turn(client, call.path.key, &mut route, call.arrived, shared).await {
+        let lease = match &call.session {
+            Some(session) => turn::held(&route, session).map_err(NoTurn::Refused),
+            None => turn::turn(client, call.path.key, &mut route, call.arrived, shared).await,
+        };
+        let lease = match lease {
             Ok(lease) => lease,
             Err(NoTurn::Refused(answer)) => return Outcome::Refused(answer),
             Err(NoTurn::ClientGone) => return Outcome::Aborted,
@@ -161,7 +169,8 @@ struct Answers<'a> {
 impl Policy for Answers<'_> {
     fn declines(&mut self, head: &ResponseHead<'_>) -> bool {
         // The sidecar's word for "nothing was done".
-        self.sidecar
+        self.call.session.is_none()
+            && self.sidecar
             && head.status == 503
             && reason(head).is_some_and(|reason| matches!(reason, b"over-capacity" | b"draining"))
     }
@@ -181,7 +190,8 @@ impl Policy for Answers<'_> {
                 self.workload.refuse();
             }
         }
-        forward::answer(head, self.call.head.version, close || shared.leaving(), out);
+        let pod = Some(&self.pod.tag).filter(|_| self.workload.kind == Kind::McpServer);
+        forward::answer(head, self.call.head.version, close || shared.leaving(), pod, out);
     }
 }
 

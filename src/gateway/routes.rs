@@ -27,6 +27,8 @@ pub struct Route {
     pub(super) workload: Arc<Workload>,
     /// The Pods to be asked: the ready ones, else those that are going and still serve.
     pub(super) pods: Arc<[Arc<Pod>]>,
+    /// Every Pod that is still there: sessions stay with theirs.
+    pub(super) all: Arc<[Arc<Pod>]>,
 }
 
 /// The routes of all workloads, by keys such as `agents/default/weather`.
@@ -91,7 +93,7 @@ impl Routes {
     }
 
     fn change(&self, kind: Kind, namespace: &str, name: &str, change: impl FnOnce(&mut Parts)) {
-        let key: Box<[u8]> = format!("{}/{namespace}/{name}", kind.plural()).into_bytes().into();
+        let key: Box<[u8]> = format!("{}/{namespace}/{name}", kind.word()).into_bytes().into();
         let mut all = self.parts();
         let parts = all.entry(key.clone()).or_insert_with(|| Parts {
             workload: Workload::new(kind, namespace, name, self.clock),
@@ -102,10 +104,12 @@ impl Routes {
         let before = parts.object.clone();
         change(parts);
         let pods = parts.pods();
+        let all_pods: Arc<[Arc<Pod>]> = parts.pods.values().cloned().collect();
         let routes = self.routes.pin();
         match &parts.object {
             Some(object) => {
-                let route = Route { object: object.clone(), workload: parts.workload.clone(), pods: pods.clone() };
+                let (object, workload) = (object.clone(), parts.workload.clone());
+                let route = Route { object, workload, pods: pods.clone(), all: all_pods };
                 routes.insert(key.clone(), Arc::new(route));
             }
             None => {
@@ -137,7 +141,7 @@ impl Parts {
             }
             let pod = match self.pods.get(&endpoint.uid).filter(|pod| pod.address == endpoint.address) {
                 Some(pod) => pod.clone(),
-                None => Arc::new(Pod::new(endpoint.address, cap)),
+                None => Arc::new(Pod::new(endpoint.address, cap).of(&endpoint.uid)),
             };
             known.insert(endpoint.uid.clone(), pod.clone());
             pod.keeps_connections(endpoint.standing == Standing::Ready);

@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_slice_without_our_port_or_kind_leads_nowhere() {
-        let json = r#"{"metadata":{"name":"a-x","resourceVersion":"7","labels":{"recif.dev/mcpserver":"a"}},
+        let json = r#"{"metadata":{"name":"a-x","resourceVersion":"7","labels":{"recif.dev/tool":"a"}},
             "ports":[{"name":"grpc","port":1}],"endpoints":[{"addresses":["10.0.0.1"]}]}"#;
         assert_eq!(read(&head(json).unwrap(), json).unwrap(), Slice::default());
         let bare = r#"{"metadata":{"name":"a","resourceVersion":"7"},"ports":null,"endpoints":null}"#;

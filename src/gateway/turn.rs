@@ -12,6 +12,7 @@ use super::{
     clock::between,
     routes::Route,
     serve::Shared,
+    sessions::{self, Session},
     workload::{Lease, Place},
 };
 use crate::http1::Side;
@@ -106,6 +107,18 @@ where
     }
 }
 
+/// A slot of the Pod that has the session.
+///
+/// # Errors
+/// Nobody has it, upon which clients start anew, or its Pods are to be left alone.
+pub(super) fn held(route: &Route, session: &Session<'_>) -> Result<Lease, Answer> {
+    if let Some(halt) = route.object.halt.as_ref().filter(|halt| !halt.pods_serve) {
+        return Err(Answer::new(503, "unavailable", String::from(&*halt.sentence)));
+    }
+    let pod = route.all.iter().find(|pod| pod.tag == session.tag);
+    pod.map(|pod| route.workload.enter(pod)).ok_or_else(sessions::gone)
+}
+
 /// Whether there is something to wait for.
 fn check(route: &Route) -> Result<(), NoTurn> {
     match &route.object.halt {
@@ -125,7 +138,7 @@ pub(super) fn unknown() -> Answer {
     Answer::new(
         404,
         "unknown",
-        "there is no such workload: use /v1/agents, /v1/flows or /v1/flowsets, namespace and name",
+        "there is no such workload: use /v1/agents, /v1/flows, /v1/flowsets or /v1/mcp, namespace and name",
     )
 }
 

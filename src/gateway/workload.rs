@@ -103,6 +103,12 @@ impl Workload {
         balance::take(pods, self.clock.now(), random()).map(|pod| self.lease(pod))
     }
 
+    /// A slot of this very Pod.
+    pub(super) fn enter(self: &Arc<Self>, pod: &Arc<Pod>) -> Lease {
+        pod.enter();
+        self.lease(pod.clone())
+    }
+
     /// A place in the queue for a request that arrived at this time; `None`: as many as `most` wait already.
     pub(super) fn join(self: &Arc<Self>, arrived: Instant, most: usize) -> Option<Place> {
         let (sender, granted) = oneshot::channel();

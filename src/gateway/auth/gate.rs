@@ -55,7 +55,7 @@ impl<'a> Workload<'a> {
     pub(super) fn read(key: &'a [u8]) -> Option<Self> {
         let mut parts = str::from_utf8(key).ok()?.split('/');
         let (word, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
-        let plural = Kind::ALL.iter().map(|kind| kind.plural()).find(|plural| *plural == word)?;
+        let plural = Kind::ALL.iter().find(|kind| kind.word() == word)?.plural();
         let fits = |part: &str| {
             (1..=63).contains(&part.len())
                 && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')

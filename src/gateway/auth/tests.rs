@@ -66,7 +66,7 @@ fn gate() -> (Arc<Roles>, Auth) {
 fn route() -> Route {
     let object = Object { anonymous_paths: ["/.well-known/*".into()].into(), ..object() };
     let workload = Workload::new(Kind::Agent, "ns", "a", Clock::new());
-    Route { object: Arc::new(object), workload, pods: Arc::new([]) }
+    Route { object: Arc::new(object), workload, pods: Arc::new([]), all: Arc::new([]) }
 }
 
 async fn admit(auth: &Auth, fields: &str, target: &str) -> Result<Caller, Answer> {

@@ -2,6 +2,7 @@
 
 mod bad_requests;
 mod h2;
+mod mcp;
 mod overload;
 mod relaying;
 mod retries;
