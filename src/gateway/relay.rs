@@ -78,13 +78,13 @@ pub(super) async fn relay<S: Link>(
             Err(NoTurn::Refused(answer)) => return Outcome::Refused(answer),
             Err(NoTurn::ClientGone) => return Outcome::Aborted,
         };
-        let mut reused = lease.pod.reuse();
+        let mut kept = lease.pod.reuse();
         let end = loop {
-            let was_reused = reused.is_some();
-            let mut upstream = match reused.take() {
+            let was_reused = kept.is_some();
+            let upstream = match &mut kept {
                 Some(side) => side,
                 None => match lease.pod.connect().await {
-                    Ok(side) => side,
+                    Ok(side) => kept.insert(side),
                     Err(_) => break Err(Unreachable),
                 },
             };
@@ -92,19 +92,22 @@ pub(super) async fn relay<S: Link>(
             let policy = Answers { call, pod: &lease.pod, workload: &route.workload, sidecar: route.object.sidecar };
             let first_byte = route.object.timeout.unwrap_or(TIMEOUT);
             let patience = Patience { first_byte, idle: IDLE };
-            let exchange = Exchange::new(client, &mut upstream, Request::from(*head), patience, policy).holding(HELD);
+            let exchange = Exchange::new(client, upstream, Request::from(*head), patience, policy).holding(HELD);
             let end = exchange.run(timer.as_mut()).await;
             match &end {
-                End::Done { upstream: true, .. } | End::Declined { upstream: true } => lease.pod.keep(upstream),
+                End::Done { upstream: true, .. } | End::Declined { upstream: true } => {
+                    kept.take().into_iter().for_each(|side| lease.pod.keep(side));
+                }
                 // A Pod may close an idle connection at the moment in which it is used again.
                 End::NoAnswer { unanswered: true, unsent, replayable: true }
                     if was_reused && (*unsent || head.is_safe()) =>
                 {
                     shared.metrics.retried("stale");
+                    kept = None;
                     continue;
                 }
                 End::Upgraded => {
-                    return match tunnel(client, &mut upstream, IDLE, timer.as_mut()).await {
+                    return match tunnel(client, upstream, IDLE, timer.as_mut()).await {
                         Ok(()) => Outcome::Served { again: false },
                         Err(_) => Outcome::Aborted,
                     };

@@ -186,27 +186,36 @@ impl Body {
 /// Where the data of the chunk that begins here stands, if the chunk is here whole and nothing about it is unusual: most are,
 /// and need not be taken byte by byte. Its CRLF follows the data.
 fn whole_chunk(bytes: &[u8]) -> Option<(usize, usize)> {
-    let (mut size, mut digits) = (0_usize, 0);
-    loop {
-        let byte = *bytes.get(digits)?;
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'f' => byte - b'a' + 10,
-            b'A'..=b'F' => byte - b'A' + 10,
-            _ => break,
-        };
+    // Six digits are more than is ever read at once.
+    let line = bytes.first_chunk::<8>()?;
+    let (mut size, mut digits) = (0, 0);
+    while digits < 6 {
+        let digit = HEX[line[digits] as usize];
+        if digit == NO_DIGIT {
+            break;
+        }
         size = size << 4 | usize::from(digit);
         digits += 1;
-        // More than is ever read at once.
-        if digits > 6 {
-            return None;
-        }
     }
     let from = digits + 2;
     let to = from + size;
-    let is_whole = size > 0 && bytes.get(digits..from)? == b"\r\n" && bytes.get(to..to + 2)? == b"\r\n";
+    let is_whole = size > 0 && line[digits..from] == *b"\r\n" && bytes.get(to..to + 2)? == b"\r\n";
     is_whole.then_some((from, to))
 }
+
+const NO_DIGIT: u8 = 16;
+
+/// The value of each byte as a hexadecimal digit.
+const HEX: [u8; 256] = {
+    let mut table = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        table[b"0123456789abcdef"[value] as usize] = value as u8;
+        table[b"0123456789ABCDEF"[value] as usize] = value as u8;
+        value += 1;
+    }
+    table
+};
 
 fn in_size(digits: u8, size: u64, byte: u8) -> Result<State, Bad> {
     match (byte, digits) {

@@ -180,8 +180,9 @@ where
     }
 
     /// Runs it to its end. `timer` is the connection's, armed for whatever it was used for before.
-    pub async fn run(mut self, mut timer: Pin<&mut Sleep>) -> End {
-        poll_fn(|cx| {
+    // Not an async function, which would hold this exchange twice: as it came and as it is used.
+    pub fn run(mut self, mut timer: Pin<&mut Sleep>) -> impl Future<Output = End> {
+        poll_fn(move |cx| {
             if let Poll::Ready(end) = with_scratch(|scratch| self.poll(cx, scratch)) {
                 return Poll::Ready(end);
             }
@@ -199,7 +200,6 @@ where
                 Answer::Body { .. } => End::Cut,
             })
         })
-        .await
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<End> {

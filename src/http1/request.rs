@@ -53,9 +53,9 @@ impl<'a> RequestHead<'a> {
     pub fn read(bytes: &'a [u8], fields: &'a mut Fields) -> Result<Self, Bad> {
         let end = line_end(bytes)?;
         let (method, target, version) = start_line(&bytes[..end])?;
+        let (target, authority) = target::split(method, target)?;
         fields.read(bytes, end + 2)?;
         let fields = &*fields;
-        let (target, authority) = target::split(method, target)?;
         if target::has_dot_segment(target) {
             return Err(Bad::DotSegment);
         }

@@ -49,7 +49,7 @@ impl Answer {
 }
 
 /// What the proxy is asked itself.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Own {
     Health,
     Ready,
@@ -57,30 +57,29 @@ pub(super) enum Own {
     InFlight,
     LameDuck,
     Drain,
-    Refused(Answer),
 }
 
 impl Own {
-    /// Whether a request is for one of the proxy's own paths, and what it asks.
-    pub(super) fn of(head: &RequestHead<'_>, shared: &Shared) -> Option<Self> {
+    /// Whether a request is for one of the proxy's own paths, and what it asks, or why it is refused.
+    pub(super) fn of(head: &RequestHead<'_>, shared: &Shared) -> Option<Result<Self, Answer>> {
         let path = head.target.split(|byte| *byte == b'?').next().unwrap_or_default();
         let known = matches!(path, b"/healthz" | b"/readyz" | b"/metrics") || path.starts_with(b"/_recif/");
         if !known {
             return None;
         }
         if !matches!(head.method, b"GET" | b"HEAD") {
-            return Some(Self::Refused(Answer::refusal(405, "only GET is answered here", "method")));
+            return Some(Err(Answer::refusal(405, "only GET is answered here", "method")));
         }
         let proven = || head.value("x-recif-key").is_some_and(|key| shared.config.key.is(key));
-        Some(match path {
+        Some(Ok(match path {
             b"/healthz" => Self::Health,
             b"/readyz" => Self::Ready,
             b"/metrics" => Self::Metrics,
             b"/_recif/inflight" => Self::InFlight,
             b"/_recif/lame-duck" if proven() => Self::LameDuck,
             b"/_recif/drain" if proven() => Self::Drain,
-            _ => Self::Refused(Answer::refusal(404, "there is no such path", "unknown")),
-        })
+            _ => return Some(Err(Answer::refusal(404, "there is no such path", "unknown"))),
+        }))
     }
 
     /// The answer.
@@ -107,7 +106,6 @@ impl Own {
                 shared.life.drain().await;
                 Answer::text(200, "drained\n")
             }
-            Self::Refused(answer) => answer,
         }
     }
 }

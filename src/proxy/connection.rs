@@ -1,7 +1,6 @@
 //! One connection of a client: request after request, until one of the two wants no more.
 
 use std::{
-    io,
     net::IpAddr,
     pin::pin,
     sync::atomic::{AtomicBool, Ordering},
@@ -45,7 +44,7 @@ async fn requests(client: &mut Side<TcpStream>, peer: &str, busy: &AtomicBool, s
     let mut timer = pin!(sleep(KEEP_ALIVE));
     loop {
         let judge = |head: &[u8], fields: &mut Fields| judge(head, fields, peer, shared);
-        let next = match client.next_head(timer.as_mut(), judge).await {
+        let mut next = match client.next_head(timer.as_mut(), judge).await {
             Ok(next) => next,
             Err(NoHead::Gone) => return Ok(()),
             Err(NoHead::Bad(bad)) => Next::refuse(Answer::bad_request(bad), shared),
@@ -54,31 +53,34 @@ async fn requests(client: &mut Side<TcpStream>, peer: &str, busy: &AtomicBool, s
                 Next::refuse(Answer::refusal(408, why, "timeout"), shared)
             }
         };
-        let again = match next {
+        // What is awaited works on what is here: a connection is as large as what it may hold at a time.
+        let close = match &mut next {
             Next::Tell { answer, to_head, close } => {
-                tell(client, &answer, to_head, close, shared).await.is_ok() && !close
+                answer.write(*to_head, *close, shared.load.text().as_ref(), &mut client.outgoing);
+                *close
             }
             Next::Own { own, to_head, close } => {
                 let answer = own.answer(shared).await;
-                tell(client, &answer, to_head, close, shared).await.is_ok() && !close
+                answer.write(*to_head, *close, shared.load.text().as_ref(), &mut client.outgoing);
+                *close
             }
             Next::Relay { ask, slot } => {
-                let to_head = ask.is_head();
                 busy.store(true, Ordering::Relaxed);
                 let outcome = relay(client, ask, slot, shared, timer.as_mut()).await;
                 busy.store(false, Ordering::Relaxed);
                 match outcome {
-                    Outcome::Served { again } => again,
+                    Outcome::Served { again: true } => continue,
+                    Outcome::Served { again: false } => return Ok(()),
                     Outcome::Aborted => return Err(Aborted),
                     Outcome::Refused(answer) => {
                         count(&answer, shared);
-                        let _ = tell(client, &answer, to_head, true, shared).await;
-                        false
+                        answer.write(ask.is_head(), true, shared.load.text().as_ref(), &mut client.outgoing);
+                        true
                     }
                 }
             }
         };
-        if !again {
+        if client.flush().await.is_err() || close {
             return Ok(());
         }
     }
@@ -110,8 +112,10 @@ fn judge(head: &[u8], fields: &mut Fields, peer: &str, shared: &Shared) -> Next 
     };
     let to_head = head.is_head();
     let close = !head.keeps_alive || head.framing != Framing::Length(0);
-    if let Some(own) = Own::of(&head, shared) {
-        return Next::Own { own, to_head, close };
+    match Own::of(&head, shared) {
+        Some(Ok(own)) => return Next::Own { own, to_head, close },
+        Some(Err(answer)) => return Next::Tell { answer, to_head, close },
+        None => {}
     }
     let (now, stage) = (Instant::now(), shared.life.stage());
     let answer = match stage {
@@ -127,15 +131,4 @@ fn judge(head: &[u8], fields: &mut Fields, peer: &str, shared: &Shared) -> Next 
 
 fn count(refusal: &Answer, shared: &Shared) {
     shared.metrics.rejected(refusal.status, refusal.reason.unwrap_or_default());
-}
-
-async fn tell(
-    client: &mut Side<TcpStream>,
-    answer: &Answer,
-    to_head: bool,
-    close: bool,
-    shared: &Shared,
-) -> io::Result<()> {
-    answer.write(to_head, close, shared.load.text().as_ref(), &mut client.outgoing);
-    client.flush().await
 }

@@ -17,6 +17,8 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Load {
     cap: u32,
+    /// As it ends [`Self::text`].
+    slash_cap: String,
     started: Instant,
     instance: String,
     inner: Mutex<Inner>,
@@ -64,13 +66,24 @@ pub(super) struct Report {
 pub(super) struct Slot {
     load: Arc<Load>,
     listens: bool,
-    ends: Option<Instant>,
+    has_ended: bool,
 }
 
 impl Slot {
     /// Ends it, at this moment.
-    pub(super) fn end(mut self, now: Instant) {
-        self.ends = Some(now);
+    pub(super) fn end(&mut self, now: Instant) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
+        let mut inner = self.load.lock();
+        inner.settle(now);
+        inner.last_activity = Some(inner.since);
+        if self.listens {
+            inner.streams -= 1;
+        } else {
+            inner.completed += 1;
+            self.load.leave(&mut inner);
+        }
     }
 
     /// From here on it only listens: it is counted apart, and its place is free.
@@ -100,7 +113,14 @@ impl Load {
             second_ends: now + SECOND,
             last_activity: None,
         };
-        Arc::new(Self { cap, started: now, instance, inner: Mutex::new(inner), emptied: Notify::new() })
+        Arc::new(Self {
+            cap,
+            slash_cap: format!("/{cap}"),
+            started: now,
+            instance,
+            inner: Mutex::new(inner),
+            emptied: Notify::new(),
+        })
     }
 
     /// A slot, or `None` when all are taken. `counted_elsewhere`: a gateway counts it when it is refused.
@@ -114,7 +134,7 @@ impl Load {
             return None;
         }
         inner.in_flight = offered;
-        Some(Slot { load: self.clone(), listens: false, ends: None })
+        Some(Slot { load: self.clone(), listens: false, has_ended: false })
     }
 
     /// Requests in flight.
@@ -137,9 +157,7 @@ impl Load {
     pub(super) fn text(&self) -> Text {
         let mut text = Text::default();
         text.push(self.in_flight());
-        text.bytes[text.length] = b'/';
-        text.length += 1;
-        text.push(self.cap);
+        text.append(&self.slash_cap);
         text
     }
 
@@ -201,14 +219,8 @@ impl Inner {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut inner = self.load.lock();
-        inner.settle(self.ends.unwrap_or_else(Instant::now));
-        inner.last_activity = Some(inner.since);
-        if self.listens {
-            inner.streams -= 1;
-        } else {
-            inner.completed += 1;
-            self.load.leave(&mut inner);
+        if !self.has_ended {
+            self.end(Instant::now());
         }
     }
 }
@@ -229,6 +241,11 @@ impl Text {
             rest /= 10;
         }
         self.length += digits;
+    }
+
+    fn append(&mut self, text: &str) {
+        self.bytes[self.length..self.length + text.len()].copy_from_slice(text.as_bytes());
+        self.length += text.len();
     }
 }
 

@@ -59,39 +59,38 @@ impl Ask {
 /// closed.
 pub(super) async fn relay(
     client: &mut Side<TcpStream>,
-    ask: Ask,
-    mut slot: Slot,
+    ask: &mut Ask,
+    slot: &mut Slot,
     shared: &Shared,
     timer: Pin<&mut Sleep>,
 ) -> Outcome {
-    let started = ask.started;
-    let mut kept = None;
-    let outcome = attempts(client, ask, &mut slot, &mut kept, shared, timer).await;
+    let mut upstream = shared.upstream.reuse(ask.started);
+    let outcome = attempts(client, ask, slot, &mut upstream, shared, timer).await;
     let now = Instant::now();
-    if let Some(side) = kept {
+    if let Some(side) = upstream {
         shared.upstream.keep(side, now);
     }
     slot.end(now);
-    shared.metrics.ended(now - started);
+    shared.metrics.ended(now - ask.started);
     outcome
 }
 
-/// As [`relay`]; the workload's connection is left in `kept` if it may serve again.
+/// As [`relay`]. The workload's connection is in `kept`, if there is one from an earlier request, and is left there if it may
+/// serve again.
 async fn attempts(
     client: &mut Side<TcpStream>,
-    mut ask: Ask,
+    ask: &mut Ask,
     slot: &mut Slot,
     kept: &mut Option<Side<TcpStream>>,
     shared: &Shared,
     mut timer: Pin<&mut Sleep>,
 ) -> Outcome {
-    let mut reused = shared.upstream.reuse(ask.started);
     loop {
-        let was_reused = reused.is_some();
-        let mut upstream = match reused.take() {
+        let was_reused = kept.is_some();
+        let upstream = match kept {
             Some(side) => side,
             None => match shared.upstream.connect().await {
-                Ok(side) => side,
+                Ok(side) => kept.insert(side),
                 Err(_) => {
                     return Outcome::Refused(Answer::refusal(
                         502,
@@ -106,16 +105,18 @@ async fn attempts(
         let policy =
             Answers { shared, slot, started: ask.started, may_listen: ask.may_listen, version: ask.request.version };
         let patience = Patience { first_byte: shared.config.timeout, idle: shared.config.idle_timeout };
-        let exchange = Exchange::new(client, &mut upstream, ask.request, patience, policy);
-        return match exchange.run(timer.as_mut()).await {
-            End::Done { client, upstream: keep } => {
-                *kept = keep.then_some(upstream);
-                Outcome::Served { again: client && shared.life.stage() == Stage::Serving }
-            }
-            End::Upgraded => match tunnel(client, &mut upstream, shared.config.idle_timeout, timer.as_mut()).await {
-                Ok(()) => Outcome::Served { again: false },
-                Err(_) => Outcome::Aborted,
-            },
+        let exchange = Exchange::new(client, upstream, ask.request, patience, policy);
+        let end = exchange.run(timer.as_mut()).await;
+        if let End::Upgraded = end {
+            let end = tunnel(client, upstream, shared.config.idle_timeout, timer).await;
+            *kept = None;
+            return if end.is_ok() { Outcome::Served { again: false } } else { Outcome::Aborted };
+        }
+        if !matches!(end, End::Done { upstream: true, .. }) {
+            *kept = None;
+        }
+        return match end {
+            End::Done { client, .. } => Outcome::Served { again: client && shared.life.stage() == Stage::Serving },
             // A server may close an idle connection at the moment in which it is used again.
             End::NoAnswer { unanswered: true, unsent, replayable: true } if was_reused && (unsent || ask.is_safe) => {
                 continue;
@@ -131,7 +132,7 @@ async fn attempts(
             }
             End::Late => Outcome::Refused(Answer::refusal(504, "the workload did not answer in time", "timeout")),
             End::ClientGone(Some(bad)) => Outcome::Refused(Answer::bad_request(bad)),
-            End::ClientGone(None) | End::Cut => Outcome::Aborted,
+            End::ClientGone(None) | End::Cut | End::Upgraded => Outcome::Aborted,
         };
     }
 }

@@ -26,6 +26,7 @@ use super::{
     auth::Auth,
     clients::Clients,
     clock::Clock,
+    connection,
     metrics::Metrics,
     object::{Halt, Kind, Object, testing::object},
     routes::Routes,

@@ -225,3 +225,11 @@ async fn every_thread_serves_until_the_process_ends() {
     timeout(SOON, serving).await.unwrap().unwrap().unwrap();
     until_refused(address).await;
 }
+
+#[tokio::test]
+async fn an_open_stream_holds_little() {
+    let gateway = Gateway::start(&[], &[]).await;
+    let peer = gateway.shared.peer([127, 0, 0, 1].into(), "http");
+    let serving = connection::serve(gateway.client().await, &peer, &gateway.shared);
+    assert!(size_of_val(&serving) <= 2000, "{}", size_of_val(&serving));
+}

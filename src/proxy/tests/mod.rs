@@ -11,6 +11,7 @@ use tokio::{
 
 use super::{
     config::Config,
+    connection,
     serve::{Shared, accept},
 };
 use crate::http1::testing::{SOON, exactly, head};

@@ -181,3 +181,11 @@ async fn a_connection_that_nobody_uses_is_closed_before_the_workload_does() {
     workload.read_to_end(&mut rest).await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(5), "common servers close after five seconds");
 }
+
+#[tokio::test]
+async fn an_open_stream_holds_little() {
+    let proxy = Proxy::start(&[]).await;
+    let serving = connection::serve(proxy.client().await, [127, 0, 0, 1].into(), &proxy.shared);
+    // With what the runtime adds it is one allocation of 1536 bytes.
+    assert!(size_of_val(&serving) <= 1400, "{}", size_of_val(&serving));
+}
