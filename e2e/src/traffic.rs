@@ -74,7 +74,15 @@ impl Namespace {
         self.send_to(&format!("pods/{pod}:{port}"), "GET", path, &Value::Null).await
     }
 
-    async fn send(&self, service: &str, port: u16, method: &str, path: &str, body: &Value) -> Result<Answer> {
+    /// The answer of a Service, once.
+    pub(crate) async fn send(
+        &self,
+        service: &str,
+        port: u16,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Result<Answer> {
         self.send_to(&format!("services/{service}:{port}"), method, path, body).await
     }
 

@@ -15,6 +15,7 @@ mod foreign;
 mod gateway;
 mod gateway_auth;
 mod manifests;
+mod mcp_servers;
 mod pods;
 mod quota;
 mod references;
@@ -80,6 +81,7 @@ const THEMES: &[&[Scenario]] = &[
     quota::SCENARIOS,
     pods::SCENARIOS,
     tools::SCENARIOS,
+    mcp_servers::SCENARIOS,
     flow_sets::SCENARIOS,
     flow_changes::SCENARIOS,
     flows::SCENARIOS,

@@ -11,12 +11,16 @@
 //! | `/abort` | half a chunk, then a reset |
 //! | `/seen…` | the request line and headers, as JSON |
 //! | `/stats` | what was seen so far: highest number in flight, counts, as JSON |
+//! | `/mcp?manner=…` | as an MCP server, well or not; `/tools?names=a,b&words=w` and `/token?is=t` say what it has |
 //! | `/exit` | none: the process ends |
+//!
+//! With the arguments `mcp a b` it is an MCP server over its standard input and output that has the tools `a` and `b`.
 //!
 //! Environment: `CORAIL_PORT` (8000), `WORKLOAD_LISTEN_AFTER_MS` (0), and `WORKLOAD_ON_TERM`: `finish` what is in flight, or
 //! `exit` at once.
 
 mod http;
+mod mcp;
 mod paths;
 mod state;
 
@@ -37,6 +41,10 @@ const FINISH: Duration = Duration::from_secs(60);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some("mcp") {
+        return Ok(mcp::over_pipes(&words.collect::<Vec<_>>())?);
+    }
     let mut terminate = signal(SignalKind::terminate())?;
     let port = number("CORAIL_PORT", 8000)?;
     let finishes = std::env::var("WORKLOAD_ON_TERM").as_deref() != Ok("exit");

@@ -38,6 +38,14 @@ pub(crate) async fn answer(mut io: Io, request: &Request, state: &State) -> io::
             state.break_down();
             respond(io_, "200 OK", TEXT, "broken", close).await?;
         }
+        "/tools" => {
+            state.mcp.set_tools(request);
+            respond(io_, "200 OK", TEXT, "told", close).await?;
+        }
+        "/token" => {
+            state.mcp.set_token(request);
+            respond(io_, "200 OK", TEXT, "told", close).await?;
+        }
         "/exit" => std::process::exit(1),
         _ => {
             let flight = state.begin();
@@ -73,6 +81,7 @@ async fn work(mut io: Io, request: &Request, state: &State) -> io::Result<Option
             event(io_, "second").await?;
             end_events(io_).await?;
         }
+        "/mcp" => return Ok(state.mcp.answer(io_, request, close).await?.then_some(io)),
         "/hold" => hold(io_, duration(request)).await?,
         "/abort" => {
             begin_events(io_).await?;

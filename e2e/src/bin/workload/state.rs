@@ -8,6 +8,8 @@ use std::{
 use serde::Serialize;
 use tokio::sync::watch;
 
+use crate::mcp::Server;
+
 /// All of it.
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -16,6 +18,8 @@ pub(crate) struct State {
     gates: watch::Sender<HashSet<String>>,
     stopping: watch::Sender<bool>,
     broken: watch::Sender<bool>,
+    /// The MCP server that it is, too.
+    pub(crate) mcp: Server,
 }
 
 /// What `/stats` tells.

@@ -1,0 +1,143 @@
+//! An MCP server of the older era, without sessions, that behaves as the query says.
+//!
+//! `?manner=`: `hang`, `drip`, `garbage`, `huge` (without end), `redirect` (to another host), `many` (10 000 tools), `refuse` (the
+//! host). Without it: the tools that `/tools?names=a,b` set, each described by `&words=`, for whoever brings the token that
+//! `/token?is=` set.
+
+use std::{
+    io::{self, Write as _},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::{io::AsyncWriteExt as _, time::sleep};
+
+use crate::http::{Io, Request, gone, respond};
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain";
+
+/// What the server has, and who may ask.
+#[derive(Debug, Default)]
+pub(crate) struct Server(Mutex<Told>);
+
+#[derive(Debug, Default, Clone)]
+struct Told {
+    names: Vec<String>,
+    words: String,
+    token: String,
+}
+
+impl Server {
+    /// From now on it has these tools.
+    pub(crate) fn set_tools(&self, request: &Request) {
+        let names = request.query("names").split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let words = request.query("words").to_owned();
+        self.change(|told| (told.names, told.words) = (names, words));
+    }
+
+    /// From now on it wants this token.
+    pub(crate) fn set_token(&self, request: &Request) {
+        let token = request.query("is").to_owned();
+        self.change(|told| told.token = token);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Told)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Answers a request to `/mcp`; false: the connection is of no more use.
+    pub(crate) async fn answer(&self, io: &mut Io, request: &Request, close: bool) -> io::Result<bool> {
+        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match request.query("manner") {
+            "hang" => {
+                gone(io).await;
+                return Ok(false);
+            }
+            "drip" | "huge" => {
+                pour(io, request.query("manner") == "huge").await?;
+                return Ok(false);
+            }
+            "garbage" => respond(io, "200 OK", JSON, "{\"jsonrpc\": nonsense", close).await?,
+            "refuse" => respond(io, "403 Forbidden", TEXT, "Host header is not allowed", close).await?,
+            "redirect" => {
+                let head = "HTTP/1.1 307 Temporary Redirect\r\nLocation: http://elsewhere.example/mcp\r\nContent-Length: 0\r\n\r\n";
+                io.write_all(head.as_bytes()).await?;
+            }
+            manner => {
+                let brought = request.header("authorization").unwrap_or_default();
+                if !told.token.is_empty() && brought != format!("Bearer {}", told.token) {
+                    respond(io, "401 Unauthorized", TEXT, "who are you?", close).await?;
+                    return Ok(true);
+                }
+                let names = match manner {
+                    "many" => (0..10_000).map(|n| format!("tool-{n}")).collect(),
+                    _ => told.names,
+                };
+                say(io, request, &names, &told.words, close).await?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Answers a message as a server does that is well.
+async fn say(io: &mut Io, request: &Request, names: &[String], words: &str, close: bool) -> io::Result<()> {
+    let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    match reply(&asked, names, words) {
+        Some(answer) => respond(io, "200 OK", JSON, &answer.to_string(), close).await,
+        None => respond(io, "202 Accepted", TEXT, "", close).await,
+    }
+}
+
+/// The answer to a message; none to a notification.
+fn reply(asked: &Value, names: &[String], words: &str) -> Option<Value> {
+    let schema = json!({"type": "object", "properties": {"message": {"type": "string"}}});
+    let result = match asked["method"].as_str() {
+        Some("initialize") => json!({
+            "protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+            "serverInfo": {"name": "workload", "version": "1"},
+        }),
+        Some("tools/list") => {
+            let tool = |name: &String| json!({"name": name, "description": words, "inputSchema": schema});
+            json!({"tools": names.iter().map(tool).collect::<Vec<_>>()})
+        }
+        Some("tools/call") => {
+            let (name, message) = (&asked["params"]["name"], &asked["params"]["arguments"]["message"]);
+            json!({"content": [{"type": "text", "text": format!("{} says {}", text(name), text(message))}]})
+        }
+        _ if asked["id"].is_null() => return None,
+        _ => {
+            let error = json!({"code": -32601, "message": "Method not found"});
+            return Some(json!({"jsonrpc": "2.0", "id": asked["id"], "error": error}));
+        }
+    };
+    Some(json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
+}
+
+/// Serves over standard input and output, with the tools of these names, until the input ends.
+pub(crate) fn over_pipes(names: &[String]) -> io::Result<()> {
+    for line in io::stdin().lines() {
+        let asked = serde_json::from_str(&line?).unwrap_or_default();
+        if let Some(answer) = reply(&asked, names, "over pipes") {
+            writeln!(io::stdout(), "{answer}")?;
+        }
+    }
+    Ok(())
+}
+
+/// An answer that never ends.
+async fn pour(io: &mut Io, fast: bool) -> io::Result<()> {
+    io.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n").await?;
+    let (size, pause) = if fast { (1 << 16, Duration::ZERO) } else { (1, Duration::from_millis(100)) };
+    let chunk = [format!("{size:x}\r\n").into_bytes(), vec![b' '; size], b"\r\n".to_vec()].concat();
+    loop {
+        io.write_all(&chunk).await?;
+        sleep(pause).await;
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

@@ -1,0 +1,285 @@
+//! MCP servers elsewhere: what they tell, how they misbehave, and who uses their tools.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+use super::{Scenario, columns, scenarios};
+use crate::{
+    kinds::{AGENT, CONFIG_MAP, MCP_SERVER, NAMESPACE, REMOTE_MCP_SERVER, SECRET, TOOL},
+    manifests::{WORKLOAD, agent, object, secret, tool, workload},
+    namespace::{Namespace, SAID, START},
+    object::{Object, Read as _},
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    a_discovered_tool_is_rendered_and_called,
+    other_tools_roll_only_their_users,
+    a_server_that_misbehaves_says_how_and_delays_no_other,
+    a_rotated_secret_is_used_at_once,
+    a_server_made_again_under_its_name_is_asked_anew,
+    published_tools_are_tools_like_any_other,
+    another_namespace_uses_a_server_while_it_is_allowed_to,
+    a_program_that_speaks_over_pipes_is_served_and_called,
+    a_server_over_http_is_asked_again_when_its_pods_change,
+);
+
+/// Longer than the shortest resync.
+const RESYNC: Duration = Duration::from_secs(20);
+
+/// Starts the server `mcp` with these tools.
+async fn serve(ns: &Namespace, tools: &str) -> Result<()> {
+    ns.start(&workload("mcp", json!({}))).await?;
+    tell(ns, &format!("/tools?names={tools}&words=first")).await
+}
+
+async fn tell(ns: &Namespace, path: &str) -> Result<()> {
+    let answer = ns.send("mcp", 8000, "GET", path, &Value::Null).await?;
+    ensure!(answer.status == 200, "{path}: {answer:?}");
+    Ok(())
+}
+
+/// A server at the path of `mcp` with this query.
+fn remote(ns: &Namespace, name: &str, query: &str, more: Value) -> Value {
+    let mut spec = json!({"url": format!("http://mcp.{}.svc.cluster.local:8000/mcp{query}", ns.name), "resync": "2s"});
+    for (field, value) in more.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    object(REMOTE_MCP_SERVER, name, spec)
+}
+
+/// The tool of this name of the server `remote`.
+fn served(name: &str) -> Value {
+    tool(
+        name,
+        json!({"name": format!("my_{name}"), "type": "mcp", "mcpServerRef": {"name": "remote", "toolName": name}}),
+    )
+}
+
+async fn available(ns: &Namespace, name: &str, tools: i64) -> Result<Object> {
+    let there = |it: &Object| it.phase() == "Available" && it.is_current() && it.number("/status/toolCount") == tools;
+    ns.until(REMOTE_MCP_SERVER, name, RESYNC, &format!("is Available with {tools} tools"), there).await
+}
+
+async fn a_discovered_tool_is_rendered_and_called(ns: Namespace) -> Result<()> {
+    serve(&ns, "echo,add").await?;
+    ns.apply(&remote(&ns, "remote", "", json!({}))).await?;
+    let server = available(&ns, "remote", 2).await?;
+    ensure!(server.text("/status/discoveredTools/0/name") == "add", "{}", server.describe());
+    ensure!(
+        server.text("/status/serverInfo/name") == "workload" && server.text("/status/era") == "initialize",
+        "{server:?}"
+    );
+    let kept = ns.get(CONFIG_MAP, "remote.mcp-tools").await?;
+    ensure!(kept.text("/data/tools.json").contains("\"echo\""), "the definitions are {:?}", kept.data);
+    columns(&ns, REMOTE_MCP_SERVER, &["Protocol", "URL", "Tools", "Phase", "Age"]).await?;
+    ns.provide(&served("echo")).await?;
+    ns.start(&agent("caller", json!({"tools": ["echo"]}))).await?;
+    let reply = ns.chat("caller", r#"/tool my_echo {"message": "hello"}"#).await?;
+    ensure!(reply.contains("echo says hello"), "the tool replied {reply:?}");
+    Ok(())
+}
+
+async fn other_tools_roll_only_their_users(ns: Namespace) -> Result<()> {
+    serve(&ns, "echo,add").await?;
+    ns.apply(&remote(&ns, "remote", "", json!({}))).await?;
+    available(&ns, "remote", 2).await?;
+    for name in ["echo", "add"] {
+        ns.provide(&served(name)).await?;
+        ns.apply(&agent(&format!("with-{name}"), json!({"tools": [name]}))).await?;
+    }
+    let (echo, add) = (ns.running("with-echo").await?, ns.running("with-add").await?);
+    let mark = ns.mark().await?;
+    tell(&ns, "/tools?names=add&words=first").await?;
+    let gone = ["ToolNotFound", "has no tool"];
+    ns.until(TOOL, "echo", RESYNC, "is in Error", |it| {
+        it.phase() == "Error" && gone.iter().all(|words| it.condition("Ready").says(words))
+    })
+    .await?;
+    ns.until(AGENT, "with-echo", SAID, "waits for its tool", |it| it.phase() == "Resolving").await?;
+    let now = ns.get(AGENT, "with-add").await?;
+    ensure!(now.revision() == add.revision(), "the other agent was written: {}", now.describe());
+    let requests = ns.operator_requests(mark).await?;
+    ensure!(!requests.is_empty(), "nothing was written");
+    tell(&ns, "/tools?names=echo,add&words=first").await?;
+    let back = ns.running("with-echo").await?;
+    ensure!(back.text("/status/contentHash") == echo.text("/status/contentHash"), "{}", back.describe());
+    Ok(())
+}
+
+async fn a_server_that_misbehaves_says_how_and_delays_no_other(ns: Namespace) -> Result<()> {
+    serve(&ns, "echo").await?;
+    let manners = [
+        ("hang", "ServerTimeout", "within 2 s"),
+        ("drip", "ServerTimeout", "within 2 s"),
+        ("garbage", "InvalidServerAnswer", "JSON-RPC"),
+        ("huge", "InvalidServerAnswer", "more than 8 MiB"),
+        ("redirect", "ServerRefused", "redirects to another place"),
+        ("refuse", "ServerRefused", "Host header"),
+    ];
+    for (manner, ..) in manners {
+        ns.apply(&remote(&ns, manner, &format!("?manner={manner}"), json!({"timeout": "2s"}))).await?;
+    }
+    ns.apply(&remote(&ns, "well", "", json!({}))).await?;
+    available(&ns, "well", 1).await?;
+    for (manner, reason, words) in manners {
+        let said = |it: &Object| {
+            let stalled = it.condition("Stalled");
+            it.phase() == "Error" && stalled.is_true() && stalled.reason == reason && stalled.says(words)
+        };
+        ns.until(REMOTE_MCP_SERVER, manner, RESYNC, &format!("is in Error, {reason}: {words}"), said).await?;
+    }
+    let denied = json!({"url": "http://169.254.169.254/mcp"});
+    ns.apply(&remote(&ns, "metadata", "", denied)).await?;
+    let refused = |it: &Object| it.condition("Stalled").reason == "AddressDenied";
+    ns.until(REMOTE_MCP_SERVER, "metadata", SAID, "is denied", refused).await?;
+    ns.apply(&remote(&ns, "many", "?manner=many", json!({"resync": "1h"}))).await?;
+    let many = available(&ns, "many", 1000).await?;
+    ensure!(many.condition("ToolsDiscovered").reason == "TooManyTools", "{}", many.describe());
+    let before = ns.get(REMOTE_MCP_SERVER, "well").await?.revision();
+    tell(&ns, "/tools?names=echo,more&words=first").await?;
+    let after = available(&ns, "well", 2).await?;
+    ensure!(after.revision() > before, "the server that is well was not looked at");
+    Ok(())
+}
+
+async fn a_rotated_secret_is_used_at_once(ns: Namespace) -> Result<()> {
+    serve(&ns, "echo").await?;
+    tell(&ns, "/token?is=one").await?;
+    let header = json!({"name": "Authorization", "valueFrom": {"type": "Secret", "name": "token", "key": "header"}});
+    ns.apply(&remote(&ns, "remote", "", json!({"headersFrom": [header], "resync": "1h"}))).await?;
+    ns.tells(REMOTE_MCP_SERVER, "remote", SAID, "Resolving", &["secret \"token\" not found"]).await?;
+    ns.apply(&secret("token", json!({"header": "Bearer one"}))).await?;
+    available(&ns, "remote", 1).await?;
+    tell(&ns, "/token?is=two").await?;
+    ns.apply(&secret("token", json!({"header": "Bearer wrong"}))).await?;
+    let refused = |it: &Object| it.phase() == "Error" && it.condition("Stalled").says("401");
+    let failed = ns.until(REMOTE_MCP_SERVER, "remote", RESYNC, "is refused", refused).await?;
+    ensure!(failed.number("/status/toolCount") == 1, "its tools were forgotten: {}", failed.describe());
+    ns.apply(&secret("token", json!({"header": "Bearer two"}))).await?;
+    available(&ns, "remote", 1).await?;
+    let kept = ns.get(SECRET, "token").await?;
+    ensure!(kept.data.to_string().contains("header"), "the Secret is gone");
+    let status = ns.get(REMOTE_MCP_SERVER, "remote").await?.at("/status").to_string();
+    ensure!(!status.contains("Bearer"), "a credential is in the status");
+    Ok(())
+}
+
+async fn a_server_made_again_under_its_name_is_asked_anew(ns: Namespace) -> Result<()> {
+    serve(&ns, "echo").await?;
+    ns.apply(&remote(&ns, "remote", "", json!({"resync": "1h"}))).await?;
+    let old = available(&ns, "remote", 1).await?;
+    ns.provide(&served("echo")).await?;
+    ns.delete(REMOTE_MCP_SERVER, "remote").await?;
+    ns.until_gone(REMOTE_MCP_SERVER, "remote", SAID).await?;
+    ns.tells(TOOL, "echo", SAID, "Resolving", &["remotemcpserver \"remote\" not found"]).await?;
+    ns.until_gone(CONFIG_MAP, "remote.mcp-tools", START).await?;
+    tell(&ns, "/tools?names=echo,add&words=second").await?;
+    ns.apply(&remote(&ns, "remote", "", json!({"resync": "1h"}))).await?;
+    let new = available(&ns, "remote", 2).await?;
+    ensure!(new.uid() != old.uid(), "it is the old one");
+    ns.until(TOOL, "echo", SAID, "is Available again", |it| it.phase() == "Available").await?;
+    Ok(())
+}
+
+async fn published_tools_are_tools_like_any_other(ns: Namespace) -> Result<()> {
+    serve(&ns, "echo,add_all").await?;
+    ns.apply(&tool("my-echo", json!({}))).await?;
+    let publish = json!({"publish": {"enabled": true, "prefix": "my-"}});
+    ns.apply(&remote(&ns, "remote", "", publish)).await?;
+    ns.until(TOOL, "my-add-all", RESYNC, "is Available", |it| it.phase() == "Available").await?;
+    let conflict = |it: &Object| it.condition("ToolsPublished").says("my-echo");
+    ns.until(REMOTE_MCP_SERVER, "remote", SAID, "names the Tool of somebody else", conflict).await?;
+    ensure!(ns.get(TOOL, "my-echo").await?.text("/spec/type") == "builtin", "the Tool of somebody else was changed");
+    ns.start(&agent("caller", json!({"tools": ["my-add-all"]}))).await?;
+    let reply = ns.chat("caller", r#"/tool add_all {"message": "hello"}"#).await?;
+    ensure!(reply.contains("add_all says hello"), "the tool replied {reply:?}");
+    ns.delete(TOOL, "my-add-all").await?;
+    ns.until(TOOL, "my-add-all", RESYNC, "is made again", |it| it.phase() == "Available").await?;
+    ns.running("caller").await?;
+    tell(&ns, "/tools?names=echo&words=first").await?;
+    let in_error = |it: &Object| it.phase() == "Error" && it.condition("Ready").says("has no tool");
+    ns.until(TOOL, "my-add-all", RESYNC, "stays in Error while it is used", in_error).await?;
+    ns.delete(AGENT, "caller").await?;
+    ns.until_gone(TOOL, "my-add-all", START).await
+}
+
+async fn another_namespace_uses_a_server_while_it_is_allowed_to(ns: Namespace) -> Result<()> {
+    serve(&ns, "echo").await?;
+    ns.apply(&remote(&ns, "remote", "", json!({"resync": "1h"}))).await?;
+    available(&ns, "remote", 1).await?;
+    let other = Namespace::create(ns.env.clone(), &format!("{}-other", ns.name)).await?;
+    let result = admitted(&ns, &other).await;
+    other.delete_itself().await?;
+    result
+}
+
+async fn admitted(ns: &Namespace, other: &Namespace) -> Result<()> {
+    let server = json!({"name": "remote", "namespace": ns.name, "toolName": "echo"});
+    other.apply(&tool("echo", json!({"type": "mcp", "mcpServerRef": server}))).await?;
+    let allow = async |allowed: serde_json::Value| {
+        ns.edit(REMOTE_MCP_SERVER, "remote", json!({"spec": {"allowedNamespaces": allowed}})).await
+    };
+    let open = async || other.until(TOOL, "echo", SAID, "is Available", |it| it.phase() == "Available").await;
+    let shut = async || other.tells(TOOL, "echo", SAID, "Resolving", &["may not be used from namespace"]).await;
+    shut().await?;
+    allow(json!({"from": "All"})).await?;
+    open().await?;
+    allow(json!({"from": "Selector", "selector": {"matchLabels": {"team": "a"}}})).await?;
+    shut().await?;
+    let label = async |team: serde_json::Value| {
+        let patch = json!({"metadata": {"labels": {"team": team}}});
+        let params = kube::api::PatchParams::default();
+        other.env.all(NAMESPACE).patch(&other.name, &params, &kube::api::Patch::Merge(patch)).await
+    };
+    label(json!("a")).await?;
+    open().await?;
+    label(json!(null)).await?;
+    shut().await?;
+    Ok(())
+}
+
+/// An MCPServer whose tool `echo` is the Tool `echo`.
+fn run(name: &str, transport: &str, more: Value) -> Value {
+    let mut deployment = json!({"image": WORKLOAD});
+    for (field, value) in more.as_object().into_iter().flatten() {
+        deployment[field] = value.clone();
+    }
+    object(MCP_SERVER, name, json!({"transportType": transport, "deployment": deployment}))
+}
+
+fn tool_of(server: &str) -> Value {
+    tool("echo", json!({"type": "mcp", "mcpServerRef": {"kind": "MCPServer", "name": server}}))
+}
+
+async fn a_program_that_speaks_over_pipes_is_served_and_called(ns: Namespace) -> Result<()> {
+    ns.apply(&tool_of("pipes")).await?;
+    ns.start(&run("pipes", "stdio", json!({"cmd": "/workload", "args": ["mcp", "echo", "add"]}))).await?;
+    let told = |it: &Object| it.number("/status/toolCount") == 2 && it.condition("ToolsDiscovered").is_true();
+    let server = ns.until(MCP_SERVER, "pipes", RESYNC, "has told its tools", told).await?;
+    ensure!(server.text("/status/endpoint").ends_with(":3000/mcp"), "{}", server.describe());
+    columns(&ns, MCP_SERVER, &["Transport", "Tools", "Phase", "Replicas", "Age"]).await?;
+    ns.start(&agent("caller", json!({"tools": ["echo"]}))).await?;
+    let reply = ns.chat("caller", r#"/tool echo {"message": "hello"}"#).await?;
+    ensure!(reply.contains("echo says hello"), "the tool replied {reply:?}");
+    ns.delete(MCP_SERVER, "pipes").await?;
+    ns.until_gone(MCP_SERVER, "pipes", START).await?;
+    ns.tells(TOOL, "echo", SAID, "Resolving", &["mcpserver \"pipes\" not found"]).await.map(drop)
+}
+
+async fn a_server_over_http_is_asked_again_when_its_pods_change(ns: Namespace) -> Result<()> {
+    ns.start(&run("mcp", "http", json!({"port": 8000}))).await?;
+    let tools = |count: i64| move |it: &Object| it.is_running() && it.number("/status/toolCount") == count;
+    ns.until(MCP_SERVER, "mcp", RESYNC, "has told that it has no tools", tools(0)).await?;
+    tell(&ns, "/tools?names=echo&words=first").await?;
+    ns.edit(MCP_SERVER, "mcp", json!({"spec": {"deployment": {"replicas": 2}}})).await?;
+    let found = |it: &Object| it.number("/status/replicas") == 2 && it.condition("ToolsDiscovered").is_true();
+    ns.until(MCP_SERVER, "mcp", START, "has two Pods and was asked again", found).await?;
+    let before = ns.get(MCP_SERVER, "mcp").await?;
+    ns.edit(MCP_SERVER, "mcp", json!({"spec": {"deployment": {"env": {"A": "1"}}}})).await?;
+    let moved = before.last_seq();
+    ns.until(MCP_SERVER, "mcp", START, "runs anew", |it| it.is_running() && it.last_seq() > moved).await?;
+    ns.stays_the_same(Duration::from_secs(3)).await
+}
