@@ -12,9 +12,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::time::timeout;
 use url::Url;
 
 use super::tests::Reference;
@@ -312,4 +314,48 @@ async fn a_server_of_the_first_revision_is_asked_over_its_stream_of_events() {
     assert!(failed.message.contains("it sent more than 8 MiB"), "{failed:?}");
     let failed = ask(&question(format!("{}/not-there", odd().await))).await.unwrap_err();
     assert!(failed.message.contains("HTTP 404"), "{failed:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_says_that_its_tools_changed_is_heard_and_its_session_is_ended_then() {
+    let (changed, deleted) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (tell, ended) = (changed.clone(), deleted.clone());
+    let answer = move |method: Method, body: Bytes| {
+        let (tell, ended) = (tell.clone(), ended.clone());
+        async move {
+            let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let result = match (method, request["method"].as_str()) {
+                (Method::GET, _) => {
+                    let event = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+                    let told = stream::once(async move {
+                        tell.notified().await;
+                        Ok::<_, Infallible>(format!("event: message\ndata: {event}\n\n"))
+                    });
+                    let body = Body::from_stream(told.chain(stream::pending()));
+                    return ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response();
+                }
+                (Method::DELETE, _) => {
+                    ended.notify_one();
+                    return StatusCode::OK.into_response();
+                }
+                (_, Some("initialize")) => json!({
+                    "protocolVersion": "2025-06-18", "capabilities": {"tools": {"listChanged": true}},
+                    "serverInfo": {"name": "talks", "version": "1"},
+                }),
+                (_, Some("tools/list")) => json!({"tools": []}),
+                (_, Some("server/discover")) => return StatusCode::BAD_REQUEST.into_response(),
+                _ => return StatusCode::ACCEPTED.into_response(),
+            };
+            let mut answer = json_answer(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}));
+            answer.headers_mut().insert("mcp-session-id", HeaderValue::from_static("s1"));
+            answer
+        }
+    };
+    let url = serve(Router::new().route("/mcp", any(answer))).await + "/mcp";
+    let mut changes = ask(&question(&url)).await.unwrap().changes.unwrap();
+    assert!(changes.next().now_or_never().is_none(), "nothing changed yet");
+    changed.notify_one();
+    timeout(Duration::from_secs(20), changes.next()).await.unwrap();
+    changes.close().await;
+    timeout(Duration::from_secs(20), deleted.notified()).await.unwrap();
 }
