@@ -72,7 +72,7 @@ pub struct ToolSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_commands: Vec<String>,
     /// Names of variables of the agent's environment that the program of a cli tool gets. Without them it gets PATH, HOME
-    /// and the like, and no credentials.
+    /// and the like, and no credentials. Those that begin with CORAIL_ or TOOL_ are the runtime's own, and no program's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_env: Vec<String>,
     /// URL of an MCP server that has the tool.

@@ -102,7 +102,8 @@ pub(super) fn start(command: &Command, reaper: &Reaper, name: &str) -> io::Resul
 
 /// Tells that a child writes what is no message.
 pub(super) fn tell_noise(name: &str, noise: &[u8]) {
-    tracing::warn!(child = name, "not a message: {}", String::from_utf8_lossy(noise).trim_end());
+    let beginning = &noise[..noise.len().min(200)];
+    tracing::warn!(child = name, "not a message: {}", String::from_utf8_lossy(beginning).trim_end());
 }
 
 /// What is said of a message over [`LARGEST`].

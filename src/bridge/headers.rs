@@ -155,7 +155,7 @@ pub(super) fn agree(headers: &HeaderMap, method: &str, params: Option<&Params<'_
     let (given, source) = (single(headers, NAME)?, params.and_then(|params| params.source(field)));
     match (given, source) {
         (None, Some(_)) if *required => Err(mismatch(format!("{method} needs the header Mcp-Name"))),
-        (Some(given), Some(source)) if decoded(given).as_ref() != Some(&source) => {
+        (Some(given), source) if source.is_none() || decoded(given) != source => {
             Err(mismatch(format!("the header Mcp-Name is not the {field} of the body")))
         }
         _ => Ok(()),
@@ -205,6 +205,8 @@ mod tests {
         assert_eq!(check(&base, "tools/list", json!({"_meta": meta})), Err(-32020));
         assert_eq!(check(&[base[0], (METHOD, "tools/list")], "tools/list", json!({"_meta": meta})), Ok(()));
         assert_eq!(check(&[base[0], (METHOD, "tools/list")], "tools/list", json!({"_meta": {}})), Err(-32602));
+        let named = [base[0], (METHOD, "tools/call"), (NAME, "safe")];
+        assert_eq!(check(&named, "tools/call", json!({"_meta": meta, "name": 7})), Err(-32020));
         assert_eq!(check(&[(VERSION, "2027-01-01"), (METHOD, "a")], "a", json!({"_meta": meta})), Err(-32020));
         let number = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": 1}});
         assert_eq!(check(&[(VERSION, "1"), (METHOD, "a")], "a", number), Err(-32020));

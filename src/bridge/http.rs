@@ -152,7 +152,13 @@ async fn post(bridge: &Arc<Bridge>, request: Request<Incoming>) -> Answer {
             }
             headers::agree(headers, &method, fields.as_ref()).map_err(|why| refused(why, Some(&id)))?;
             let meta = fields.and_then(|fields| fields.meta);
-            let token = meta.as_ref().and_then(|meta| meta.token).and_then(|token| Id::read(token.get()));
+            let written = meta.as_ref().and_then(|meta| meta.token);
+            let token = written.and_then(|token| Id::read(token.get()));
+            if written.is_some() && token.is_none() {
+                // The child could give it back in another form, which may be the token of somebody else.
+                let why = "progressToken has to be a text or a whole number";
+                return Err(refusal(StatusCode::BAD_REQUEST, Some(&id), -32602, why));
+            }
             let wants_log = meta.is_some_and(|meta| meta.log_level.is_some());
             let given = Ask { id: id.clone(), method: &method, params, token, wants_log };
             let inlet = bridge.shared.ask(given, bridge).await;

@@ -173,7 +173,7 @@ impl Session {
         };
         let read = str::from_utf8(&bytes).ok().and_then(|text| Message::read(text).ok());
         match read {
-            None => child::tell_noise(&self.id, &bytes[..bytes.len().min(200)]),
+            None => child::tell_noise(&self.id, &bytes),
             Some(Message::Answer { id: Some(id), outcome }) => {
                 let opens = self.opening().take_if(|opening| *opening == id).is_some();
                 let refused = opens && matches!(outcome, Outcome::Error(_));

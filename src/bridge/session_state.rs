@@ -98,10 +98,11 @@ impl Streams {
         self.open.is_empty().then_some(self.quiet_since)
     }
 
-    /// The stream of a request, which has its answer now.
+    /// The stream of a request, which has its answer now: nothing more is put on it.
     pub(super) fn answered(&mut self, id: &Id) -> Option<Outlet> {
-        let number = self.waiting.remove(id)?;
-        self.open.get(&number).map(|stream| stream.outlet.clone())
+        let stream = self.open.get_mut(&self.waiting.remove(id)?)?;
+        stream.kind = Kind::Answers { token: None, takes_events: false };
+        Some(stream.outlet.clone())
     }
 
     /// Where a message goes that answers nothing: progress to its request, before its answer; else the newest stream that
@@ -207,6 +208,14 @@ mod tests {
         }
         assert!(inlet.next().now_or_never().is_none());
         assert_eq!(streams.keep(vec![0; KEPT_BYTES + 1].into()).len(), 1, "too large to be kept");
+    }
+
+    #[test]
+    fn nothing_follows_an_answer_on_its_stream() {
+        let mut streams = Streams::new();
+        let (_, _a) = open(&mut streams, Some(1), answers(Some(9), true));
+        assert!(streams.answered(&Id::Number(1)).is_some());
+        assert_eq!((target(&streams, None), target(&streams, Some(9))), (None, None));
     }
 
     #[test]

@@ -59,6 +59,7 @@ struct Shared {
 /// A server that is asked again and again; dropping it ends that.
 struct Server {
     target: Target,
+    when: When,
     last: Arc<Mutex<Option<Arc<Outcome>>>>,
     task: Aborted,
 }
@@ -118,7 +119,11 @@ impl Discoveries for Discoverer {
         let place = (target.kind, target.key.clone());
         let known = servers.get(&place);
         if let Some(server) = known.filter(|server| server.target == *target && !server.task.0.is_finished()) {
-            return server.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let last = server.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            // Who waits now does not wait for a turn that may be long in coming.
+            if last.is_some() || when == When::InTurn || server.when == When::Now {
+                return last;
+            }
         }
         let delay = match when {
             When::InTurn if known.is_none() => target.resync.mul_f64(chance()),
@@ -127,7 +132,7 @@ impl Discoveries for Discoverer {
         let last = Arc::<Mutex<Option<Arc<Outcome>>>>::default();
         let turns = Turns { shared: self.shared.clone(), target: target.clone(), last: last.clone(), era: None };
         let task = Aborted(tokio::spawn(turns.run(delay)).abort_handle());
-        servers.insert(place, Server { target: target.clone(), last, task });
+        servers.insert(place, Server { target: target.clone(), when, last, task });
         None
     }
 }
@@ -307,7 +312,7 @@ fn discovered(
     Discovered {
         tools: tools.collect(),
         more,
-        server: ServerInfo { name: short(name), version: short(version), protocol_version },
+        server: ServerInfo { name: short(name), version: short(version), protocol_version: short(protocol_version) },
         era: era.as_str().to_owned(),
     }
 }

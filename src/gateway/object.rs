@@ -87,7 +87,8 @@ pub(super) fn read(kind: Kind, head: &Head, json: &str) -> Result<Object, serde_
     let status = status.unwrap_or_default();
     Ok(Object {
         uid: head.uid.as_str().into(),
-        timeout: spec.timeout.and_then(|timeout| timeout.length()),
+        // That of a server is for its discovery.
+        timeout: spec.timeout.filter(|_| kind != Kind::McpServer).and_then(|timeout| timeout.length()),
         concurrency: spec.scaling.and_then(|scaling| scaling.concurrency),
         sidecar: spec.proxy.enabled,
         anonymous_paths: spec.expose.anonymous_paths,
@@ -214,6 +215,14 @@ mod tests {
         assert_eq!((full.anonymous_paths.len(), full.halt), (2, None));
         assert!(!object(r#","proxy":{"enabled":false}"#, "", "").sidecar);
         assert_eq!(full.last_invocation_at.unwrap().to_string(), "2026-01-02T03:04:05Z");
+    }
+
+    #[test]
+    fn the_time_of_a_server_is_for_its_discovery() {
+        let json =
+            r#"{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7"},"spec":{"timeout":"5s"}}"#;
+        let timeout = |kind| read(kind, &head(json).unwrap(), json).unwrap().timeout;
+        assert_eq!((timeout(Kind::McpServer), timeout(Kind::Flow)), (None, Some(Duration::from_secs(5))));
     }
 
     #[test]

@@ -169,7 +169,9 @@ impl Metered {
             && let Some(error) = match (said, &request.request) {
                 (Some(JsonRpcMessage::Error(error)), _) => Some(error.error),
                 // A server of the older era knows no such request, and may say so in any way.
-                (_, ClientRequest::DiscoverRequest(_)) if status.is_client_error() && !in_session => {
+                (_, ClientRequest::DiscoverRequest(_))
+                    if !in_session && (status.is_client_error() || matches!(status.as_u16(), 500 | 501)) =>
+                {
                     Some(ErrorData::invalid_request(format!("HTTP {status}"), None))
                 }
                 _ => None,

@@ -9,12 +9,15 @@ use serde_json::json;
 
 use crate::{
     discovery::{DISCOVERED, Target, When, keep, publish},
-    machine::{Action, ActionError, Context, Machine, condition, update_condition},
+    machine::{Action, ActionError, ApiError, Context, Machine, condition, update_condition},
     workload::{self, Workload as _, is_available},
 };
 
 /// How long a stream that only listens may be silent: the bridge says something every 15 s.
 const SILENCE: Duration = Duration::from_secs(300);
+
+/// When its tools are looked at again after a request about them failed.
+const SOON: Duration = Duration::from_secs(5);
 
 /// See the module.
 #[derive(Debug)]
@@ -34,10 +37,22 @@ impl Action<MCPServer> for Monitor {
         let watched = workload::Monitor.handle(cx, cr.clone()).await?;
         let mut next = watched.unwrap_or_else(|| cr.as_ref().clone());
         if next.phase() == Some(WorkloadPhase::Running) && is_available(&next) {
-            discover(cx, &mut next).await?;
+            match discover(cx, &mut next).await {
+                Ok(()) => {}
+                // What is wrong with its tools takes no server out of Running that serves.
+                Err(ActionError::Terminal { reason, message }) => not_kept(&mut next, reason, &message),
+                Err(ActionError::Api(ApiError::Invalid(message))) => not_kept(&mut next, "Refused", &message),
+                Err(error) if next.phase() == cr.phase() && next.status == cr.status => return Err(error),
+                // What was observed of the Pods is stored first.
+                Err(_) => cx.notes.look_again(SOON),
+            }
         }
         Ok((next.phase() != cr.phase() || next.status != cr.status).then_some(next))
     }
+}
+
+fn not_kept(next: &mut MCPServer, reason: &'static str, message: &str) {
+    update_condition(&mut next.machine_mut().conditions, condition(DISCOVERED, false, reason, message));
 }
 
 async fn discover(cx: &Context<MCPServer>, next: &mut MCPServer) -> Result<(), ActionError> {

@@ -85,6 +85,8 @@ async fn a_program_that_speaks_over_its_standard_output_runs_under_the_bridge() 
     assert_eq!(container(&sim, "/containers/0/livenessProbe/httpGet/path"), "/livez");
     assert_eq!(container(&sim, "/initContainers/0/args"), json!(["install", "/recif/recif-proxy"]));
     assert_eq!(container(&sim, "/initContainers/1/name"), "proxy");
+    let listens = json!({"name": "RECIF_LISTEN_STREAMS", "value": "true"});
+    assert!(container(&sim, "/initContainers/1/env").as_array().unwrap().contains(&listens));
     let bridge = json!({"name": "bridge", "mountPath": "/recif", "readOnly": true});
     assert!(container(&sim, "/containers/0/volumeMounts").as_array().unwrap().contains(&bridge));
     let images = at(&sim, &server_id(), "/status/images");
@@ -130,6 +132,23 @@ async fn a_server_that_does_not_tell_its_tools_runs_on_and_keeps_them() {
     sim.take_requests();
     operator.run(60 * MINUTE).await;
     assert_eq!(sim.take_requests(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_taken_is_said_and_takes_no_server_out_of_running() {
+    let sim = world();
+    sim.store().create(&id("ConfigMap", "files.mcp-tools"), json!({"metadata": {}, "data": {"a": "b"}}));
+    let mut operator = Operator::start(&sim);
+    operator.run(2 * MINUTE).await;
+    assert_eq!(phase(&sim, &server_id()), "Running");
+    let told = condition(&sim, &server_id(), "ToolsDiscovered");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("NameConflict")));
+    sim.take_writes();
+    operator.run(60 * MINUTE).await;
+    assert_eq!(sim.take_writes(), [""; 0]);
+    sim.store().delete(&id("ConfigMap", "files.mcp-tools"), Cascade::Background);
+    operator.run(30 * MINUTE).await;
+    assert_eq!(at(&sim, &server_id(), "/status/toolCount"), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crds::{PROXY_PORT, Traffic, digest::sha256_hex};
+use crds::{MCPServer, PROXY_PORT, Traffic, digest::sha256_hex};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
@@ -38,6 +38,8 @@ pub(super) struct Sidecar<'a> {
     /// The workload, by name and namespace.
     workload: (String, String),
     key: String,
+    /// Whether clients open streams there only to listen, which are no requests in flight.
+    listens: bool,
 }
 
 impl<'a> Sidecar<'a> {
@@ -60,13 +62,13 @@ impl<'a> Sidecar<'a> {
         let mut key = sha256_hex(owner.uid().unwrap_or_default().as_bytes());
         key.truncate(32);
         let workload = (owner.name_any(), owner.namespace().unwrap_or_default());
-        Ok(Some(Self { image, traffic, workload, key }))
+        Ok(Some(Self { image, traffic, workload, key, listens: K::kind(&()) == MCPServer::kind(&()) }))
     }
 
     /// The container, in front of one that listens on `port`.
     pub(super) fn container(&self, port: i32) -> Value {
         let (name, namespace) = &self.workload;
-        let env = [
+        let mut env = vec![
             ("RECIF_UPSTREAM_URL", format!("http://127.0.0.1:{port}")),
             ("RECIF_CONCURRENCY", self.traffic.concurrency().to_string()),
             ("RECIF_TIMEOUT", written(self.traffic.timeout())),
@@ -76,6 +78,10 @@ impl<'a> Sidecar<'a> {
             ("RECIF_NAME", name.clone()),
             ("RECIF_NAMESPACE", namespace.clone()),
         ];
+        if self.listens {
+            env.push(("RECIF_LISTEN_STREAMS", "true".to_owned()));
+        }
+        let env: Vec<_> = env.into_iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
         let probe = |path: &str, failures: i32| {
             json!({
                 "httpGet": { "path": path, "port": SERVED },
@@ -89,7 +95,7 @@ impl<'a> Sidecar<'a> {
             "imagePullPolicy": pull_policy(self.image),
             "restartPolicy": "Always",
             "ports": [{ "name": SERVED, "containerPort": PROXY_PORT }],
-            "env": env.map(|(name, value)| json!({ "name": name, "value": value })),
+            "env": env,
             // Never /readyz: the workload's container starts only after it has passed.
             "startupProbe": probe("/healthz", 60),
             "readinessProbe": probe("/readyz", 2),

@@ -24,6 +24,10 @@ use super::template::plain;
 const PASSED: &[&str] =
     &["PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
 
+/// Beginnings of the names of variables that no program gets: the runtime's own, with the database's password, and the
+/// credentials of other tools.
+const OURS: [&str; 2] = ["CORAIL_", "TOOL_"];
+
 /// Which program, and what it may be asked.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct CliTool {
@@ -36,6 +40,12 @@ pub(super) struct CliTool {
 }
 
 impl CliTool {
+    /// Whether the program gets this variable. Nobody who writes a Tool can ask for what belongs to the runtime or to other tools.
+    fn passes(&self, name: &str) -> bool {
+        let is_ours = OURS.iter().any(|prefix| name.starts_with(prefix));
+        PASSED.contains(&name) || (!is_ours && self.allowed_env.iter().any(|one| one == name))
+    }
+
     /// Runs it to its end with the arguments in the order of `names`. Dropping the future kills it.
     ///
     /// # Errors
@@ -47,9 +57,10 @@ impl CliTool {
     ) -> Result<String, ToolError> {
         let failed = |error: std::io::Error| ToolError::Failed(format!("run {}: {error}", self.binary));
         let mut command = Command::new(&self.binary);
-        command.args(self.argv(names, arguments)?).env_clear().envs(std::env::vars_os().filter(|(name, _)| {
-            name.to_str().is_some_and(|name| PASSED.contains(&name) || self.allowed_env.iter().any(|one| one == name))
-        }));
+        command
+            .args(self.argv(names, arguments)?)
+            .env_clear()
+            .envs(std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| self.passes(name))));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(failed)?;
         let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
@@ -160,6 +171,21 @@ mod tests {
         ] {
             let expected = expected.map(|words| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
             assert_eq!(argv(allowed, arguments.clone()), expected.map_err(String::from), "{arguments}");
+        }
+    }
+
+    #[test]
+    fn a_tool_can_ask_for_variables_but_not_for_those_of_others() {
+        let allowed_env = ["KUBECONFIG", "TOOL_SHOP_AUTHORIZATION", "CORAIL_DATABASE_URL"].map(String::from).into();
+        let tool = CliTool { binary: "env".into(), allowed_commands: Vec::new(), allowed_env };
+        for (name, passes) in [
+            ("PATH", true),
+            ("KUBECONFIG", true),
+            ("OPENAI_API_KEY", false),
+            ("TOOL_SHOP_AUTHORIZATION", false),
+            ("CORAIL_DATABASE_URL", false),
+        ] {
+            assert_eq!(tool.passes(name), passes, "{name}");
         }
     }
 }
