@@ -74,7 +74,7 @@ async fn a_discovered_tool_is_rendered_and_called(ns: Namespace) -> Result<()> {
     );
     let kept = ns.get(CONFIG_MAP, "remote.mcp-tools").await?;
     ensure!(kept.text("/data/tools.json").contains("\"echo\""), "the definitions are {:?}", kept.data);
-    columns(&ns, REMOTE_MCP_SERVER, &["Protocol", "URL", "Tools", "Phase", "Age"]).await?;
+    columns(&ns, REMOTE_MCP_SERVER, &["Name", "Protocol", "URL", "Tools", "Phase", "Age"]).await?;
     ns.provide(&served("echo")).await?;
     ns.start(&agent("caller", json!({"tools": ["echo"]}))).await?;
     let reply = ns.chat("caller", r#"/tool my_echo {"message": "hello"}"#).await?;
@@ -260,7 +260,7 @@ async fn a_program_that_speaks_over_pipes_is_served_and_called(ns: Namespace) ->
     let told = |it: &Object| it.number("/status/toolCount") == 2 && it.condition("ToolsDiscovered").is_true();
     let server = ns.until(MCP_SERVER, "pipes", RESYNC, "has told its tools", told).await?;
     ensure!(server.text("/status/endpoint").ends_with(":3000/mcp"), "{}", server.describe());
-    columns(&ns, MCP_SERVER, &["Transport", "Tools", "Phase", "Replicas", "Age"]).await?;
+    columns(&ns, MCP_SERVER, &["Name", "Transport", "Tools", "Phase", "Replicas", "Age"]).await?;
     ns.start(&agent("caller", json!({"tools": ["echo"]}))).await?;
     let reply = ns.chat("caller", r#"/tool echo {"message": "hello"}"#).await?;
     ensure!(reply.contains("echo says hello"), "the tool replied {reply:?}");

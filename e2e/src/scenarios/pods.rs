@@ -89,6 +89,7 @@ async fn an_edit_to_a_bad_image_keeps_the_old_pods(ns: Namespace) -> Result<()> 
     ns.start(&agent("careful", json!({}))).await?;
     let pods = ns.pod_uids("careful").await?;
     ns.edit(AGENT, "careful", json!({"spec": {"image": "corial:latest"}})).await?;
+    until_pod(&ns, "has no image", |reason| reason.starts_with("ErrImage")).await?;
     let told = says_why(&ns, "careful", &["ImagePull", "corial:latest"]).await?;
     ensure!(told.condition("Available").is_true(), "the old Pods no longer count: {}", told.describe());
     ensure!(ns.chat("careful", "hi").await? == "echo: hi", "the old Pods do not answer");
