@@ -99,6 +99,12 @@ async fn a_rollout_of_the_gateway_loses_no_request(ns: Namespace) -> Result<()> 
 async fn requests_do_not_notice_that_the_control_plane_dies(ns: Namespace) -> Result<()> {
     let targets = start(&ns, "steadfast", 1).await?;
     await_ended_namespaces(&ns.env, &ns.name).await?;
+    // Each connection leads to either gateway, and one that has never seen a caller cannot ask who it is meanwhile.
+    for _ in 0..12 {
+        for target in &targets {
+            serves(&ns, target).await?;
+        }
+    }
     let replicas = operator::replicas(&ns.env).await?;
     let load = Load::start(&ns.env, &targets, PLAN).await?;
     for pod in operator::pods(&ns.env).await? {
