@@ -18,6 +18,7 @@ use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage
 use rmcp::transport::streamable_http_client::{SseError, StreamableHttpClient};
 use rmcp::transport::streamable_http_client::{StreamableHttpError, StreamableHttpPostResponse};
 use sse_stream::{Sse, SseStream};
+use tokio::time::{Instant, sleep_until};
 
 use super::http::judge;
 use super::problem::causes;
@@ -27,6 +28,9 @@ use super::reach::Denied;
 pub(super) const MOST: usize = 8 << 20;
 /// The most that is read of a refusal, in bytes.
 const REFUSAL: usize = 16 << 10;
+
+/// The least time between two openings of a stream that only listens.
+const BETWEEN_STREAMS: Duration = Duration::from_secs(5);
 
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
@@ -57,6 +61,8 @@ pub(super) struct Metered {
     terminates: bool,
     /// How long a stream that only listens may be silent.
     silence: Duration,
+    /// When such a stream may be opened again: a server that ends each at once, or asks for no pause, is not asked all the time.
+    next_stream: Arc<Mutex<Option<Instant>>>,
 }
 
 type Headers = HashMap<HeaderName, HeaderValue>;
@@ -64,7 +70,14 @@ type Problem = StreamableHttpError<reqwest::Error>;
 
 impl Metered {
     pub(super) fn new(client: Client, terminates: bool, silence: Duration) -> Self {
-        Self { client, left: Arc::new(AtomicUsize::new(MOST)), failed: Arc::default(), terminates, silence }
+        Self {
+            client,
+            left: Arc::new(AtomicUsize::new(MOST)),
+            failed: Arc::default(),
+            terminates,
+            silence,
+            next_stream: Arc::default(),
+        }
     }
 
     pub(super) fn http(&self) -> &Client {
@@ -295,6 +308,13 @@ impl StreamableHttpClient for Metered {
         _: Option<String>,
         headers: Headers,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Problem> {
+        let at = {
+            let mut next = self.next_stream.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = next.map_or_else(Instant::now, |next| next.max(Instant::now()));
+            *next = Some(at + BETWEEN_STREAMS);
+            at
+        };
+        sleep_until(at).await;
         let mut request = with(self.client.get(uri.as_ref()).header(ACCEPT, EVENTS), headers, session.as_deref());
         if let Some(last_event) = last_event {
             request = request.header("last-event-id", last_event);

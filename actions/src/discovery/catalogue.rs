@@ -1,6 +1,6 @@
 //! What is kept of a server's tools: the text of the ConfigMap, and the list in the status.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use crds::{digest, tool_server::DiscoveredTool};
 
@@ -8,10 +8,10 @@ use super::{Discovered, MOST_TOOLS};
 
 /// The most that the definitions of a server take in its ConfigMap, in bytes.
 const MOST_BYTES: usize = 900 * 1024;
-/// The most of a description that the status repeats, in characters; and of all descriptions, in bytes: an object that is much
-/// larger is more than the API server stores.
+/// The most of a description that the status repeats, in characters; and of all names and descriptions, in bytes as they are
+/// stored: an object that is much larger is more than the API server stores.
 const DESCRIPTION: usize = 256;
-const DESCRIPTIONS: usize = 256 * 1024;
+const DESCRIPTIONS: usize = 384 * 1024;
 /// The longest name of a tool, in bytes; the protocol's own limit.
 const NAME: usize = 128;
 
@@ -34,17 +34,25 @@ impl Catalogue {
         let (mut tools, mut refused) = (BTreeMap::new(), Vec::new());
         for tool in &found.tools {
             let is_name = (1..=NAME).contains(&tool.name.len()) && !tool.name.chars().any(char::is_control);
-            if !is_name || tools.insert(tool.name.as_str(), tool).is_some() {
-                refused.push(tool.name.as_str());
+            // Texts and JSON values under text keys: this cannot fail.
+            let definition = digest::canonical_json(&serde_json::to_value(tool).unwrap_or_default());
+            match tools.entry(tool.name.as_str()) {
+                Entry::Vacant(place) if is_name => {
+                    place.insert((definition, tool));
+                }
+                // Of several the same one is kept in whatever order the server tells them.
+                Entry::Occupied(mut known) if definition < known.get().0 => {
+                    known.insert((definition, tool));
+                    refused.push(tool.name.as_str());
+                }
+                _ => refused.push(tool.name.as_str()),
             }
         }
         let (mut text, mut listed, mut left_out) = ("[".to_owned(), Vec::new(), Vec::new());
         let mut described = 0;
-        for (name, tool) in tools {
-            // Texts and JSON values under text keys: this cannot fail.
-            let definition = digest::canonical_json(&serde_json::to_value(tool).unwrap_or_default());
+        for (name, (definition, tool)) in tools {
             let mut description: String = tool.description.chars().take(DESCRIPTION).collect();
-            described += description.len();
+            described += stored(name) + stored(&description);
             if described > DESCRIPTIONS {
                 description.clear();
             }
@@ -63,6 +71,12 @@ impl Catalogue {
         let digest = digest::sha256_hex(text.as_bytes());
         Self { text, digest, flaw: flaw(found.more, &left_out, &refused), tools: listed }
     }
+}
+
+/// The bytes that a text takes where objects are stored, as JSON with every character escaped that may be.
+fn stored(text: &str) -> usize {
+    let escaped = |c: char| c.is_control() || "<>&\"\\\u{2028}\u{2029}".contains(c);
+    text.chars().map(|c| if escaped(c) { 6 } else { c.len_utf8() }).sum()
 }
 
 fn flaw(more: bool, left_out: &[&str], refused: &[&str]) -> Option<(&'static str, String)> {
@@ -142,6 +156,9 @@ mod tests {
         let bytes = serde_json::to_string(&one.tools).unwrap().len();
         assert!(bytes < 700 * 1024, "{bytes}");
         assert_eq!(one.tools.len(), 1000);
+        let tools = (0..1000).map(|n| tool(&n.to_string(), &"<".repeat(300))).collect();
+        let described: usize = catalogue(tools).tools.iter().map(|tool| stored(&tool.description)).sum();
+        assert!(described <= DESCRIPTIONS, "{described}");
     }
 
     #[test]
@@ -149,5 +166,7 @@ mod tests {
         let one = catalogue(vec![tool("a", ""), tool("a", "again"), tool("", ""), tool(&"n".repeat(129), "")]);
         assert_eq!(one.tools.len(), 1);
         assert_eq!(one.flaw.unwrap().0, "BadNames");
+        let twice = |one: &str, other: &str| catalogue(vec![tool("a", one), tool("a", other)]);
+        assert_eq!(twice("x", "y").digest, twice("y", "x").digest);
     }
 }

@@ -1,7 +1,7 @@
 //! Makes Tools of a server's tools: owned by the server, made again when somebody deletes or changes them, and deleted when the
 //! server has the tool no more, unless an agent still lists it: then the Tool stays, in Error, and says why.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use crds::{GROUP, MANAGED_BY, Tool, ToolServerStatus, ToolSpec, tool_server::Publish};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -55,19 +55,26 @@ where
     }
     let key = cr.key();
     let known = Catalogue::of(found);
-    let is_known = |tool: &&Definition| known.tools.iter().any(|listed| listed.name == tool.name);
+    // As they are kept: sorted, so that of names that are alike the same one wins in whatever order the server tells them.
+    let kept: Vec<Definition> = serde_json::from_str(&known.text).unwrap_or_default();
     let (mut tools, mut refused) = (BTreeMap::new(), Vec::new());
-    for tool in found.tools.iter().filter(|tool| wanted.takes(&tool.name)).filter(is_known) {
-        let name = object_name(&wanted.prefix, &tool.name);
-        if name.is_empty() || tools.insert(name, tool).is_some() {
-            refused.push(format!("{:?} has a name like another tool's, or none that an object may have", tool.name));
+    for tool in kept.iter().filter(|tool| wanted.takes(&tool.name)) {
+        match tools.entry(object_name(&wanted.prefix, &tool.name)) {
+            Entry::Vacant(place) if !place.key().is_empty() => {
+                place.insert(tool);
+            }
+            _ => {
+                refused.push(format!("{:?} has a name like another tool's, or none that an object may have", tool.name))
+            }
         }
     }
     let mut count = 0;
     for (name, tool) in &tools {
-        match ensure(cx, cr, name, tool).await? {
-            true => count += 1,
-            false => refused.push(format!("tool \"{name}\" exists and belongs to somebody else")),
+        match ensure(cx, cr, name, tool).await {
+            Ok(true) => count += 1,
+            Ok(false) => refused.push(format!("tool \"{name}\" exists and belongs to somebody else")),
+            Err(ActionError::Api(ApiError::Invalid(message))) => refused.push(format!("tool \"{name}\": {message}")),
+            Err(error) => return Err(error),
         }
     }
     let mut used = Vec::new();
@@ -134,15 +141,28 @@ fn spec(kind: &str, server: &str, name: &str, tool: &Definition) -> Value {
         "name": model_name(&tool.name).unwrap_or_else(|| name.to_owned()),
         "type": "mcp",
         "mcpServerRef": { "kind": kind, "name": server, "toolName": tool.name },
-        "inputSchema": if tool.input_schema.is_object() { tool.input_schema.clone() } else { json!({ "type": "object" }) },
+        "inputSchema": if tool.input_schema.is_object() { plain(&tool.input_schema) } else { json!({ "type": "object" }) },
     });
     if !tool.description.is_empty() {
         spec["description"] = json!(tool.description);
     }
     if let Some(schema) = tool.output_schema.as_ref().filter(|schema| schema.is_object()) {
-        spec["outputSchema"] = schema.clone();
+        spec["outputSchema"] = plain(schema);
     }
     spec
+}
+
+/// A value as the API server gives it back: it knows one sort of numbers, so that `1.0` comes back as `1`.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 9e15 => json!(float as i64),
+            _ => value.clone(),
+        },
+        Value::Array(all) => all.iter().map(plain).collect(),
+        Value::Object(all) => all.iter().map(|(key, value)| (key.clone(), plain(value))).collect(),
+        other => other.clone(),
+    }
 }
 
 /// The name that a model may call it by, if that is the tool's own.
@@ -194,6 +214,12 @@ fn few(all: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_as_they_come_back() {
+        let schema = json!({"default": 1.0, "all": [1.5, -2.0, 3]});
+        assert_eq!(plain(&schema), json!({"default": 1, "all": [1.5, -2, 3]}));
+    }
 
     #[test]
     fn a_tool_gets_a_name_that_an_object_may_have() {
