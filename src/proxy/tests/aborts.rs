@@ -87,7 +87,7 @@ async fn whatever_clients_and_workloads_do_every_slot_comes_back() {
         }
     });
     let mut clients = JoinSet::new();
-    for seed in 1..=600 {
+    for seed in 1..=1200 {
         // Whatever becomes of a client is right.
         clients.spawn(moody_client(proxy.address, Dice(seed * 7919)));
         assert!(proxy.shared.load.in_flight() <= CAP);
@@ -100,8 +100,7 @@ async fn whatever_clients_and_workloads_do_every_slot_comes_back() {
     proxy.answer(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
     proxy.until_in_flight(0).await;
     let report = serde_json::to_value(proxy.shared.load.report()).unwrap();
-    // How many find a slot depends on how long others keep theirs.
-    assert!(report["completed"].as_u64().unwrap() > 100, "{report}");
+    assert!(report["completed"].as_u64().unwrap() > 200, "{report}");
     let slots: Vec<_> = (0..CAP).map(|_| proxy.shared.load.take(false, tokio::time::Instant::now())).collect();
     assert!(slots.iter().all(Option::is_some) && proxy.shared.load.take(false, tokio::time::Instant::now()).is_none());
     workload.abort();
