@@ -8,6 +8,7 @@ pub mod bridge;
 pub mod cache;
 pub mod cli;
 pub mod cluster;
+pub mod control_plane;
 pub mod controllers;
 pub mod gateway;
 pub mod http1;

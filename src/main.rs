@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use recif::{
+    control_plane::{self, ControlPlaneArgs},
     controllers::operator::{self, OperatorArgs},
     gateway::{self, GatewayArgs},
     telemetry::logs::{self, LogArgs},
@@ -39,6 +40,13 @@ enum Command {
         #[command(flatten)]
         logs: LogArgs,
     },
+    /// Run the control plane: the fleet as a REST API, and its changes live
+    ControlPlane {
+        #[command(flatten)]
+        args: Box<ControlPlaneArgs>,
+        #[command(flatten)]
+        logs: LogArgs,
+    },
     #[command(flatten)]
     Cli(recif::cli::Command),
 }
@@ -54,11 +62,17 @@ async fn main() -> ExitCode {
         Command::Operator(args) => operator::run(*args).await,
         Command::Gateway { args, logs } => match logs::init(logs.log_format, &logs.log) {
             Ok(()) => gateway::run(*args).await,
-            Err(error) => {
-                eprintln!("error: --log {}: {error}", logs.log);
-                ExitCode::from(2)
-            }
+            Err(error) => bad_filter(&logs.log, &error),
+        },
+        Command::ControlPlane { args, logs } => match logs::init(logs.log_format, &logs.log) {
+            Ok(()) => control_plane::run(*args).await,
+            Err(error) => bad_filter(&logs.log, &error),
         },
         Command::Cli(command) => command.run().await,
     }
+}
+
+fn bad_filter(filter: &str, error: &dyn std::error::Error) -> ExitCode {
+    eprintln!("error: --log {filter}: {error}");
+    ExitCode::from(2)
 }

@@ -1,0 +1,96 @@
+//! The printer columns of a kind, read from its definition and looked up in its objects as `kubectl get` does.
+
+use crds::Kind;
+use serde_json::Value;
+
+/// Columns that a summary has as fields of their own.
+const OWN: &[&str] = &["Phase", "Age", "Reason", "Replicas"];
+
+/// One column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Its title, such as `Model`.
+    pub title: String,
+    path: Vec<Step>,
+}
+
+/// A step of a JSON path, as far as definitions use them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step {
+    /// `.field`
+    Field(String),
+    /// `[?(@.field=="value")]`: the first element of which this is true.
+    First { field: String, value: String },
+}
+
+impl Column {
+    /// The columns of a kind that a summary does not have already.
+    pub fn of(kind: &Kind) -> Vec<Self> {
+        let versions = kind.definition().spec.versions;
+        let columns = versions.into_iter().flat_map(|version| version.additional_printer_columns.unwrap_or_default());
+        let others = columns.filter(|column| !OWN.contains(&column.name.as_str()));
+        others.filter_map(|column| Some(Self { path: parse(&column.json_path)?, title: column.name })).collect()
+    }
+
+    /// Its text for an object; `None`: the object does not have it.
+    pub fn text(&self, object: &Value) -> Option<String> {
+        let found = self.path.iter().try_fold(object, |value, step| match step {
+            Step::Field(name) => value.get(name),
+            Step::First { field, value: wanted } => {
+                value.as_array()?.iter().find(|element| element.get(field).and_then(Value::as_str) == Some(wanted))
+            }
+        })?;
+        match found {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        }
+    }
+}
+
+fn parse(path: &str) -> Option<Vec<Step>> {
+    let mut steps = Vec::new();
+    let mut rest = path;
+    while !rest.is_empty() {
+        if let Some(filter) = rest.strip_prefix("[?(@.") {
+            let (condition, after) = filter.split_once(")]")?;
+            let (field, value) = condition.split_once("==")?;
+            steps.push(Step::First { field: field.to_owned(), value: value.trim_matches('"').to_owned() });
+            rest = after;
+        } else {
+            let name = rest.strip_prefix('.')?;
+            let end = name.find(['.', '[']).unwrap_or(name.len());
+            steps.push(Step::Field(name[..end].to_owned()));
+            rest = &name[end..];
+        }
+    }
+    Some(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_column_of_every_kind_is_understood() {
+        for kind in crds::KINDS {
+            let versions = kind.definition().spec.versions;
+            for column in versions.iter().flat_map(|version| version.additional_printer_columns.iter().flatten()) {
+                assert!(parse(&column.json_path).is_some(), "{}: {}", kind.name, column.json_path);
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_finds_fields_and_elements() {
+        let object =
+            json!({ "status": { "n": 3, "conditions": [{ "type": "A" }, { "type": "Ready", "reason": "R" }] } });
+        let text = |path: &str| Column { title: String::new(), path: parse(path).unwrap() }.text(&object);
+        assert_eq!(text(".status.n").as_deref(), Some("3"));
+        assert_eq!(text(".status.conditions[?(@.type==\"Ready\")].reason").as_deref(), Some("R"));
+        assert_eq!(text(".status.missing.n"), None);
+        assert_eq!(parse("status[0]"), None);
+    }
+}

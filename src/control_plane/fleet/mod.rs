@@ -1,0 +1,210 @@
+//! The read model: every object of our kinds, once, and what changed since when.
+//!
+//! Each change gets the next number, its *stamp*, and an object stands in the journal under its newest stamp only. So whoever
+//! says up to which stamp he read gets what changed since: the newest state of each object, however many changes he missed,
+//! and no queue is kept for anybody. Deletions stay in the journal for a while; who asks for what was forgotten begins anew.
+
+mod columns;
+mod feed;
+mod journal;
+mod mask;
+mod packed;
+mod record;
+mod summary;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use actions::machine::Key;
+use crds::{HistoryEntry, KINDS, Kind};
+use tokio::sync::watch;
+
+use crate::cluster::Change;
+
+pub use columns::Column;
+pub use feed::{Batch, Changed, Feed};
+use journal::Journal;
+pub use mask::MASKED;
+pub use record::{Link, Record};
+pub use summary::{Ready, Replicas, ServerFacts, Summary};
+
+/// Every object of our kinds.
+#[derive(Debug)]
+pub struct Fleet {
+    inner: RwLock<Inner>,
+    definitions: Mutex<BTreeMap<(u8, Key), Arc<str>>>,
+    stamps: watch::Sender<u64>,
+    epoch: Box<str>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// By the place of the kind in [`KINDS`].
+    kinds: Vec<BTreeMap<Key, Entry>>,
+    /// What somebody should look at, in the order of kinds and names.
+    attention: BTreeSet<(u8, Key)>,
+    journal: Journal,
+}
+
+/// An object, and the stamp of its last change.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The stamp.
+    pub stamp: u64,
+    /// The object.
+    pub record: Arc<Record>,
+}
+
+/// A move, wait or retry that an object's history got.
+#[derive(Debug, Clone)]
+pub struct Transition {
+    /// The stamp of the change that brought it.
+    pub stamp: u64,
+    /// The object.
+    pub record: Arc<Record>,
+    /// The entry.
+    pub entry: Arc<HistoryEntry>,
+}
+
+impl Fleet {
+    /// Nothing is known yet. Stamps of two epochs have nothing to do with one another.
+    pub fn new(epoch: &str) -> Self {
+        let inner = Inner {
+            kinds: KINDS.iter().map(|_| BTreeMap::new()).collect(),
+            attention: BTreeSet::new(),
+            journal: Journal::default(),
+        };
+        Self {
+            inner: RwLock::new(inner),
+            definitions: Mutex::default(),
+            stamps: watch::Sender::new(0),
+            epoch: epoch.into(),
+        }
+    }
+
+    /// Which run of the process this is.
+    pub fn epoch(&self) -> &str {
+        &self.epoch
+    }
+
+    /// Follows a change of an object of the kind in this place of [`KINDS`].
+    pub fn follow(&self, row: u8, change: &Change<Record>) {
+        let mut inner = self.write();
+        match (&change.new, &change.old) {
+            (Some(new), old) => inner.put(row, new.clone(), old.as_ref().map(|old| old.seq)),
+            (None, Some(old)) => inner.remove(row, old.clone()),
+            (None, None) => return,
+        }
+        self.stamps.send_replace(inner.journal.last());
+    }
+
+    /// Takes the definitions of a server's tools, as the ConfigMap with them holds them; `None`: it is gone. A change of them
+    /// is a change of the server.
+    pub fn define(&self, server: &'static Kind, key: &Key, definitions: Option<Arc<str>>) {
+        let Some(row) = row(server) else { return };
+        let place = (row, key.clone());
+        {
+            let mut known = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
+            if known.get(&place) == definitions.as_ref() {
+                return;
+            }
+            match definitions {
+                Some(text) => drop(known.insert(place, text)),
+                None => drop(known.remove(&place)),
+            }
+        }
+        let mut inner = self.write();
+        let server = inner.kinds.get(usize::from(row)).and_then(|kind| kind.get(key)).cloned();
+        if let Some(Entry { record, .. }) = server {
+            let seq = record.seq;
+            inner.put(row, record, Some(seq));
+            self.stamps.send_replace(inner.journal.last());
+        }
+    }
+
+    /// The definitions of a server's tools: a JSON array of `{name, description, inputSchema, …}`.
+    pub fn tools(&self, kind: &str, key: &Key) -> Option<Arc<str>> {
+        let row = row(Kind::find(kind)?)?;
+        let known = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&(row, key.clone())).cloned()
+    }
+
+    /// The object of that kind and name.
+    pub fn get(&self, kind: &Kind, key: &Key) -> Option<Entry> {
+        let row = row(kind)?;
+        self.read().kinds.get(usize::from(row))?.get(key).cloned()
+    }
+
+    /// Every object, by kind and name, and the stamp of the last change in them.
+    pub fn snapshot(&self) -> (u64, Vec<Arc<Record>>) {
+        let inner = self.read();
+        (inner.journal.last(), inner.all().map(|entry| entry.record.clone()).collect())
+    }
+
+    /// What changes from the beginning on: first every object, then each change.
+    pub fn feed(self: &Arc<Self>) -> Feed {
+        Feed::new(self.clone(), 0)
+    }
+
+    /// What changes after this stamp; `None`: it is from another epoch, or too much was forgotten since.
+    pub fn feed_after(self: &Arc<Self>, stamp: u64) -> Option<Feed> {
+        let knows = self.read().journal.knows(stamp);
+        knows.then(|| Feed::new(self.clone(), stamp))
+    }
+
+    /// The stamp of the last change.
+    pub fn last(&self) -> u64 {
+        self.read().journal.last()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn put(&mut self, row: u8, record: Arc<Record>, seen: Option<i64>) {
+        let Some(kind) = self.kinds.get_mut(usize::from(row)) else { return };
+        let place = (row, record.key.clone());
+        if record.attention {
+            self.attention.insert(place.clone());
+        } else {
+            self.attention.remove(&place);
+        }
+        let before = kind.get(&record.key).map(|entry| entry.stamp);
+        // Of another object of that name, every entry is new.
+        let same = kind.get(&record.key).is_some_and(|entry| entry.record.uid == record.uid);
+        let moves = record.history_after(seen.filter(|_| same).unwrap_or_default());
+        let stamp = self.journal.applied(before, record.clone(), moves);
+        kind.insert(place.1, Entry { stamp, record });
+    }
+
+    fn remove(&mut self, row: u8, record: Arc<Record>) {
+        let Some(kind) = self.kinds.get_mut(usize::from(row)) else { return };
+        let before = kind.remove(&record.key).map(|entry| entry.stamp);
+        self.attention.remove(&(row, record.key.clone()));
+        self.journal.deleted(before, record);
+    }
+
+    /// Every object, by kind and name.
+    fn all(&self) -> impl Iterator<Item = &Entry> {
+        self.kinds.iter().flat_map(BTreeMap::values)
+    }
+}
+
+/// The place of a kind in [`KINDS`].
+pub fn row(kind: &Kind) -> Option<u8> {
+    let place = KINDS.iter().position(|known| known.name == kind.name)?;
+    u8::try_from(place).ok()
+}
+
+#[cfg(test)]
+pub(super) mod testing;
+#[cfg(test)]
+mod tests;

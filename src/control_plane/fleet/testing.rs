@@ -1,0 +1,57 @@
+//! Objects for tests of the read model.
+
+use actions::machine::Key;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cluster::{Cause, Head};
+
+/// A fleet that a test changes.
+pub(in crate::control_plane) struct Stage {
+    pub(in crate::control_plane) fleet: Arc<Fleet>,
+    version: u64,
+}
+
+impl Stage {
+    pub(in crate::control_plane) fn new() -> Self {
+        Self { fleet: Arc::new(Fleet::new("e")), version: 0 }
+    }
+
+    /// Makes or changes an Agent.
+    pub(in crate::control_plane) fn agent(&mut self, namespace: &str, name: &str, phase: &str) {
+        let ready = if phase == "Running" { "True" } else { "False" };
+        self.put("Agent", namespace, name, json!({ "name": name, "framework": "corail", "modelId": "stub-echo" }), json!({
+            "phase": phase, "observedGeneration": 1, "conditions": [{ "type": "Ready", "status": ready, "reason": phase,
+                "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+        }));
+    }
+
+    /// Makes or changes an object.
+    pub(in crate::control_plane) fn put(
+        &mut self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        spec: Value,
+        status: Value,
+    ) {
+        self.version += 1;
+        let head = Head { key: Key::new(namespace, name), uid: format!("{namespace}-{name}"), version: self.version };
+        let object = json!({ "metadata": { "namespace": namespace, "name": name, "uid": head.uid, "generation": 1,
+            "resourceVersion": self.version.to_string(), "creationTimestamp": "2026-01-01T00:00:00Z" },
+            "spec": spec, "status": status });
+        let kind = Kind::find(kind).unwrap();
+        let row = row(kind).unwrap();
+        let new = Record::read(row, &Column::of(kind), &head, &object.to_string()).unwrap();
+        let old = self.fleet.get(kind, &head.key).map(|entry| entry.record);
+        self.fleet.follow(row, &Change { key: head.key, old, new: Some(Arc::new(new)), cause: Cause::Watch });
+    }
+
+    /// Deletes an object.
+    pub(in crate::control_plane) fn delete(&mut self, kind: &str, namespace: &str, name: &str) {
+        let kind = Kind::find(kind).unwrap();
+        let key = Key::new(namespace, name);
+        let old = self.fleet.get(kind, &key).map(|entry| entry.record);
+        self.fleet.follow(row(kind).unwrap(), &Change { key, old, new: None, cause: Cause::Watch });
+    }
+}
