@@ -93,6 +93,21 @@ fn the_gateway_may_do_what_it_does_and_nothing_else() {
     assert_eq!(rights("gateway/rights.yaml", "recif-gateway-reviews"), table(&reviews));
 }
 
+#[test]
+fn the_control_plane_may_look_and_nothing_else() {
+    let mut expected = table(&[
+        ("deployments.apps", "list watch"),
+        ("configmaps", "list watch"),
+        ("pods", "list watch"),
+        ("events.events.k8s.io", "list watch"),
+    ]);
+    crds::KINDS.iter().for_each(|kind| expected.extend(table(&[(kind.plural, "list watch")])));
+    assert_eq!(rights("control-plane/rights.yaml", "recif-control-plane"), expected);
+    let reviews =
+        [("tokenreviews.authentication.k8s.io", "create"), ("subjectaccessreviews.authorization.k8s.io", "create")];
+    assert_eq!(rights("control-plane/rights.yaml", "recif-control-plane-reviews"), table(&reviews));
+}
+
 /// One rule on our kinds.
 fn rule(why: &str, resources: &[String], verbs: &str) -> String {
     let why = if why.is_empty() { String::new() } else { format!("  # {}\n", why.replace('\n', "\n  # ")) };
@@ -101,7 +116,7 @@ fn rule(why: &str, resources: &[String], verbs: &str) -> String {
 }
 
 /// The rules that list our kinds: file, section, and its text.
-fn sections() -> [(&'static str, &'static str, String); 5] {
+fn sections() -> [(&'static str, &'static str, String); 6] {
     let of = |wanted: &[Role], suffixes: &[&str]| -> Vec<String> {
         let kinds = crds::KINDS.iter().filter(|kind| wanted.contains(&kind.role));
         kinds.flat_map(|kind| suffixes.iter().map(|suffix| format!("{}{suffix}", kind.plural))).collect()
@@ -133,6 +148,7 @@ fn sections() -> [(&'static str, &'static str, String); 5] {
         rule("Held to its one field by own-field.yaml.", &of(&[Role::Workload], &["/status"]), "patch"),
     ];
     [
+        ("control-plane/rights.yaml", "control-plane", rule("", &of(&all, &[""]), "list, watch")),
         ("gateway/rights.yaml", "gateway", gateway.concat()),
         ("rbac/users.yaml", "invoke", rule("", &of(&[Role::Workload], &["/invoke"]), "create")),
         ("rbac/operator.yaml", "kinds", operator.concat()),

@@ -23,6 +23,7 @@ pub mod status;
 pub mod tool;
 pub mod tool_server;
 pub mod traffic;
+pub mod trouble;
 mod verbatim;
 pub mod why;
 

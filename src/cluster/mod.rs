@@ -6,6 +6,7 @@
 //! of a Secret never stay. Everything that is written passes one gate in [`transport`], where the deadline, the lease
 //! and the crash points of the tests live.
 
+pub mod access;
 pub mod apply;
 pub mod board;
 pub mod client;

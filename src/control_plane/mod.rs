@@ -5,9 +5,18 @@
 //! [`fleet`] holds every object once, in the form in which it is sent, so that a page is a walk over an index and a copy of
 //! bytes, and no request is passed on to the API server. What may hold a credential is masked before it is kept.
 
+mod api;
 mod args;
+mod around;
+mod auth;
 pub mod fleet;
+mod live;
+mod load;
 mod process;
+mod relay;
+mod serve;
+#[cfg(test)]
+mod testing;
 mod watches;
 
 pub use args::ControlPlaneArgs;

@@ -1,20 +1,38 @@
-//! `recif control-plane`: the process. Watches, serves its probes and the API, and ends when it is told to.
+//! `recif control-plane`: the process. Watches, serves probes and API, and ends when it is told to.
 
-use std::{net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{
+    net::SocketAddr,
+    process::ExitCode,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
-use prometheus_client::registry::Registry;
+use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
 use tokio::{
     signal::unix::{SignalKind, signal},
     task::JoinSet,
 };
+use tokio_util::sync::CancellationToken;
 
-use super::{args::ControlPlaneArgs, fleet::Fleet, watches::Scope};
+use super::{
+    api::{self, Parts},
+    args::ControlPlaneArgs,
+    around::Around,
+    auth::{Auth, AuthMode, Open},
+    fleet::Fleet,
+    live::Clients,
+    load::Loads,
+    relay::{BadGateway, Relay},
+    serve,
+    watches::Scope,
+};
 use crate::{
     cluster::{
         Authority, Board,
+        access::Access,
         client::{ConnectError, connect},
         crash::CrashPoint,
         metrics::Metrics as ApiMetrics,
+        reviews::Reviewer,
     },
     telemetry::http::{self, Probes},
 };
@@ -22,6 +40,10 @@ use crate::{
 /// Why the process ended.
 #[derive(Debug, thiserror::Error)]
 enum ControlPlaneError {
+    #[error(transparent)]
+    Open(#[from] Open),
+    #[error(transparent)]
+    Gateway(#[from] BadGateway),
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error("listen on {0}: {1}")]
@@ -34,47 +56,84 @@ enum ControlPlaneError {
     Ended(String),
 }
 
-/// Runs until SIGTERM or SIGINT: exit code 0; 1 when it cannot go on.
+/// Runs until SIGTERM or SIGINT: exit code 0; 1 when it cannot go on, 2 for a wrong flag.
 pub async fn run(args: ControlPlaneArgs) -> ExitCode {
-    match serve(args).await {
+    match work(args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
             tracing::error!(%error, "the control plane ends");
-            ExitCode::FAILURE
+            let flag = matches!(error, ControlPlaneError::Open(_) | ControlPlaneError::Gateway(_));
+            ExitCode::from(if flag { 2 } else { 1 })
         }
     }
 }
 
-async fn serve(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
-    let ControlPlaneArgs { bind, namespaces } = args;
+async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
+    let ControlPlaneArgs { bind, auth, gateway_url, namespaces } = args;
+    let mode = auth.mode(bind)?;
+    let relay = Relay::new(&gateway_url)?;
     let (mut terminate, mut interrupt) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
     let mut registry = Registry::default();
     let api_metrics = ApiMetrics::default();
     api_metrics.register(&mut registry);
+    let (objects, followers) = (Gauge::<i64>::default(), Gauge::<i64>::default());
+    registry.register("recif_control_plane_objects", "Objects in the read model", objects.clone());
+    registry.register("recif_control_plane_followers", "Clients that follow the changes", followers.clone());
     // It writes nothing: there is no lease.
     let transport = connect(Authority::always(), CrashPoint::default(), api_metrics).await?;
+    let auth = match mode {
+        AuthMode::None => Auth::None { anywhere: auth.insecure },
+        AuthMode::Kubernetes => {
+            Auth::Kubernetes(Access::new(Arc::new(Reviewer::new(transport.clone())), auth.audiences(), |_| ()))
+        }
+    };
     let listener = http::bind(bind).await.map_err(|error| ControlPlaneError::Listen(bind, error))?;
 
-    let board = Arc::new(Board::default());
-    let fleet = Arc::new(Fleet::new(&epoch()?));
+    let (board, stop) = (Arc::new(Board::default()), CancellationToken::new());
+    let app = Arc::new(Parts {
+        fleet: Arc::new(Fleet::new(&epoch()?)),
+        around: Around::new(),
+        auth,
+        loads: Loads::new(),
+        clients: Clients::new(stop.clone()),
+        relay,
+        synced: Default::default(),
+    });
     // An empty variable is one empty name to the parser of lists.
     let namespaces = namespaces.into_iter().filter(|name| !name.is_empty()).collect();
     let scope = Scope { namespaces, transport, board: board.clone() };
     let mut tasks = JoinSet::new();
-    scope.watch_fleet(&fleet, &mut tasks);
-    let probes = Probes { registry, unready: Box::new(move || board.unready()), refresh: Box::new(|| {}) };
+    scope.watch_fleet(&app.fleet, &mut tasks);
+    scope.watch_around(&app.around, &app.fleet, &mut tasks);
+    let (starting, started) = (app.clone(), board.clone());
     tasks.spawn(async move {
-        if let Err(error) = http::serve(listener, probes).await {
-            tracing::error!(%error, "the port is no longer served");
-        }
+        started.started().await;
+        starting.synced.store(true, Relaxed);
+        tracing::info!("every watch has started");
+        std::future::pending().await
     });
+    let counted = app.clone();
+    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    let refresh = move || {
+        objects.set(count(counted.fleet.len()));
+        followers.set(count(counted.clients.count()));
+    };
+    let probes = Probes { registry, unready: Box::new(move || board.unready()), refresh: Box::new(refresh) };
+    let router = http::router(probes).merge(api::router(app));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %bind, "control plane started");
+    let served = serve::run(listener, router, stop.clone());
+    tokio::pin!(served);
     tokio::select! {
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
-        ended = tasks.join_next() => Err(ControlPlaneError::Ended(format!("{ended:?}"))),
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = &mut served => {}
+        ended = tasks.join_next() => return Err(ControlPlaneError::Ended(format!("{ended:?}"))),
     }
+    tracing::info!("shutting down");
+    stop.cancel();
+    served.await;
+    Ok(())
 }
 
 fn on(kind: SignalKind) -> Result<tokio::signal::unix::Signal, ControlPlaneError> {

@@ -40,6 +40,14 @@ impl Target {
         Ok(target)
     }
 
+    /// The control plane, as a user who may do everything.
+    pub(crate) async fn control_plane(env: &Env) -> Result<Self> {
+        let service = env.within(operator::NAMESPACE, SERVICE).get("recif-control-plane").await;
+        let service = service.context("get the control plane's Service")?;
+        let headers = format!("Authorization: Bearer {}\r\n", env.token()?);
+        Ok(Self { way: "control plane", address: address(&service)?, prefix: String::new(), headers })
+    }
+
     /// The gateway.
     pub(crate) async fn gateway_itself(env: &Env) -> Result<Self> {
         let service = env.within(operator::NAMESPACE, SERVICE).get(gateway::NAME).await;

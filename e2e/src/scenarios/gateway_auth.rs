@@ -33,24 +33,31 @@ const GRANTED: Duration = Duration::from_secs(20);
 /// A chat's request.
 const HI: &str = r#"{"message":"hi"}"#;
 
-async fn ask(ns: &Namespace, target: &Target, method: &'static str, path: &str, body: &'static str) -> Result<Answer> {
+/// The answer to a request from inside the cluster.
+pub(super) async fn ask(
+    ns: &Namespace,
+    target: &Target,
+    method: &'static str,
+    path: &str,
+    body: &'static str,
+) -> Result<Answer> {
     let (target, path) = (target.clone(), path.to_owned());
     let inside = ns.env.inside().await?;
     inside.run(async move { Connection::request(&target, method, &path, body).await }).await
 }
 
 /// The workload as somebody with this header calls it.
-fn with(target: &Target, header: &str, token: &str) -> Target {
+pub(super) fn with(target: &Target, header: &str, token: &str) -> Target {
     Target { headers: format!("{header}: Bearer {token}\r\n"), ..target.clone() }
 }
 
 /// The workload as somebody calls it who does not say who he is.
-fn nobody(target: &Target) -> Target {
+pub(super) fn nobody(target: &Target) -> Target {
     Target { headers: String::new(), ..target.clone() }
 }
 
 /// A token of a service account that is made for it.
-async fn token(ns: &Namespace, account: &str) -> Result<String> {
+pub(super) async fn token(ns: &Namespace, account: &str) -> Result<String> {
     let manifest = json!({"apiVersion": "v1", "kind": SERVICE_ACCOUNT.kind, "metadata": {"name": account}});
     ns.create_object(&manifest).await?;
     let path = format!("/api/v1/namespaces/{}/serviceaccounts/{account}/token", ns.name);
@@ -62,7 +69,7 @@ async fn token(ns: &Namespace, account: &str) -> Result<String> {
 }
 
 /// Gives a service account of the namespace a role.
-async fn bind(ns: &Namespace, account: &str, kind: &str, role: &str) -> Result<()> {
+pub(super) async fn bind(ns: &Namespace, account: &str, kind: &str, role: &str) -> Result<()> {
     let binding = json!({
         "apiVersion": ROLE_BINDING.api_version(), "kind": ROLE_BINDING.kind, "metadata": {"name": account},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},

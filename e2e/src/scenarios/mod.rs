@@ -5,6 +5,7 @@ mod bad_requests;
 mod children;
 mod cli;
 mod conditions;
+mod control_plane;
 mod deletion;
 mod drain;
 mod faults;
@@ -99,6 +100,7 @@ const THEMES: &[&[Scenario]] = &[
     bad_requests::SCENARIOS,
     gateway::SCENARIOS,
     cli::SCENARIOS,
+    control_plane::SCENARIOS,
     manifests::SCENARIOS,
     manifests::ALONE,
     faults::SCENARIOS,

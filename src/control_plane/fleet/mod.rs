@@ -9,6 +9,7 @@ mod feed;
 mod journal;
 mod mask;
 mod packed;
+mod query;
 mod record;
 mod summary;
 
@@ -27,6 +28,7 @@ pub use columns::Column;
 pub use feed::{Batch, Changed, Feed};
 use journal::Journal;
 pub use mask::MASKED;
+pub use query::{BadCursor, Cursor, Page, Selection, Sight, Sort, Visible};
 pub use record::{Link, Record};
 pub use summary::{Ready, Replicas, ServerFacts, Summary};
 
@@ -137,6 +139,18 @@ impl Fleet {
         self.read().kinds.get(usize::from(row))?.get(key).cloned()
     }
 
+    /// The objects of a kind in a namespace that the object of this uid made.
+    pub fn owned_by(&self, kind: &str, namespace: &str, owner: &str) -> Vec<Arc<Record>> {
+        let Some(row) = Kind::find(kind).and_then(row) else { return Vec::new() };
+        let inner = self.read();
+        let kind = inner.kinds.get(usize::from(row)).into_iter();
+        let there = kind.flat_map(|kind| {
+            let from = Key::new(namespace, "");
+            kind.range(from..).take_while(|(key, _)| key.namespace == namespace).map(|(_, entry)| &entry.record)
+        });
+        there.filter(|record| record.owner.as_deref() == Some(owner)).cloned().collect()
+    }
+
     /// Every object, by kind and name, and the stamp of the last change in them.
     pub fn snapshot(&self) -> (u64, Vec<Arc<Record>>) {
         let inner = self.read();
@@ -148,10 +162,25 @@ impl Fleet {
         Feed::new(self.clone(), 0)
     }
 
+    /// What changes from now on.
+    pub fn feed_from_now(self: &Arc<Self>) -> Feed {
+        Feed::new(self.clone(), self.last())
+    }
+
     /// What changes after this stamp; `None`: it is from another epoch, or too much was forgotten since.
     pub fn feed_after(self: &Arc<Self>, stamp: u64) -> Option<Feed> {
         let knows = self.read().journal.knows(stamp);
         knows.then(|| Feed::new(self.clone(), stamp))
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.read().kinds.iter().map(BTreeMap::len).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The stamp of the last change.

@@ -227,7 +227,8 @@ impl Fleet {
         found.truncate(limit);
         let next = found.last().filter(|_| more).map(|last| Cursor::of(&last.record, sort));
         let counts = KINDS.iter().zip(counts).filter(|(_, phases)| !phases.is_empty());
-        let counts = counts.map(|(kind, phases)| (kind.name, phases.into_iter().map(|(name, n)| (name.into(), n)).collect()));
+        let counts =
+            counts.map(|(kind, phases)| (kind.name, phases.into_iter().map(|(name, n)| (name.into(), n)).collect()));
         Page { items: found.into_iter().cloned().collect(), total, next, counts: counts.collect() }
     }
 

@@ -79,10 +79,13 @@ fn counts_are_of_all_kinds_and_phases_whichever_are_asked_for() {
     let mut counts = page.counts;
     counts.iter_mut().for_each(|(_, phases)| phases.sort());
     assert_eq!(page.total, 1);
-    assert_eq!(counts, [
-        ("Agent", vec![("Failed".into(), 1), ("Running".into(), 2)]),
-        ("Prompt", vec![("".into(), 1), ("Available".into(), 1)]),
-    ]);
+    assert_eq!(
+        counts,
+        [
+            ("Agent", vec![("Failed".into(), 1), ("Running".into(), 2)]),
+            ("Prompt", vec![("".into(), 1), ("Available".into(), 1)]),
+        ]
+    );
 }
 
 #[test]

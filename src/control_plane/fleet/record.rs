@@ -52,6 +52,8 @@ pub struct Record {
     pub since: Box<str>,
     /// Whether somebody should look at it: it is neither Running nor Available, nor stopped as its spec asks.
     pub attention: bool,
+    /// The uid of the object that made it, if one did.
+    pub owner: Option<Box<str>>,
     /// What of our kinds it refers to.
     pub links: Box<[Link]>,
     /// The number of its last history entry; 0: there is none.
@@ -97,6 +99,7 @@ impl Record {
             created: summary.created_at.as_str().into(),
             since: summary.since.as_deref().unwrap_or_default().into(),
             attention: summary.why.is_some(),
+            owner: controller(&metadata),
             links,
             seq: status.history.iter().map(|entry| entry.seq).max().unwrap_or_default(),
             summary: serde_json::to_vec(&summary)?.into(),
@@ -133,6 +136,11 @@ impl Record {
         entries.sort_by_key(|entry| entry.seq);
         entries
     }
+}
+
+fn controller(metadata: &ObjectMeta) -> Option<Box<str>> {
+    let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+    Some(owner.uid.as_str().into())
 }
 
 /// References to our kinds, in order.

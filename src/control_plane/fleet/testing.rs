@@ -10,11 +10,12 @@ use crate::cluster::{Cause, Head};
 pub(in crate::control_plane) struct Stage {
     pub(in crate::control_plane) fleet: Arc<Fleet>,
     version: u64,
+    columns: BTreeMap<&'static str, Vec<Column>>,
 }
 
 impl Stage {
     pub(in crate::control_plane) fn new() -> Self {
-        Self { fleet: Arc::new(Fleet::new("e")), version: 0 }
+        Self { fleet: Arc::new(Fleet::new("e")), version: 0, columns: BTreeMap::new() }
     }
 
     /// Makes or changes an Agent.
@@ -42,7 +43,8 @@ impl Stage {
             "spec": spec, "status": status });
         let kind = Kind::find(kind).unwrap();
         let row = row(kind).unwrap();
-        let new = Record::read(row, &Column::of(kind), &head, &object.to_string()).unwrap();
+        let columns = self.columns.entry(kind.name).or_insert_with(|| Column::of(kind));
+        let new = Record::read(row, columns, &head, &object.to_string()).unwrap();
         let old = self.fleet.get(kind, &head.key).map(|entry| entry.record);
         self.fleet.follow(row, &Change { key: head.key, old, new: Some(Arc::new(new)), cause: Cause::Watch });
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::http1::RequestHead;
+use crate::{cluster::access::bearer, http1::RequestHead};
 
 /// The field that only the gateway reads; where it is, `Authorization` is the workload's.
 const OWN: &str = "x-recif-authorization";
@@ -34,14 +34,6 @@ fn one<'a>(head: &'a RequestHead<'a>, name: &'a str) -> Credential<'a> {
         // Two say two things; neither is to be believed.
         _ => Credential::Unusable,
     }
-}
-
-/// The token of `Bearer <token>` (RFC 6750, section 2.1).
-fn bearer(value: &[u8]) -> Option<&str> {
-    let (scheme, token) = value.split_at_checked(7)?;
-    let token = str::from_utf8(token).ok()?.trim_start_matches(' ');
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
-    (scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty() && token.bytes().all(fits)).then_some(token)
 }
 
 /// A user's name as the value of a field: whatever is not visible ASCII, and `%`, is percent-encoded, so that no two names

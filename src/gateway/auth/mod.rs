@@ -7,7 +7,6 @@
 mod anonymous;
 mod credential;
 mod gate;
-mod verdicts;
 
 use std::{net::SocketAddr, sync::Arc};
 

@@ -8,9 +8,10 @@ use async_trait::async_trait;
 use clap::Parser as _;
 use tokio::time::advance;
 
-use super::{gate::Reviews, *};
+use super::*;
 use crate::{
     cluster::{
+        access::Reviews,
         error::RequestError,
         reviews::{Identity, Right},
     },

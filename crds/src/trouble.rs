@@ -1,11 +1,10 @@
 //! What is wrong with the things an object depends on, one line each. Pure: the objects come from outside.
 
-use crds::MachineStatus;
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{ContainerStatus, Pod},
-};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use serde_json::Value;
+
+use crate::MachineStatus;
 
 /// More details than this hide the sentence they belong to.
 const AT_MOST: usize = 6;

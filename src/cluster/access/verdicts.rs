@@ -29,7 +29,7 @@ pub(super) type Digest = [u8; 32];
 
 /// Why somebody is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum No {
+pub enum No {
     /// The token is nobody's.
     Unknown,
     /// Its owner may not do this.
@@ -38,16 +38,16 @@ pub(super) enum No {
 
 /// The answer of a review.
 #[derive(Debug, Clone)]
-pub(super) struct Answer<V> {
+pub struct Answer<V> {
     /// Yes, with what is known then, or no.
-    pub(super) verdict: Result<V, No>,
+    pub verdict: Result<V, No>,
     /// When it was true.
-    pub(super) at: Instant,
+    pub at: Instant,
 }
 
 /// There is no answer: the API server could not be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Unavailable;
+pub struct Unavailable;
 
 /// The outcome of a review.
 pub(super) type Outcome<V> = Result<Answer<V>, Unavailable>;

@@ -4,15 +4,14 @@
 //! on the spot, because they change too often to be kept in a status: what the kubelet says about each container, what the
 //! container itself wrote last, how a rollout stands, and what is wrong with whatever is waited for.
 
-mod details;
-
 use std::process::ExitCode;
 
-use crds::{Kind, Role};
+use crds::{
+    Kind, Role,
+    trouble::{brief, deployment_trouble, last_words, pod_trouble, reference_trouble, speaker},
+};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DynamicObject, LogParams};
-
-pub use details::{brief, deployment_trouble, last_words, pod_trouble, reference_trouble, speaker};
 
 use super::{CliError, ConnectArgs, Target, hint, print, trace::status_of};
 use crate::cluster::live::Live;

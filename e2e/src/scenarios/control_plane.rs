@@ -1,0 +1,256 @@
+//! The control plane shows what is there, to whom may see it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::{
+    Scenario,
+    gateway_auth::{ask, bind, nobody, token, with},
+    scenarios,
+};
+use crate::{
+    client::{Connection, Target},
+    kinds::AGENT,
+    manifests::agent,
+    namespace::{Namespace, SAID},
+    object::Read as _,
+    watch::poll,
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    lists_and_objects_are_as_the_cluster_has_them,
+    why_and_trace_say_what_the_commands_say,
+    changes_are_told_live_and_a_client_goes_on_where_it_was,
+    what_hangs_on_an_object_is_shown,
+    a_caller_sees_what_he_may_see,
+    a_chat_goes_through_to_the_gateway,
+);
+
+/// How long a change may take to be shown, and a new right: a no is remembered for 5 s.
+const SHOWN: Duration = Duration::from_secs(20);
+
+async fn get(ns: &Namespace, target: &Target, path: &str) -> Result<(u16, Value)> {
+    let answer = ask(ns, target, "GET", path, "").await?;
+    let value = serde_json::from_str(&answer.text).with_context(|| format!("{path}: {answer:?}"))?;
+    Ok((answer.status, value))
+}
+
+/// What is shown once it is as it should be.
+async fn shown(ns: &Namespace, target: &Target, path: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
+    poll(SHOWN, path, || async {
+        let (status, value) = get(ns, target, path).await?;
+        ensure!(status == 200 && wanted(&value), "{status}: {value}");
+        Ok(Some(value))
+    })
+    .await
+}
+
+fn names(list: &Value) -> Vec<&str> {
+    list["items"].as_array().into_iter().flatten().filter_map(|item| item["name"].as_str()).collect()
+}
+
+async fn lists_and_objects_are_as_the_cluster_has_them(ns: Namespace) -> Result<()> {
+    let target = Target::control_plane(&ns.env).await?;
+    let secret = json!({ "env": [{ "name": "MY_TOKEN", "value": "visible-to-nobody" }] });
+    ns.start(&agent("runs", secret)).await?;
+    ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
+    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
+    let list = format!("/v1/fleet?namespace={}", ns.name);
+    let fleet = shown(&ns, &target, &list, |fleet| {
+        names(fleet) == ["waits", "runs"]
+            && fleet["items"][0]["phase"] == "Resolving"
+            && fleet["items"][1]["phase"] == "Running"
+    })
+    .await?;
+    ensure!(fleet["items"][0]["why"].as_str().is_some_and(|why| why.contains("nowhere")), "{fleet}");
+    ensure!(fleet["items"][1]["why"].is_null(), "{fleet}");
+    ensure!(fleet["counts"] == json!({"Agent": {"Resolving": 1, "Running": 1}}), "{fleet}");
+    let path = format!("/v1/agents/{}/runs", ns.name);
+    let stored = ns.get(AGENT, "runs").await?;
+    let version = stored.metadata.resource_version.clone();
+    let object =
+        shown(&ns, &target, &path, |object| object["metadata"]["resourceVersion"].as_str() == version.as_deref())
+            .await?;
+    ensure!(object["status"] == *stored.at("/status"), "{object}");
+    ensure!(object["spec"]["image"] == *stored.at("/spec/image"), "{object}");
+    ensure!(!object.to_string().contains("visible-to-nobody"), "{object}");
+    // By pages of one, each object comes once.
+    let mut seen = Vec::new();
+    let mut next = String::new();
+    for _ in 0..3 {
+        let (_, page) = get(&ns, &target, &format!("/v1/agents?namespace={}&limit=1&continue={next}", ns.name)).await?;
+        seen.extend(names(&page).into_iter().map(str::to_owned));
+        match page["continue"].as_str() {
+            Some(place) => next = place.to_owned(),
+            None => break,
+        }
+    }
+    ensure!(seen == ["runs", "waits"], "{seen:?}");
+    let (status, problem) = get(&ns, &target, "/v1/fleet?colour=red").await?;
+    ensure!(status == 400 && problem["parameter"] == "colour", "{problem}");
+    Ok(())
+}
+
+async fn why_and_trace_say_what_the_commands_say(ns: Namespace) -> Result<()> {
+    let target = Target::control_plane(&ns.env).await?;
+    ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
+    ns.apply(&agent("fails", json!({"storage": "postgresql"}))).await?;
+    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
+    ns.says("fails", SAID, "Failed", &["MissingDatabaseUrl"]).await?;
+    ns.start(&agent("runs", json!({}))).await?;
+    for name in ["runs", "waits", "fails"] {
+        let path = format!("/v1/agents/{}/{name}/why", ns.name);
+        poll(SHOWN, &path, || async {
+            let (_, said) = ns.env.recif(&["why", &format!("agent/{name}"), "-n", &ns.name]).await?;
+            let mut lines = said.lines();
+            let (_, why) = get(&ns, &target, &path).await?;
+            ensure!(why["sentence"].as_str() == lines.next(), "{why} instead of {said}");
+            let details: Vec<&str> = lines.map(str::trim).filter(|line| !line.contains(" says: ")).collect();
+            ensure!(why["waitingFor"] == json!(details), "{why} instead of {said}");
+            Ok(Some(()))
+        })
+        .await?;
+        let stored = ns.get(AGENT, name).await?;
+        let seqs = |entries: &Value| -> Vec<i64> {
+            entries.as_array().into_iter().flatten().filter_map(|entry| entry["seq"].as_i64()).collect()
+        };
+        let expected = seqs(stored.at("/status/history"));
+        let path = format!("/v1/agents/{}/{name}/trace", ns.name);
+        let trace = shown(&ns, &target, &path, |trace| seqs(&trace["entries"]).ends_with(&expected)).await?;
+        ensure!(trace["gaps"] == json!([]), "{trace}");
+    }
+    Ok(())
+}
+
+/// A client of the events, and what it has been told.
+struct Follower {
+    connection: Connection,
+    heard: String,
+}
+
+impl Follower {
+    async fn start(target: &Target, last: &str) -> Result<Self> {
+        let mut target = target.clone();
+        if !last.is_empty() {
+            target.headers += &format!("Last-Event-ID: {last}\r\n");
+        }
+        let mut connection = Connection::open(&target).await?;
+        let answer = connection.begin("GET", "/v1/events", "").await?;
+        ensure!(answer.header("content-type") == Some("text/event-stream"), "{answer:?}");
+        Ok(Self { connection, heard: String::new() })
+    }
+
+    /// Reads on until `wanted` is in it.
+    async fn hears(&mut self, wanted: &[&str]) -> Result<()> {
+        tokio::time::timeout(SHOWN, async {
+            while !self.heard.split("\n\n").any(|event| wanted.iter().all(|word| event.contains(word))) {
+                self.heard += &self.connection.next().await?.context("the stream ended")?;
+            }
+            Ok(())
+        })
+        .await
+        .with_context(|| format!("no event with {wanted:?} in {}", self.heard))?
+    }
+
+    /// The id that it heard last.
+    fn last(&self) -> &str {
+        self.heard.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().unwrap_or_default()
+    }
+}
+
+async fn changes_are_told_live_and_a_client_goes_on_where_it_was(ns: Namespace) -> Result<()> {
+    let target = Target::control_plane(&ns.env).await?;
+    let inside = ns.env.inside().await?;
+    let namespace = format!("\"namespace\":\"{}\"", ns.name);
+    let to = target.clone();
+    let mut follower = inside.run(async move { Follower::start(&to, "").await }).await?;
+    ns.start(&agent("seen", json!({}))).await?;
+    let wanted = namespace.clone();
+    let place = inside
+        .run(async move {
+            follower.hears(&["event: transition", &wanted, "\"from\":\"Pending\""]).await?;
+            follower.hears(&["event: change", &wanted, "\"phase\":\"Running\""]).await?;
+            Ok(follower.last().to_owned())
+        })
+        .await?;
+    ns.delete(AGENT, "seen").await?;
+    ns.until_gone(AGENT, "seen", SHOWN).await?;
+    inside
+        .run(async move {
+            let mut resumed = Follower::start(&target, &place).await?;
+            resumed.hears(&["event: change", "\"type\":\"deleted\"", &namespace]).await?;
+            let mut lost = Follower::start(&target, "elsewhere-1").await?;
+            lost.hears(&["event: reset"]).await
+        })
+        .await
+}
+
+async fn what_hangs_on_an_object_is_shown(ns: Namespace) -> Result<()> {
+    let target = Target::control_plane(&ns.env).await?;
+    ns.start(&agent("runs", json!({"databaseUrl": "postgresql://u:hunter2@db/x", "storage": "memory"}))).await?;
+    let at = |part: &str| format!("/v1/agents/{}/runs/{part}", ns.name);
+    let children = shown(&ns, &target, &at("children"), |children| {
+        let items = children["items"].as_array().cloned().unwrap_or_default();
+        let has = |kind: &str, state: &str| items.iter().any(|item| item["kind"] == kind && item["state"] == state);
+        has("Deployment", "1/1 ready")
+            && has("Pod", "Ready")
+            && has("Service", "Applied")
+            && has("ConfigMap", "Applied")
+    })
+    .await?;
+    let recorded = ns.get(AGENT, "runs").await?.at("/status/children").as_array().map_or(0, Vec::len);
+    ensure!(children["items"].as_array().is_some_and(|items| items.len() == recorded + 1), "{children}");
+    let rendered = shown(&ns, &target, &at("rendered"), |rendered| !rendered["files"].is_null()).await?;
+    let text = rendered.to_string();
+    ensure!(text.contains("CORAIL_AGENT_NAME") && !text.contains("hunter2"), "{rendered}");
+    shown(&ns, &target, &at("events"), |events| {
+        events["items"].as_array().is_some_and(|items| items.iter().any(|event| event["reason"] == "Running"))
+    })
+    .await?;
+    shown(&ns, &target, &at("load"), |load| {
+        load["inFlight"] == 0 && load["silent"] == 0 && load["pods"].as_array().is_some_and(|pods| pods.len() == 1)
+    })
+    .await?;
+    Ok(())
+}
+
+async fn a_caller_sees_what_he_may_see(ns: Namespace) -> Result<()> {
+    let target = Target::control_plane(&ns.env).await?;
+    ns.start(&agent("mine", json!({}))).await?;
+    for unknown in [nobody(&target), with(&target, "Authorization", "wrong")] {
+        let answer = ask(&ns, &unknown, "GET", "/v1/fleet", "").await?;
+        ensure!(answer.status == 401 && answer.header("www-authenticate") == Some("Bearer"), "{answer:?}");
+    }
+    let token = token(&ns, "bot").await?;
+    let bot = with(&target, "Authorization", &token);
+    let object = format!("/v1/agents/{}/mine", ns.name);
+    let (status, problem) = get(&ns, &bot, &object).await?;
+    ensure!(status == 403 && problem["detail"].as_str().is_some_and(|said| said.contains("get agents")), "{problem}");
+    let (status, problem) = get(&ns, &bot, &format!("/v1/agents?namespace={}", ns.name)).await?;
+    ensure!(status == 403 && problem["detail"].as_str().is_some_and(|said| said.contains("list agents")), "{problem}");
+    let (status, me) = get(&ns, &bot, "/v1/me").await?;
+    ensure!(status == 200 && me["user"] == format!("system:serviceaccount:{}:bot", ns.name), "{me}");
+    bind(&ns, "bot", "ClusterRole", "recif-view").await?;
+    shown(&ns, &bot, &object, |object| object["kind"] == "Agent").await?;
+    // Of the whole fleet only what is in his namespace.
+    let fleet = shown(&ns, &bot, "/v1/fleet", |fleet| names(fleet) == ["mine"]).await?;
+    ensure!(fleet["total"] == 1 && fleet["counts"] == json!({"Agent": {"Running": 1}}), "{fleet}");
+    Ok(())
+}
+
+async fn a_chat_goes_through_to_the_gateway(ns: Namespace) -> Result<()> {
+    ns.start(&agent("chats", json!({}))).await?;
+    let target = Target::control_plane(&ns.env).await?;
+    let path = format!("/gateway/v1/agents/{}/chats/chat", ns.name);
+    poll(SHOWN, "an answer through both", || async {
+        let answer = ask(&ns, &target, "POST", &path, r#"{"message":"hi"}"#).await?;
+        ensure!(answer.status == 200 && answer.text.contains("echo: hi"), "{answer:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    let answer = ask(&ns, &nobody(&target), "POST", &path, r#"{"message":"hi"}"#).await?;
+    ensure!(answer.status == 401, "the gateway judges: {answer:?}");
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! Who sent a token, and what he may do: the API server's reviews, remembered for a minute.
+//!
+//! Rights are given as everywhere in the cluster, by roles and bindings, and no list of them is kept here. Only digests of
+//! tokens are remembered, so whoever was let in before costs no request to the API server.
+
+mod verdicts;
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use sha2::{Digest as _, Sha256};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
+
+use super::{
+    error::RequestError,
+    reviews::{Identity, Reviewer, Right},
+};
+pub use verdicts::{Answer, No, Unavailable};
+use verdicts::{Digest, Outcome, Terms, Verdicts};
+
+/// A right: believed for a minute, and for five while the API server is away.
+const RIGHTS: Terms =
+    Terms { renew: Duration::from_secs(50), fresh: Duration::from_secs(60), grace: Duration::from_secs(300) };
+/// An identity, which many rights rest on: asked for again before the right that rests on it is.
+const IDENTITIES: Terms =
+    Terms { renew: Duration::from_secs(30), fresh: Duration::from_secs(30), grace: Duration::ZERO };
+/// How many reviews are under way at most.
+const REVIEWS: usize = 64;
+/// How long a review may take, the wait for its turn included.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How often it is logged that reviews fail.
+const COMPLAIN: Duration = Duration::from_secs(5);
+
+/// Who answers.
+#[async_trait]
+pub trait Reviews: Send + Sync {
+    /// Whose token this is; `None`: nobody's.
+    ///
+    /// # Errors
+    /// There was no answer.
+    async fn identify(&self, token: &str, audiences: &[String]) -> Result<Option<Identity>, RequestError>;
+
+    /// Whether somebody has a right.
+    ///
+    /// # Errors
+    /// There was no answer.
+    async fn may(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError>;
+}
+
+#[async_trait]
+impl Reviews for Reviewer {
+    async fn identify(&self, token: &str, audiences: &[String]) -> Result<Option<Identity>, RequestError> {
+        Self::identify(self, token, audiences).await
+    }
+
+    async fn may(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError> {
+        Self::may(self, who, right).await
+    }
+}
+
+/// What is known of callers and their rights. A right comes with what `V` is made of its owner.
+pub struct Access<V> {
+    rights: Verdicts<V>,
+    view: fn(&Identity) -> V,
+    asked: Arc<Asked>,
+}
+
+impl<V> fmt::Debug for Access<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access").finish_non_exhaustive()
+    }
+}
+
+/// What reviews need.
+struct Asked {
+    identities: Verdicts<Arc<Identity>>,
+    reviews: Arc<dyn Reviews>,
+    audiences: Vec<String>,
+    turns: Semaphore,
+    complained: Mutex<Option<Instant>>,
+}
+
+impl<V: Clone + Send + Sync + 'static> Access<V> {
+    /// Asks `reviews` about tokens for one of `audiences` (none: the API server's own).
+    pub fn new(reviews: Arc<dyn Reviews>, audiences: Vec<String>, view: fn(&Identity) -> V) -> Self {
+        let asked = Asked {
+            identities: Verdicts::new(IDENTITIES),
+            reviews,
+            audiences,
+            turns: Semaphore::new(REVIEWS),
+            complained: Mutex::new(None),
+        };
+        Self { rights: Verdicts::new(RIGHTS), view, asked: Arc::new(asked) }
+    }
+
+    /// Whether the owner of a token has a right, if that is known and need not be asked again.
+    pub fn known(&self, token: &str, right: &Right<'_>) -> Option<Result<V, No>> {
+        self.rights.known(&key(token, right)).map(|answer| answer.verdict)
+    }
+
+    /// Whether the owner of a token has a right.
+    ///
+    /// # Errors
+    /// Nobody could be asked.
+    pub async fn may(&self, token: &str, right: &Right<'_>) -> Result<Result<V, No>, Unavailable> {
+        let review = || {
+            let (asked, view, question) = (self.asked.clone(), self.view, Question::new(token, right));
+            async move { asked.review(question, view).await }
+        };
+        self.rights.get(key(token, right), review).await.map(|answer| answer.verdict)
+    }
+
+    /// Whose token it is.
+    ///
+    /// # Errors
+    /// Nobody could be asked.
+    pub async fn who(&self, token: &str) -> Result<Result<Arc<Identity>, No>, Unavailable> {
+        self.asked.identity(token).await.map(|answer| answer.verdict)
+    }
+}
+
+/// A question, kept for as long as its review is under way.
+struct Question {
+    token: String,
+    /// Verb, resource, subresource, namespace, name.
+    right: [String; 5],
+}
+
+impl Question {
+    fn new(token: &str, right: &Right<'_>) -> Self {
+        let Right { verb, resource, subresource, namespace, name } = *right;
+        Self { token: token.into(), right: [verb, resource, subresource, namespace, name].map(str::to_owned) }
+    }
+}
+
+impl Asked {
+    async fn review<V>(self: Arc<Self>, question: Question, view: fn(&Identity) -> V) -> Outcome<V> {
+        let identity = self.identity(&question.token).await?;
+        let who = match identity.verdict {
+            Ok(who) => who,
+            Err(no) => return Ok(Answer { verdict: Err(no), at: identity.at }),
+        };
+        let [verb, resource, subresource, namespace, name] = &question.right;
+        let right = Right { verb, resource, subresource, namespace, name };
+        let asked = Instant::now();
+        match self.turn(self.reviews.may(&who, &right)).await? {
+            // The right is no younger than what it rests on.
+            true => Ok(Answer { verdict: Ok(view(&who)), at: identity.at }),
+            false => Ok(Answer { verdict: Err(No::Forbidden), at: asked }),
+        }
+    }
+
+    async fn identity(self: &Arc<Self>, token: &str) -> Outcome<Arc<Identity>> {
+        let review = || {
+            let (asked, token) = (self.clone(), token.to_owned());
+            async move {
+                let at = Instant::now();
+                let found = asked.turn(asked.reviews.identify(&token, &asked.audiences)).await?;
+                Ok(Answer { verdict: found.map(Arc::new).ok_or(No::Unknown), at })
+            }
+        };
+        self.identities.get(digest(&[token]), review).await
+    }
+
+    /// Does a request when it is its turn.
+    async fn turn<T>(&self, request: impl Future<Output = Result<T, RequestError>>) -> Result<T, Unavailable> {
+        let in_turn = async {
+            let _turn = self.turns.acquire().await.ok();
+            request.await
+        };
+        match timeout(DEADLINE, in_turn).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => {
+                self.complain(&error.to_string());
+                Err(Unavailable)
+            }
+            Err(_) => {
+                self.complain("no answer in time");
+                Err(Unavailable)
+            }
+        }
+    }
+
+    /// Logs a failure, but not the thousandth of the same moment.
+    fn complain(&self, error: &str) {
+        let now = Instant::now();
+        let mut last = self.complained.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_none_or(|last| now - last >= COMPLAIN) {
+            *last = Some(now);
+            tracing::warn!(error, "callers cannot be reviewed");
+        }
+    }
+}
+
+/// The token in the value of an `Authorization` field: `Bearer <token>` (RFC 6750, section 2.1).
+pub fn bearer(value: &[u8]) -> Option<&str> {
+    let (scheme, token) = value.split_at_checked(7)?;
+    let token = str::from_utf8(token).ok()?.trim_start_matches(' ');
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+    (scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty() && token.bytes().all(fits)).then_some(token)
+}
+
+fn key(token: &str, right: &Right<'_>) -> Digest {
+    let Right { verb, resource, subresource, namespace, name } = *right;
+    digest(&[token, verb, resource, subresource, namespace, name])
+}
+
+/// SHA-256 over the parts, none of which holds a line feed.
+fn digest(parts: &[&str]) -> Digest {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part);
+        hash.update(b"\n");
+    }
+    hash.finalize().into()
+}

@@ -1,0 +1,104 @@
+//! The REST API: a table of operations, each a GET that is answered from the read model.
+
+mod answer;
+mod lists;
+mod object;
+mod openapi;
+mod operation;
+mod overview;
+pub(super) mod problem;
+mod table;
+#[cfg(test)]
+mod tests;
+pub(super) mod types;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use axum::{
+    Router,
+    extract::{FromRequestParts as _, Path, Request, State},
+    http::{StatusCode, Uri, header},
+    response::{IntoResponse as _, Response},
+    routing::{any, get},
+};
+use bytes::Bytes;
+use tower_http::{CompressionLevel, compression::CompressionLayer};
+
+use operation::{Asked, Operation};
+use problem::Problem;
+use table::OPERATIONS;
+
+use super::{
+    around::Around,
+    auth::Auth,
+    fleet::Fleet,
+    live::Clients,
+    load::Loads,
+    relay::{self, Relay},
+};
+
+/// What requests are answered from.
+pub(super) type App = Arc<Parts>;
+
+/// What requests are answered from.
+#[derive(Debug)]
+pub(super) struct Parts {
+    /// The objects.
+    pub(super) fleet: Arc<Fleet>,
+    /// What hangs on them.
+    pub(super) around: Around,
+    /// Who may see what.
+    pub(super) auth: Auth,
+    /// How busy workloads are.
+    pub(super) loads: Loads,
+    /// Those who follow.
+    pub(super) clients: Clients,
+    /// The way to the gateway.
+    pub(super) relay: Relay,
+    /// Whether every watch has had a complete list: before, an answer would leave things out.
+    pub(super) synced: AtomicBool,
+}
+
+/// Every path of the process but its probes.
+pub(super) fn router(app: App) -> Router {
+    // The document does not change.
+    let document = Bytes::from(openapi::document().to_string());
+    let document = get(move || async move { ([(header::CONTENT_TYPE, "application/json")], document) });
+    let mut api = Router::new().route("/openapi.json", document.clone()).route("/api/openapi.json", document);
+    for operation in OPERATIONS {
+        for prefix in ["", "/api"] {
+            let handle = move |State(app): State<App>, request: Request| serve(app, operation, request);
+            api = api.route(&format!("{prefix}{}", operation.path), get(handle));
+        }
+    }
+    let refuse = |uri: Uri| async move { overview::nothing(uri.path()) };
+    let method = || async { Problem::new(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here") };
+    let compress = CompressionLayer::new().gzip(true).br(true).quality(CompressionLevel::Fastest);
+    let api = api.fallback(refuse).method_not_allowed_fallback(method).layer(compress);
+    let pass = |State(app): State<App>, request: Request| async move { app.relay.pass(request).await };
+    api.route(relay::PREFIX, any(pass)).route("/gateway/{*path}", any(pass)).with_state(app)
+}
+
+async fn serve(app: App, operation: &'static Operation, request: Request) -> Response {
+    try_serve(app, operation, request).await.unwrap_or_else(|problem| problem.into_response())
+}
+
+async fn try_serve(app: App, operation: &'static Operation, request: Request) -> Result<Response, Problem> {
+    if !app.synced.load(Relaxed) {
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not every watch has begun yet: see /readyz"));
+    }
+    let (mut parts, _) = request.into_parts();
+    let caller = app.auth.who(&parts.headers).await?;
+    let mut asked = Asked::read(operation.query, parts.uri.query())?;
+    let path = Path::<BTreeMap<String, String>>::from_request_parts(&mut parts, &()).await;
+    asked.path = path.map_err(|_| overview::nothing(parts.uri.path()))?.0;
+    let last = parts.headers.get("last-event-id").map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
+    asked.last_event = last.filter(|id| !id.is_empty());
+    (operation.handle)(app, caller, asked).await?.respond(&parts.headers)
+}

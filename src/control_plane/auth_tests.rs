@@ -1,0 +1,173 @@
+use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+
+use async_trait::async_trait;
+use clap::Parser;
+use http::HeaderValue;
+
+use super::{super::fleet::testing::Stage, *};
+use crate::cluster::{access::Reviews, error::RequestError, reviews::Identity};
+
+/// Knows the token `good-<name>`. admin may do everything, alice may list and get in the namespace `a`, and one may get the
+/// agent `b/shared` and nothing else.
+#[derive(Debug, Default)]
+struct Roles {
+    asked: Mutex<Vec<String>>,
+    away: AtomicBool,
+}
+
+#[async_trait]
+impl Reviews for Roles {
+    async fn identify(&self, token: &str, _: &[String]) -> Result<Option<Identity>, RequestError> {
+        if self.away.load(Ordering::Relaxed) {
+            return Err(RequestError::Transport { what: "create".into(), cause: "refused".into() });
+        }
+        Ok(token.strip_prefix("good-").map(|name| Identity { name: name.into(), ..Identity::default() }))
+    }
+
+    async fn may(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError> {
+        let Right { verb, resource, namespace, name, .. } = *right;
+        self.asked.lock().unwrap().push(format!("{verb} {resource} {namespace}/{name}"));
+        Ok(match who.name.as_str() {
+            "admin" => true,
+            "alice" => namespace == "a" && resource == "agents",
+            "one" => verb == "get" && (namespace, name) == ("b", "shared"),
+            _ => false,
+        })
+    }
+}
+
+fn auth() -> (Arc<Roles>, Auth) {
+    let roles = Arc::new(Roles::default());
+    (roles.clone(), Auth::Kubernetes(Access::new(roles, Vec::new(), |_| ())))
+}
+
+fn fields(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+    pairs.iter().map(|(name, value)| (http::HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+}
+
+async fn caller(auth: &Auth, name: &str) -> Caller {
+    let mut fields = HeaderMap::new();
+    fields.insert("authorization", format!("Bearer good-{name}").parse().unwrap());
+    auth.who(&fields).await.unwrap()
+}
+
+fn stage() -> Stage {
+    let mut stage = Stage::new();
+    ["a", "b", "c"].iter().for_each(|namespace| stage.agent(namespace, "shared", "Running"));
+    stage
+}
+
+#[tokio::test]
+async fn a_caller_is_who_his_token_says() {
+    let (roles, auth) = auth();
+    for (fields, expected) in [
+        (fields(&[("authorization", "Bearer good-alice")]), Ok(Some("alice".to_owned()))),
+        (fields(&[("authorization", "bearer  good-alice")]), Ok(Some("alice".to_owned()))),
+        (fields(&[("authorization", "Bearer stolen")]), Err(401)),
+        (fields(&[("authorization", "Basic eA==")]), Err(401)),
+        (fields(&[]), Err(401)),
+    ] {
+        let found = auth.who(&fields).await.map(|caller| caller.user).map_err(|problem| problem.status());
+        assert_eq!(found, expected, "{fields:?}");
+    }
+    let mut twice = fields(&[("authorization", "Bearer good-alice")]);
+    twice.append("authorization", HeaderValue::from_static("Bearer good-admin"));
+    assert_eq!(auth.who(&twice).await.unwrap_err().status(), 401);
+    roles.away.store(true, Ordering::Relaxed);
+    let unheard = fields(&[("authorization", "Bearer good-new")]);
+    assert_eq!(auth.who(&unheard).await.unwrap_err().status(), 503);
+}
+
+#[tokio::test]
+async fn an_object_is_shown_to_whom_may_get_it() {
+    let (_, auth) = auth();
+    let kind = Kind::find("Agent").unwrap();
+    for (name, namespace, expected) in [
+        ("admin", "c", Ok(())),
+        ("alice", "a", Ok(())),
+        ("alice", "b", Err(403)),
+        ("one", "b", Ok(())),
+        ("one", "a", Err(403)),
+    ] {
+        let caller = caller(&auth, name).await;
+        let found = auth.may_get(&caller, kind, namespace, "shared").await.map_err(|problem| problem.status());
+        assert_eq!(found, expected, "{name} {namespace}");
+    }
+    let alice = caller(&auth, "alice").await;
+    let problem = auth.may_get(&alice, kind, "b", "shared").await.unwrap_err();
+    for word in ["get agents", "namespace b", "agents.recif.dev", "recif-view"] {
+        assert!(problem.detail().contains(word), "{}", problem.detail());
+    }
+}
+
+#[tokio::test]
+async fn a_list_shows_the_namespaces_that_the_caller_may_list() {
+    let (roles, auth) = auth();
+    let (stage, agents) = (stage(), Kind::find("Agent").unwrap());
+    let seen = async |name: &str, kinds: &[&'static Kind], namespaces: &[String]| {
+        let caller = caller(&auth, name).await;
+        let visible =
+            auth.visible(&caller, &stage.fleet, kinds, namespaces).await.map_err(|problem| problem.status())?;
+        Ok::<_, u16>(["a", "b", "c"].into_iter().filter(|namespace| visible.sees(0, namespace)).collect::<String>())
+    };
+    let b = ["b".to_owned()];
+    assert_eq!(seen("admin", &[agents], &[]).await, Ok("abc".into()));
+    assert_eq!(*roles.asked.lock().unwrap(), ["list agents /"], "one review for the whole cluster");
+    assert_eq!(seen("alice", &[agents], &[]).await, Ok("a".into()));
+    assert_eq!(seen("alice", &[], &[]).await, Ok("a".into()));
+    assert_eq!(seen("alice", &[agents], &b).await, Err(403));
+    assert_eq!(seen("one", &[agents], &[]).await, Err(403), "an empty list would say that there is nothing");
+    assert_eq!(seen("one", &[], &[]).await, Ok(String::new()));
+    let before = roles.asked.lock().unwrap().len();
+    assert_eq!(seen("alice", &[agents], &[]).await, Ok("a".into()));
+    assert_eq!(roles.asked.lock().unwrap().len(), before, "what is known is not asked again");
+    let models = Kind::find("Model").unwrap();
+    assert_eq!(seen("alice", &[models], &[]).await, Ok(String::new()), "there is no Model that she could not see");
+}
+
+#[tokio::test]
+async fn without_sign_in_only_this_machine_is_answered() {
+    let open = Auth::None { anywhere: false };
+    for (host, expected) in [
+        ("localhost:8780", true),
+        ("LOCALHOST", true),
+        ("127.0.0.1:8780", true),
+        ("127.1.2.3", true),
+        ("[::1]:8780", true),
+        ("evil.example:8780", false),
+        ("localhost.evil.example", false),
+        ("10.0.0.1:8780", false),
+        ("", false),
+    ] {
+        let mut fields = HeaderMap::new();
+        fields.insert("host", HeaderValue::from_static(host));
+        assert_eq!(open.who(&fields).await.is_ok(), expected, "{host}");
+        assert!(Auth::None { anywhere: true }.who(&fields).await.is_ok(), "{host}");
+    }
+    let foreign = fields(&[("host", "localhost"), ("sec-fetch-site", "cross-site")]);
+    assert_eq!(open.who(&foreign).await.unwrap_err().status(), 403);
+}
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    auth: AuthArgs,
+}
+
+#[test]
+fn nobody_is_let_in_without_being_asked_for_by_accident() {
+    for (flags, bind, expected) in [
+        (&[][..], "0.0.0.0:1", Some(AuthMode::Kubernetes)),
+        (&["--auth", "none"], "127.0.0.1:1", Some(AuthMode::None)),
+        (&["--auth", "none"], "[::1]:1", Some(AuthMode::None)),
+        (&["--auth", "none"], "0.0.0.0:1", None),
+        (&["--auth", "none"], "10.0.0.1:1", None),
+        (&["--auth", "none", "--insecure"], "0.0.0.0:1", Some(AuthMode::None)),
+    ] {
+        let args = Cli::parse_from([&["control-plane"], flags].concat()).auth;
+        assert_eq!(args.mode(bind.parse().unwrap()).ok(), expected, "{flags:?} {bind}");
+    }
+}

@@ -1,0 +1,166 @@
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+
+use super::{
+    super::{auth::Auth, fleet::testing::Stage, testing::app},
+    *,
+};
+
+/// A client, and what it has been told.
+struct Told(axum::body::BodyDataStream);
+
+impl Told {
+    async fn new(app: &App, last: Option<&str>) -> Self {
+        let body = follow(app.clone(), Caller::default(), last).await.unwrap();
+        Self(body.into_data_stream())
+    }
+
+    async fn piece(&mut self) -> String {
+        String::from_utf8(self.0.next().await.unwrap().unwrap().to_vec()).unwrap()
+    }
+
+    /// Event and id or object of each event in the next piece.
+    async fn events(&mut self) -> String {
+        let piece = self.piece().await;
+        let events = piece.split("\n\n").filter(|event| !event.is_empty()).map(|event| {
+            let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+            let data: Value = field("data").map(|data| serde_json::from_str(data).unwrap()).unwrap_or_default();
+            let what = match field("event") {
+                Some("change") => {
+                    format!("{} {}", data["type"].as_str().unwrap(), data["object"]["name"].as_str().unwrap())
+                }
+                Some("transition") => format!("{}>{}", data["from"].as_str().unwrap(), data["to"].as_str().unwrap()),
+                other => other.unwrap_or("id").to_owned(),
+            };
+            format!("{what} {}", field("id").unwrap_or_default()).trim().to_owned()
+        });
+        events.collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_is_told_where_it_is_and_what_changes_from_there() {
+    let mut stage = Stage::new();
+    stage.agent("ns", "old", "Running");
+    let app = app(&stage.fleet, "");
+    let mut told = Told::new(&app, None).await;
+    assert_eq!(told.events().await, "id e-1");
+    stage.agent("ns", "new", "Pending");
+    assert_eq!(told.events().await, "applied new e-2");
+    stage.delete("Agent", "ns", "old");
+    assert_eq!(told.events().await, "deleted old e-3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_while_a_client_does_not_read_comes_in_its_newest_state() {
+    let mut stage = Stage::new();
+    let app = app(&stage.fleet, "");
+    let mut told = Told::new(&app, None).await;
+    told.piece().await;
+    for _ in 0..1000 {
+        stage.agent("ns", "a", "Pending");
+    }
+    stage.agent("ns", "b", "Pending");
+    stage.agent("ns", "a", "Running");
+    assert_eq!(told.events().await, "applied b e-1001, applied a e-1002");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_goes_on_where_it_was_or_begins_anew() {
+    let mut stage = Stage::new();
+    ["a", "b", "c"].iter().for_each(|name| stage.agent("ns", name, "Pending"));
+    let app = app(&stage.fleet, "");
+    let mut told = Told::new(&app, Some("e-1")).await;
+    assert_eq!(told.events().await, "id e-1");
+    assert_eq!(told.events().await, "applied b e-2, applied c e-3");
+    for unknown in ["other-1", "e-4", "e-x", "e", "1", "e--1"] {
+        let mut told = Told::new(&app, Some(unknown)).await;
+        assert_eq!(told.events().await, "reset e-3", "{unknown}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_missed_too_much_reads_its_lists_again() {
+    let mut stage = Stage::new();
+    stage.agent("ns", "a", "Running");
+    let app = app(&stage.fleet, "");
+    let mut told = Told::new(&app, None).await;
+    told.piece().await;
+    for number in 0..4200 {
+        let name = format!("n{number}");
+        stage.agent("ns", &name, "Pending");
+        stage.delete("Agent", "ns", &name);
+    }
+    assert_eq!(told.events().await, format!("reset e-{}", stage.fleet.last()));
+    stage.agent("ns", "a", "Failed");
+    assert!(told.events().await.starts_with("applied a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn steps_come_before_the_change_that_they_led_to() {
+    let mut stage = Stage::new();
+    let app = app(&stage.fleet, "");
+    let mut told = Told::new(&app, None).await;
+    told.piece().await;
+    let entry = |seq: i64, from: &str, to: &str| json!({ "seq": seq, "at": "2026-01-01T00:00:00Z", "from": from, "to": to, "action": "x" });
+    let history = json!([entry(1, "", "Pending"), entry(2, "Pending", "Resolving")]);
+    stage.put("Prompt", "ns", "p", json!({ "content": "c" }), json!({ "phase": "Resolving", "history": history }));
+    assert_eq!(told.events().await, ">Pending, Pending>Resolving, applied p e-1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_is_filled_and_the_end_is_an_end() {
+    let stage = Stage::new();
+    let stop = CancellationToken::new();
+    let mut parts = Arc::into_inner(app(&stage.fleet, "")).unwrap();
+    parts.clients = Clients::new(stop.clone());
+    let app = Arc::new(parts);
+    let mut told = Told::new(&app, None).await;
+    told.piece().await;
+    let begin = Instant::now();
+    assert_eq!(told.piece().await, ":\n\n");
+    assert_eq!(begin.elapsed(), QUIET);
+    assert_eq!(app.clients.count(), 1);
+    stop.cancel();
+    assert!(told.0.next().await.is_none());
+    drop(told);
+    assert_eq!(app.clients.count(), 0);
+}
+
+#[tokio::test]
+async fn there_are_only_so_many_places() {
+    let stage = Stage::new();
+    let app = app(&stage.fleet, "");
+    let all = app.clients.places.clone().try_acquire_many_owned(u32::try_from(CLIENTS).unwrap()).unwrap();
+    let refused = follow(app.clone(), Caller::default(), None).await.map(drop).unwrap_err();
+    assert_eq!(refused.status(), 503);
+    drop(all);
+    assert!(follow(app, Caller::default(), None).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_may_not_see_is_passed_over() {
+    let mut stage = Stage::new();
+    let app = app(&stage.fleet, "");
+    assert!(matches!(app.auth, Auth::None { .. }));
+    let mut sights = vec![super::super::fleet::Sight::Namespaces(Default::default()); crds::KINDS.len()];
+    sights[0] = super::super::fleet::Sight::Namespaces(std::iter::once("mine".to_owned()).collect());
+    let now = Instant::now();
+    let mut client = Client {
+        app: app.clone(),
+        caller: Caller::default(),
+        feed: stage.fleet.feed_from_now(),
+        visible: Visible::only(sights),
+        reviewed: now,
+        sent: now,
+        first: None,
+        stop: CancellationToken::new(),
+        _place: app.clients.places.clone().try_acquire_owned().unwrap(),
+    };
+    stage.agent("theirs", "a", "Running");
+    stage.put("Prompt", "mine", "p", json!({ "content": "c" }), json!(null));
+    stage.agent("mine", "b", "Running");
+    let piece = String::from_utf8(client.next().await.unwrap().to_vec()).unwrap();
+    assert_eq!(piece.matches("event:").count(), 1, "{piece}");
+    assert!(piece.contains("id: e-3\n") && piece.contains("\"namespace\":\"mine\""), "{piece}");
+}

@@ -1,0 +1,171 @@
+//! `/gateway/*`: passes requests on to the gateway, byte for byte and streaming, so that a browser needs to know one origin only.
+//!
+//! The caller's token goes along, and the gateway judges it: nothing is decided here.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    body::Body,
+    extract::Request,
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header, uri::PathAndQuery};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioIo},
+};
+use tokio::io::copy_bidirectional;
+
+use super::api::problem::Problem;
+
+/// What stands in front of the gateway's own paths.
+pub(super) const PREFIX: &str = "/gateway";
+/// How long the gateway may take to take a connection.
+const CONNECT: Duration = Duration::from_secs(3);
+
+/// Fields that are for the next one on the way only (RFC 9110, section 7.6.1).
+const HOP_BY_HOP: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// The way to the gateway.
+#[derive(Debug, Clone)]
+pub(super) struct Relay {
+    client: Client<HttpConnector, Body>,
+    gateway: Option<Arc<Uri>>,
+}
+
+/// A URL that cannot be the gateway's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("--gateway-url {0}: give http://host or http://host:port, without a path")]
+pub(super) struct BadGateway(String);
+
+impl Relay {
+    /// Passes on to this URL, if there is one.
+    ///
+    /// # Errors
+    /// [`BadGateway`].
+    pub(super) fn new(gateway: &str) -> Result<Self, BadGateway> {
+        let bad = || BadGateway(gateway.to_owned());
+        let url = match gateway {
+            "" => None,
+            text => {
+                let uri: Uri = text.parse().map_err(|_| bad())?;
+                let fits = uri.scheme_str() == Some("http")
+                    && uri.host().is_some_and(|host| !host.is_empty())
+                    && uri.path() == "/"
+                    && uri.query().is_none();
+                Some(Arc::new(uri).clone()).filter(|_| fits).ok_or_else(bad).map(Some)?
+            }
+        };
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(CONNECT));
+        connector.set_nodelay(true);
+        Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector), gateway: url })
+    }
+
+    /// Passes a request on and its answer back.
+    pub(super) async fn pass(&self, request: Request) -> Response {
+        self.try_pass(request).await.unwrap_or_else(|problem| problem.into_response())
+    }
+
+    async fn try_pass(&self, mut request: Request) -> Result<Response, Problem> {
+        let Some(gateway) = &self.gateway else {
+            let detail = "no gateway is known here: start the control plane with --gateway-url";
+            return Err(Problem::new(StatusCode::NOT_FOUND, detail));
+        };
+        *request.uri_mut() = target(gateway, request.uri())
+            .ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "this path cannot be passed on"))?;
+        let upgrade = upgrade_of(request.headers());
+        let from = upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
+        forward(request.headers_mut(), upgrade.clone());
+        let mut answer = self.client.request(request).await.map_err(|error| {
+            tracing::debug!(error = %chain(&error), "the gateway cannot be reached");
+            Problem::new(StatusCode::BAD_GATEWAY, "the gateway cannot be reached, or broke off: try again")
+        })?;
+        let switching = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let switched = upgrade_of(answer.headers());
+        let to = hyper::upgrade::on(&mut answer);
+        let mut answer = answer.map(Body::new);
+        keep_end_to_end(answer.headers_mut(), switched.filter(|_| switching));
+        if let Some(from) = from.filter(|_| switching) {
+            tokio::spawn(async move {
+                if let (Ok(from), Ok(to)) = futures::join!(from, to) {
+                    // Either side may go away at any time; then both go.
+                    let _ = copy_bidirectional(&mut TokioIo::new(from), &mut TokioIo::new(to)).await;
+                }
+            });
+        }
+        Ok(answer)
+    }
+}
+
+/// The same path at the gateway, as it was written.
+fn target(gateway: &Uri, asked: &Uri) -> Option<Uri> {
+    let path = asked.path_and_query()?.as_str().strip_prefix(PREFIX)?;
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    let mut parts = gateway.clone().into_parts();
+    parts.path_and_query = Some(path.parse::<PathAndQuery>().ok()?);
+    Uri::from_parts(parts).ok()
+}
+
+/// The protocol that is asked for instead of HTTP.
+fn upgrade_of(fields: &HeaderMap) -> Option<HeaderValue> {
+    let asks = fields.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let asks = asks.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("upgrade"));
+    fields.get(header::UPGRADE).filter(|_| asks).cloned()
+}
+
+/// The fields that the gateway gets.
+fn forward(fields: &mut HeaderMap, upgrade: Option<HeaderValue>) {
+    let host = fields.remove(header::HOST);
+    keep_end_to_end(fields, upgrade);
+    // Where the workload is found by whoever asked. The gateway believes it if it trusts this process.
+    if let Some(host) = host {
+        fields.entry("x-forwarded-host").or_insert(host);
+    }
+    fields.entry("x-forwarded-proto").or_insert(HeaderValue::from_static("http"));
+    fields.insert("x-forwarded-prefix", HeaderValue::from_static(PREFIX));
+}
+
+fn keep_end_to_end(fields: &mut HeaderMap, upgrade: Option<HeaderValue>) {
+    let named: Vec<HeaderName> = fields
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named {
+        fields.remove(name);
+    }
+    for name in HOP_BY_HOP {
+        fields.remove(name);
+    }
+    if let Some(protocol) = upgrade {
+        fields.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        fields.insert(header::UPGRADE, protocol);
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "relay_tests.rs"]
+mod tests;

@@ -1,0 +1,160 @@
+use std::net::SocketAddr;
+
+use axum::{Router, routing::any};
+use bytes::Bytes;
+use futures::{SinkExt as _, StreamExt as _};
+use http_body_util::BodyExt as _;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+use tokio_tungstenite::{accept_async, client_async, tungstenite::Message};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    super::{fleet::testing::Stage, serve, testing::app},
+    *,
+};
+
+/// The whole process in front of a gateway at this address.
+async fn relay(gateway: SocketAddr) -> (SocketAddr, CancellationToken) {
+    let app = app(&Stage::new().fleet, &format!("http://{gateway}"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+    tokio::spawn(serve::run(listener, super::super::api::router(app), stop.clone()));
+    (address, stop)
+}
+
+/// A gateway that takes one connection, and what it does with it.
+async fn gateway<F: Future<Output = ()> + Send + 'static>(
+    f: impl FnOnce(TcpStream) -> F + Send + 'static,
+) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        f(stream).await;
+    });
+    address
+}
+
+async fn head(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    while !text.ends_with(b"\r\n\r\n") {
+        text.push(stream.read_u8().await.unwrap());
+    }
+    String::from_utf8(text).unwrap()
+}
+
+#[tokio::test]
+async fn a_request_goes_on_as_it_was_sent() {
+    let echo = any(|request: Request| async move {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let mut fields: Vec<_> =
+            parts.headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+        fields.sort();
+        (
+            StatusCode::IM_A_TEAPOT,
+            [("x-answer", "yes")],
+            format!("{} {}\n{}\n{body:?}", parts.method, parts.uri, fields.join("\n")),
+        )
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gateway = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(echo)).await.unwrap() });
+    let (address, stop) = relay(gateway).await;
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let request = "POST /gateway/v1/agents/ns/a%2Fb/chat?q=%20x HTTP/1.1\r\nHost: ui.example\r\nAuthorization: Bearer t\r\n\
+        Connection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nContent-Length: 2\r\n\r\nhi";
+    client.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    let (fields, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(fields.starts_with("HTTP/1.1 418 ") && fields.contains("x-answer: yes"), "{fields}");
+    let expected = format!(
+        "POST /v1/agents/ns/a%2Fb/chat?q=%20x\nauthorization: Bearer t\ncontent-length: 2\nhost: {gateway}\n\
+         x-forwarded-host: ui.example\nx-forwarded-prefix: /gateway\nx-forwarded-proto: http\nb\"hi\""
+    );
+    assert_eq!(body, expected);
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn pieces_of_an_answer_come_as_they_are_sent() {
+    let (go, may) = tokio::sync::oneshot::channel::<()>();
+    let gateway = gateway(|mut stream| async move {
+        head(&mut stream).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n").await.unwrap();
+        may.await.unwrap();
+        stream.write_all(b"4\r\nlast\r\n0\r\n\r\n").await.unwrap();
+    })
+    .await;
+    let app = app(&Stage::new().fleet, &format!("http://{gateway}"));
+    let request = Request::get("/gateway/x").body(Body::empty()).unwrap();
+    let mut pieces = app.relay.pass(request).await.into_body().into_data_stream();
+    assert_eq!(pieces.next().await.unwrap().unwrap(), Bytes::from_static(b"first"));
+    go.send(()).unwrap();
+    assert_eq!(pieces.next().await.unwrap().unwrap(), Bytes::from_static(b"last"));
+}
+
+#[tokio::test]
+async fn a_caller_who_goes_takes_his_request_with_him() {
+    let (seen, ended) = tokio::sync::oneshot::channel();
+    let gateway = gateway(|mut stream| async move {
+        head(&mut stream).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n").await.unwrap();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+        seen.send(()).unwrap();
+    })
+    .await;
+    let (address, stop) = relay(gateway).await;
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(b"GET /gateway/x HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+    head(&mut client).await;
+    drop(client);
+    tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap().unwrap();
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn a_web_socket_passes() {
+    let gateway = gateway(|stream| async move {
+        let mut socket = accept_async(stream).await.unwrap();
+        while let Some(Ok(message)) = socket.next().await {
+            if message.is_text() {
+                socket.send(message).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let (address, stop) = relay(gateway).await;
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut socket, _) = client_async("ws://h/gateway/v1/ws", stream).await.unwrap();
+    for text in ["one", "two"] {
+        socket.send(Message::text(text)).await.unwrap();
+        assert_eq!(socket.next().await.unwrap().unwrap(), Message::text(text));
+    }
+    socket.close(None).await.unwrap();
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_not_there_is_said_so() {
+    for (url, status) in [("", 404), ("http://127.0.0.1:1", 502)] {
+        let app = app(&Stage::new().fleet, url);
+        let request = Request::get("/gateway/x").body(Body::empty()).unwrap();
+        assert_eq!(app.relay.pass(request).await.status(), status, "{url}");
+    }
+}
+
+#[test]
+fn only_an_origin_is_a_gateway() {
+    for good in ["", "http://gateway", "http://recif-gateway.recif-system:80/", "http://[::1]:8080"] {
+        assert!(Relay::new(good).is_ok(), "{good}");
+    }
+    for bad in ["gateway", "https://h", "http://", "http://h/path", "http://h/?q", "h:80", "/x"] {
+        assert!(Relay::new(bad).is_err(), "{bad}");
+    }
+}
