@@ -13,6 +13,7 @@ use super::config::Config;
 use super::conversations::{ConversationId, Conversations};
 use super::database::DatabaseError;
 use super::models::{self, Http, Message, Model, ModelError, OutputFormat, Request};
+use super::told::Told;
 use super::tools::Toolbox;
 use super::turn::{self, Said, TOOL_TURNS};
 
@@ -85,11 +86,11 @@ impl Agent {
         Self { model, background, system_prompt: system_prompt.map(Into::into), tools, conversations }
     }
 
-    /// Answers. Text goes to `tokens` as it comes, when somebody listens. Dropping the future ends the turn.
+    /// Answers. Text goes to `tokens` as it comes, and which tools are called, when somebody listens. Dropping the future ends the turn.
     ///
     /// # Errors
     /// The model failed, or the conversation cannot be kept; a tool that fails is the model's business.
-    pub(super) async fn answer(&self, said: Turn, tokens: Option<&Sender<String>>) -> Result<Reply, TurnError> {
+    pub(super) async fn answer(&self, said: Turn, tokens: Option<&Sender<Told>>) -> Result<Reply, TurnError> {
         let id = said.conversation.map_or_else(ConversationId::random, Ok)?;
         let mut messages = self.conversations.messages(&id).await?;
         let before = messages.len();
@@ -113,7 +114,7 @@ impl Agent {
         messages: Vec<Arc<Message>>,
         config: Map<String, Value>,
         output: Option<OutputFormat>,
-        tokens: Option<&Sender<String>>,
+        tokens: Option<&Sender<Told>>,
     ) -> Result<Said, ModelError> {
         let mut request = Request { config: config.into(), output, ..self.request(messages) };
         self.converse(&mut request, tokens).await
@@ -123,7 +124,7 @@ impl Agent {
         Request { system: self.system_prompt.clone(), messages, tools: self.tools.specs(), ..Request::default() }
     }
 
-    async fn converse(&self, request: &mut Request, tokens: Option<&Sender<String>>) -> Result<Said, ModelError> {
+    async fn converse(&self, request: &mut Request, tokens: Option<&Sender<Told>>) -> Result<Said, ModelError> {
         let talk = turn::Turn { model: &*self.model, tools: &self.tools, tokens };
         talk.run(request, &mut { TOOL_TURNS }).await
     }

@@ -24,6 +24,7 @@ mod serve;
 mod server;
 mod shell;
 mod sse;
+mod told;
 mod tools;
 mod turn;
 

@@ -1,6 +1,7 @@
 //! A turn as server-sent events.
 //!
-//! Each piece of text is an event without a name, `data: {"token":"…"}`. The last event is `done`, of an agent with
+//! Each piece of text is an event without a name, `data: {"token":"…"}`. Around each tool that the model calls are `tool_call`,
+//! `{"id":"…","name":"…","arguments":{…}}`, and `tool_result`, `{"id":"…","ok":true,"tookMs":7}`. The last event is `done`, of an agent with
 //! `{"conversation_id":"…","title":"…"}` (the title with the first reply of a conversation only), or `error` with
 //! `{"error":"…"}`; a stream that ends without one of them was cut off. The whole reply is the tokens joined. A
 //! comment goes out each 15 s while a tool runs, so that proxies keep the connection.
@@ -15,17 +16,19 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::told::Told;
+
 /// Where the stream stands.
 enum State {
     /// The turn runs. Dropping it, because the client went away, ends the turn.
-    Running(mpsc::Receiver<String>, AbortOnDropHandle<Result<Value, String>>),
+    Running(mpsc::Receiver<Told>, AbortOnDropHandle<Result<Value, String>>),
     /// The last event went out.
     Done,
 }
 
-/// Starts `turn` with a channel for its text, and answers with its events; what it gives is the data of `done` or the
+/// Starts `turn` with a channel for its text and tool calls, and answers with its events; what it gives is the data of `done` or the
 /// text of `error`.
-pub(super) fn respond<F>(turn: impl FnOnce(mpsc::Sender<String>) -> F) -> Response
+pub(super) fn respond<F>(turn: impl FnOnce(mpsc::Sender<Told>) -> F) -> Response
 where
     F: Future<Output = Result<Value, String>> + Send + 'static,
 {
@@ -33,8 +36,8 @@ where
     let state = State::Running(receiver, AbortOnDropHandle::new(tokio::spawn(turn(sender))));
     let events = stream::unfold(state, |state| async move {
         let State::Running(mut receiver, task) = state else { return None };
-        if let Some(token) = receiver.recv().await {
-            return Some((event(None, json!({ "token": token })), State::Running(receiver, task)));
+        if let Some(told) = receiver.recv().await {
+            return Some((said(told), State::Running(receiver, task)));
         }
         let last = match task.await {
             Ok(Ok(last)) => event(Some("done"), last),
@@ -44,6 +47,18 @@ where
         Some((last, State::Done))
     });
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+}
+
+fn said(told: Told) -> Result<Event, Infallible> {
+    match told {
+        Told::Text(text) => event(None, json!({ "token": text })),
+        Told::Call(call) => {
+            event(Some("tool_call"), json!({ "id": call.id, "name": call.name, "arguments": call.arguments }))
+        }
+        Told::Outcome { id, ok, took } => {
+            event(Some("tool_result"), json!({ "id": id, "ok": ok, "tookMs": took.as_millis() }))
+        }
+    }
 }
 
 /// One event; JSON has no bare line breaks, so it is always one `data` line.

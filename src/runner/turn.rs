@@ -4,11 +4,13 @@
 //! text alone or has used its tool turns.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::StreamExt;
 use tokio::sync::mpsc::Sender;
 
 use super::models::{Chunk, Message, Model, ModelError, Request, Usage};
+use super::told::Told;
 use super::tools::Toolbox;
 
 /// How often a model may ask for tools before it must answer, at most.
@@ -20,8 +22,8 @@ pub(super) struct Turn<'a> {
     pub(super) model: &'a dyn Model,
     /// What it may call.
     pub(super) tools: &'a Toolbox,
-    /// Where text goes as it comes, when somebody listens.
-    pub(super) tokens: Option<&'a Sender<String>>,
+    /// Where text goes as it comes, and what else happens, when somebody listens.
+    pub(super) tokens: Option<&'a Sender<Told>>,
 }
 
 /// The outcome of a turn.
@@ -65,7 +67,7 @@ impl Turn<'_> {
                     Chunk::Call(call) => calls.push(call),
                     Chunk::Token(token) => {
                         text.push_str(&token);
-                        self.say(token).await;
+                        self.tell(Told::Text(token)).await;
                     }
                     Chunk::Truncated => {
                         tracing::info!("the model's answer reached the most tokens it may have");
@@ -90,14 +92,18 @@ impl Turn<'_> {
                 let note = format!("[stopped: the model asked for tools more than {allowed} times]");
                 said.text.push_str(&note);
                 request.messages.push(Arc::new(Message::Assistant(note.clone())));
-                self.say(note).await;
+                self.tell(Told::Text(note)).await;
                 return Ok(said);
             }
             *tool_turns -= 1;
             // A provider wants all calls of one answer before the first result.
             request.messages.extend(calls.iter().cloned().map(|call| Arc::new(Message::Call(call))));
             for call in calls {
+                self.tell(Told::Call(call.clone())).await;
+                let began = Instant::now();
                 let outcome = self.tools.call(&call.name, &call.arguments).await.map_err(|error| error.to_string());
+                let (id, ok, took) = (call.id.clone(), outcome.is_ok(), began.elapsed());
+                self.tell(Told::Outcome { id, ok, took }).await;
                 if let Err(error) = &outcome {
                     // What a tool said may be long and may be the user's: only who asks for it sees it.
                     tracing::info!(tool = call.name, "a tool failed; the model was told why");
@@ -108,10 +114,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Hands a token to the listener; one that went away is not waited for, its turn is dropped by whoever runs it.
-    async fn say(&self, token: String) {
+    /// Tells the listener; one that went away is not waited for, its turn is dropped by whoever runs it.
+    async fn tell(&self, told: Told) {
         if let Some(tokens) = self.tokens {
-            let _ = tokens.send(token).await;
+            let _ = tokens.send(told).await;
         }
     }
 }

@@ -13,6 +13,8 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::runner::told::{Told, next_text};
+
 /// How much is kept.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
@@ -117,15 +119,15 @@ impl Task {
     }
 
     /// Runs `turn`, which is given where its text goes, until it ends or the task is canceled.
-    pub(super) async fn run<F>(&self, turn: impl FnOnce(mpsc::Sender<String>) -> F)
+    pub(super) async fn run<F>(&self, turn: impl FnOnce(mpsc::Sender<Told>) -> F)
     where
         F: Future<Output = Result<(), String>>,
     {
         // A turn that panics ends its task too.
         let _ended = Ending(self);
-        let (sender, mut tokens) = mpsc::channel::<String>(16);
+        let (sender, mut tokens) = mpsc::channel(16);
         let text = async {
-            while let Some(token) = tokens.recv().await {
+            while let Some(token) = next_text(&mut tokens).await {
                 self.progress.send_modify(|progress| progress.text.push_str(&token));
             }
         };
@@ -243,7 +245,7 @@ mod tests {
     async fn a_canceled_turn_is_dropped_and_keeps_what_it_said() {
         let one = task("a", 1);
         let mut watch = one.watch();
-        let turn = async |tokens: mpsc::Sender<String>| {
+        let turn = async |tokens: mpsc::Sender<Told>| {
             let _ = tokens.send("half".into()).await;
             std::future::pending().await
         };

@@ -17,6 +17,7 @@ use super::table::{Named, Table};
 use crate::runner::dotprompt::RenderError;
 use crate::runner::models::{Message, Part, text_of};
 use crate::runner::openai_api::{AnswerError, Answers, Question};
+use crate::runner::told::Told;
 use crate::runner::turn::Said;
 
 /// What can be asked, by name, or why it cannot.
@@ -45,7 +46,7 @@ impl Answers for Chats {
         self.0.get(model).or_else(|| self.0.get(flow))?.as_ref().err().map(String::as_str)
     }
 
-    async fn answer(&self, question: Question, tokens: Option<&Sender<String>>) -> Result<Said, AnswerError> {
+    async fn answer(&self, question: Question, tokens: Option<&Sender<Told>>) -> Result<Said, AnswerError> {
         let Question { model, mut messages, config, output } = question;
         let Some(Ok(endpoint)) = self.0.get(&model) else {
             return Err(AnswerError::Input(format!("there is no model `{model}`")));

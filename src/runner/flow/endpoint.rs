@@ -8,6 +8,7 @@ use tokio::sync::mpsc::Sender;
 use super::output::Output;
 use crate::runner::dotprompt::{self, Prompt, RenderError, RenderedMessage, Role};
 use crate::runner::models::{Message, Model, ModelError, Request};
+use crate::runner::told::Told;
 use crate::runner::tools::Toolbox;
 use crate::runner::turn::{Said, Turn};
 
@@ -72,7 +73,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The model failed, or what it says does not fit, also after another try if it has one left.
-    pub(super) async fn answer(&self, mut request: Request, tokens: Option<&Sender<String>>) -> Result<Said, Failure> {
+    pub(super) async fn answer(&self, mut request: Request, tokens: Option<&Sender<Told>>) -> Result<Said, Failure> {
         let listener = tokens.filter(|_| self.output.is_none());
         let turn = Turn { model: &*self.model, tools: &self.tools, tokens: listener };
         let mut left = self.tool_turns;
@@ -90,7 +91,7 @@ impl Endpoint {
         };
         if let Some(tokens) = tokens {
             // A listener that went away takes the whole turn with it.
-            let _ = tokens.send(said.text.clone()).await;
+            let _ = tokens.send(Told::Text(said.text.clone())).await;
         }
         Ok(said)
     }

@@ -7,6 +7,7 @@ use tokio::sync::mpsc::Sender;
 
 use super::{AnswerError, Answers, Message, Question, Said};
 use crate::runner::agent::Agent;
+use crate::runner::told::Told;
 
 /// An agent under its name.
 pub(in crate::runner) struct NamedAgent {
@@ -22,7 +23,7 @@ impl Answers for NamedAgent {
         vec![self.name.clone()]
     }
 
-    async fn answer(&self, question: Question, tokens: Option<&Sender<String>>) -> Result<Said, AnswerError> {
+    async fn answer(&self, question: Question, tokens: Option<&Sender<Told>>) -> Result<Said, AnswerError> {
         let Question { model: _, messages, config, output } = question;
         if messages.iter().all(|message| matches!(**message, Message::System(_) | Message::Assistant(_))) {
             return Err(AnswerError::Input("nobody asks anything: `messages` has none of a user".into()));

@@ -34,6 +34,7 @@ pub(super) use self::error::ApiError;
 use self::reply::Head;
 use self::request::Completion;
 use super::models::{Message, ModelError, OutputFormat, Part, ToolCall, Usage};
+use super::told::Told;
 use super::turn::Said;
 
 /// Whatever answers under the names of models.
@@ -51,7 +52,7 @@ pub(super) trait Answers: Send + Sync {
     ///
     /// # Errors
     /// There will be no answer.
-    async fn answer(&self, question: Question, tokens: Option<&Sender<String>>) -> Result<Said, AnswerError>;
+    async fn answer(&self, question: Question, tokens: Option<&Sender<Told>>) -> Result<Said, AnswerError>;
 }
 
 /// What a client asks.

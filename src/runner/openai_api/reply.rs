@@ -14,7 +14,8 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::error::ApiError;
-use super::{AnswerError, Answers, Question, Said, Usage};
+use super::{AnswerError, Answers, Question, Said, Told, Usage};
+use crate::runner::told::next_text;
 
 /// How long the first token may take before the stream begins without it. An error that comes earlier is an HTTP error,
 /// which clients understand better than one inside of a stream; a proxy must not wait too long for the first byte.
@@ -80,7 +81,7 @@ pub(super) async fn stream(
     let mut chunks = Chunks { head, include_usage, queue: VecDeque::new(), turn: None };
     chunks.push(json!({ "role": "assistant", "content": "" }), None);
     let mut turn = AbortOnDropHandle::new(turn);
-    match tokio::time::timeout(HEAD, tokens.recv()).await {
+    match tokio::time::timeout(HEAD, next_text(&mut tokens)).await {
         Ok(Some(token)) => chunks.push(json!({ "content": token }), None),
         Ok(None) => {
             let said = (&mut turn).await.map_err(|_| cut_off())??;
@@ -94,7 +95,7 @@ pub(super) async fn stream(
 }
 
 /// A turn that runs: its text, and how it ends. Dropping it ends it.
-type Turn = (mpsc::Receiver<String>, AbortOnDropHandle<Result<Said, AnswerError>>);
+type Turn = (mpsc::Receiver<Told>, AbortOnDropHandle<Result<Said, AnswerError>>);
 
 /// The events that are still to be sent.
 struct Chunks {
@@ -119,7 +120,7 @@ impl Chunks {
         if self.queue.is_empty()
             && let Some((mut tokens, turn)) = self.turn.take()
         {
-            if let Some(token) = tokens.recv().await {
+            if let Some(token) = next_text(&mut tokens).await {
                 self.push(json!({ "content": token }), None);
                 self.turn = Some((tokens, turn));
             } else {

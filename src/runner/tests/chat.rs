@@ -64,6 +64,23 @@ async fn a_stream_is_tokens_and_then_done() {
 }
 
 #[tokio::test]
+async fn a_stream_tells_which_tools_are_called_and_how_that_went() {
+    let runner = Runner::with_tools(json!([{ "name": "calculator", "type": "builtin" }])).await;
+    for (message, arguments, ok, text) in [
+        (r#"/tool calculator {"expression": "6*7"}"#, json!({ "expression": "6*7" }), true, "42"),
+        ("/tool nothing", Value::Null, false, "tool nothing failed"),
+    ] {
+        let events = runner.events(message).await;
+        let [(call, called), (result, outcome), rest @ ..] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((call.as_str(), result.as_str()), ("tool_call", "tool_result"));
+        assert_eq!((&called["arguments"], &called["id"]), (&arguments, &outcome["id"]));
+        assert!(outcome["ok"] == ok && outcome["tookMs"].is_u64(), "{outcome}");
+        let said: String = rest.iter().filter_map(|(_, data)| data["token"].as_str()).collect();
+        assert!(said.contains(text), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn a_model_type_that_is_not_supported_leaves_the_process_alive_and_not_ready() {
     let runner = Runner::with(&[("CORAIL_MODEL_TYPE", "soap".into())]).await;
     assert_eq!(runner.get("/healthz").await.0, 200);
