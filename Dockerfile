@@ -2,11 +2,18 @@
 # hack/images compiles outside and gives two images of its own: BASE, and BINARIES with the programs at its root.
 ARG BASE=gcr.io/distroless/cc-debian12:nonroot
 ARG RUST=rust:1-bookworm
+ARG NODE=node:22-bookworm
 ARG BINARIES=compile
+
+FROM ${NODE} AS ui
+WORKDIR /ui
+COPY src/control_plane/ui .
+RUN npm ci --ignore-scripts && npm run build
 
 FROM ${RUST} AS compile
 WORKDIR /src
 COPY . .
+COPY --from=ui /ui/dist src/control_plane/ui/dist
 RUN cargo build --release --locked --bin recif --bin recif-runner \
     && cp target/release/recif target/release/recif-runner / \
     && cargo rustc --release --locked --bin recif-proxy -- -C target-feature=+crt-static \

@@ -1,5 +1,5 @@
 # The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev).
-.PHONY: help up test lint unit e2e deny manifests generate images docker-build down clean cargo-found
+.PHONY: help up test lint unit e2e ui deny manifests generate images docker-build down clean cargo-found
 .DEFAULT_GOAL := help
 # Go and Rust, which sudo's PATH lacks.
 export PATH := $(shell . hack/path; echo "$$PATH")
@@ -16,24 +16,30 @@ up: ## a running cluster with the operator and sample agents (RECIF_CLUSTER=exis
 
 test: lint unit e2e ## everything that CI runs
 
-lint: cargo-found ## formatting and clippy
+lint: cargo-found ui ## formatting and clippy
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-unit: cargo-found ## unit, property and drift tests
+unit: cargo-found ui ## unit, property and drift tests
+	@hack/ui test
 	RECIF_PEERS=$$(hack/peers) && export RECIF_PEERS && cargo test --workspace --locked
 
 e2e: ## end-to-end tests on a cluster of their own
 	@hack/e2e
 
+ui: ## build the web UI, which is part of the program
+	@hack/ui
+
 deny: cargo-found ## licenses, sources and doubled versions of what is depended on (needs cargo-deny)
 	@command -v cargo-deny >/dev/null || { echo "make deny: run 'cargo install --locked cargo-deny' first" >&2; exit 1; }
 	cargo deny --offline check licenses bans sources
 
-manifests generate: cargo-found ## write config/crd, the rights on our kinds and the diagrams anew from the types
+manifests generate: cargo-found ## write config/crd, the rights on our kinds, the diagrams and the web UI's types anew from the types
 	cargo run -q --locked --bin recif -- crds --write config/crd
 	RECIF_WRITE=1 cargo test -q --locked --test diagrams
 	RECIF_WRITE=1 cargo test -q --locked --test rbac the_rules_on_our_kinds
+	RECIF_WRITE=1 cargo test -q --locked --lib the_copy_that_the_web_ui_is_made_from
+	@hack/ui types
 
 images docker-build: ## build the images and load them into the running cluster
 	@hack/images

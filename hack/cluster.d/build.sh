@@ -7,8 +7,8 @@
 PACKAGES=(containerd runc containernetworking-plugins iptables iproute2 conntrack catatonit buildah jq socat openssl
     busybox-static ca-certificates curl util-linux mount procps kmod make
     gcc libc6-dev) # Rust brings no linker, and some crates compile C
-# What the tests need besides: hack/peers installs the rest.
-TEST_PACKAGES=(python3-venv postgresql)
+# What the tests need besides, a browser among it: hack/peers installs the rest.
+TEST_PACKAGES=(python3-venv postgresql chromium)
 KUBERNETES_PARTS=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
 
 # missing_of PACKAGE…: those that are not installed.
@@ -18,12 +18,12 @@ missing_of() {
         [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || echo "$package"
     done
 }
-missing_packages() { missing_of "${PACKAGES[@]}"; }
-# Node comes from other places than Debian too, then with npm inside.
-missing_test_packages() {
-    missing_of "${TEST_PACKAGES[@]}"
+# Node, which builds the web UI, comes from other places than Debian too, then with npm inside.
+missing_packages() {
+    missing_of "${PACKAGES[@]}"
     command -v npm >/dev/null || printf '%s\n' nodejs npm
 }
+missing_test_packages() { missing_of "${TEST_PACKAGES[@]}"; }
 
 # Nobody is asked: a file that the owner changed stays as it is, another installer is waited for, and what would have to
 # make room (Docker's own containerd) is an error instead.

@@ -17,6 +17,7 @@ mod relay;
 mod serve;
 #[cfg(test)]
 mod testing;
+mod ui;
 mod watches;
 
 pub use args::ControlPlaneArgs;

@@ -41,6 +41,7 @@ use super::{
     live::Clients,
     load::Loads,
     relay::{self, Relay},
+    ui,
 };
 
 /// What requests are answered from.
@@ -82,6 +83,9 @@ pub(super) fn router(app: App) -> Router {
     let compress = CompressionLayer::new().gzip(true).br(true).quality(CompressionLevel::Fastest);
     let api = api.fallback(refuse).method_not_allowed_fallback(method).layer(compress);
     let pass = |State(app): State<App>, request: Request| async move { app.relay.pass(request).await };
+    // The UI is compressed by its build.
+    let ui = get(ui::serve);
+    let api = api.route("/ui", ui.clone()).route("/ui/{*path}", ui).route("/", get(ui::redirect));
     api.route(relay::PREFIX, any(pass)).route("/gateway/{*path}", any(pass)).with_state(app)
 }
 

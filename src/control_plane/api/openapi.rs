@@ -98,3 +98,20 @@ fn in_query(param: &Param) -> Value {
     let schema = if param.many { json!({ "type": "array", "items": value }) } else { value };
     json!({ "name": param.name, "in": "query", "description": param.about, "schema": schema })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The web UI's types are made from a copy of the document, which `make generate` writes.
+    #[test]
+    fn the_copy_that_the_web_ui_is_made_from_is_this_document() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/control_plane/ui/openapi.json");
+        let text = format!("{}\n", serde_json::to_string_pretty(&document()).unwrap());
+        if std::env::var_os("RECIF_WRITE").is_some() {
+            std::fs::write(path, &text).unwrap();
+        }
+        let copy = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(copy == text, "{path} is out of date: run `make generate`");
+    }
+}

@@ -1,0 +1,208 @@
+//! Serves the web UI, which is part of the program.
+//!
+//! Files are held as they are sent: plain, and compressed by the build. Those below `assets/` have a digest in their names,
+//! so a browser asks for them once and never again; the page itself is asked for each time and answered by 304 when it is the
+//! same. Any other path is a place within the UI, whose router knows it. Nothing may be loaded from elsewhere.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use sha2::{Digest, Sha256};
+
+/// A file, in the forms in which it can be sent.
+struct Asset {
+    path: &'static str,
+    plain: &'static [u8],
+    brotli: Option<&'static [u8]>,
+    gzip: Option<&'static [u8]>,
+}
+
+/// The built UI; empty when the program was compiled without it.
+static ASSETS: &[Asset] = include!(concat!(env!("OUT_DIR"), "/ui_assets.rs"));
+
+const PAGE: &str = "index.html";
+/// Of the files with a digest in their names.
+const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
+);
+
+/// Leads to the UI from the root.
+pub(super) async fn redirect() -> Response {
+    let mut response = text(StatusCode::FOUND, "The web UI is at /ui/.\n");
+    response.headers_mut().insert(header::LOCATION, HeaderValue::from_static("/ui/"));
+    response
+}
+
+/// Answers GET and HEAD of `/ui` and everything below it.
+pub(super) async fn serve(uri: Uri, headers: HeaderMap) -> Response {
+    answer(ASSETS, uri.path(), &headers)
+}
+
+fn answer(assets: &'static [Asset], path: &str, headers: &HeaderMap) -> Response {
+    let name = path.strip_prefix("/ui").unwrap_or(path).trim_start_matches('/');
+    let find = |name: &str| assets.iter().find(|asset| asset.path == name);
+    let Some(page) = find(PAGE) else {
+        return text(
+            StatusCode::NOT_FOUND,
+            "This program was built without its web UI: run `make ui`, and build it again.\n",
+        );
+    };
+    match find(name) {
+        Some(asset) => file(asset, headers),
+        // A page that is older than the program asks for what is no more: it must not get the page for a script.
+        None if name.starts_with("assets/") => {
+            text(StatusCode::NOT_FOUND, "There is no such file: load the page again.\n")
+        }
+        None => file(page, headers),
+    }
+}
+
+fn file(asset: &'static Asset, headers: &HeaderMap) -> Response {
+    let (bytes, encoding) = match (asset.brotli, asset.gzip) {
+        (Some(bytes), _) if accepts(headers, "br") => (bytes, Some("br")),
+        (_, Some(bytes)) if accepts(headers, "gzip") => (bytes, Some("gzip")),
+        _ => (asset.plain, None),
+    };
+    let forever = asset.path.starts_with("assets/");
+    let tag = etag(bytes);
+    let mut response = Response::new(Body::empty());
+    let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    if known.flat_map(|value| value.split(',')).any(|known| known.trim().trim_start_matches("W/") == tag) {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    } else {
+        *response.body_mut() = Body::from(bytes);
+    }
+    let fields = response.headers_mut();
+    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(asset.path)));
+    fields.insert(header::CACHE_CONTROL, if forever { FOREVER } else { ASK_AGAIN });
+    fields.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    if let Ok(tag) = HeaderValue::try_from(tag) {
+        fields.insert(header::ETAG, tag);
+    }
+    if let Some(encoding) = encoding {
+        fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
+    }
+    guarded(response)
+}
+
+fn text(status: StatusCode, text: &'static str) -> Response {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response.headers_mut().insert(header::CACHE_CONTROL, ASK_AGAIN);
+    guarded(response)
+}
+
+fn guarded(mut response: Response) -> Response {
+    let fields = response.headers_mut();
+    fields.insert(header::CONTENT_SECURITY_POLICY, POLICY);
+    fields.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    fields.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response
+}
+
+/// Of the very bytes, so that each encoding has its own, as RFC 9110, section 8.8.3.3, wants it.
+fn etag(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    format!("\"{}\"", digest[..12].iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+}
+
+/// Whether a client names the coding, and not with the weight 0, which forbids it (RFC 9110, section 12.5.3).
+fn accepts(headers: &HeaderMap, coding: &str) -> bool {
+    let listed = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    listed.flat_map(|value| value.split(',')).any(|one| {
+        let mut parts = one.split(';').map(str::trim);
+        let named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(coding));
+        let refused = parts.any(|part| {
+            let weight = part.strip_prefix("q=").or_else(|| part.strip_prefix("Q="));
+            weight.and_then(|weight| weight.parse::<f32>().ok()) == Some(0.0)
+        });
+        named && !refused
+    })
+}
+
+fn media_type(path: &str) -> &'static str {
+    match path.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        Some("json") => "application/json",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    static BUILT: &[Asset] = &[
+        Asset { path: "assets/index-abc.js", plain: b"plain", brotli: Some(b"br"), gzip: Some(b"gz") },
+        Asset { path: PAGE, plain: b"<html>", brotli: None, gzip: None },
+    ];
+
+    fn headers(pairs: &[(header::HeaderName, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap())).collect()
+    }
+
+    fn field(response: &Response, name: header::HeaderName) -> &str {
+        response.headers().get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    async fn body(response: Response) -> Vec<u8> {
+        response.into_body().collect().await.unwrap().to_bytes().to_vec()
+    }
+
+    #[tokio::test]
+    async fn files_with_a_digest_are_kept_for_ever_and_the_page_is_asked_for_again() {
+        let script = answer(BUILT, "/ui/assets/index-abc.js", &HeaderMap::new());
+        assert!(field(&script, header::CACHE_CONTROL).contains("immutable"));
+        assert_eq!(field(&script, header::CONTENT_TYPE), "text/javascript; charset=utf-8");
+        for path in ["/ui", "/ui/", "/ui/index.html", "/ui/objects/agents/default/a.b"] {
+            let page = answer(BUILT, path, &HeaderMap::new());
+            assert_eq!(field(&page, header::CACHE_CONTROL), "no-cache", "{path}");
+            assert!(field(&page, header::CONTENT_SECURITY_POLICY).starts_with("default-src 'self'"));
+            assert_eq!(body(page).await, b"<html>", "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_best_encoding_that_a_client_takes_is_sent() {
+        for (accept, encoding, bytes) in [
+            ("gzip, deflate, br", "br", &b"br"[..]),
+            ("gzip;q=1, br;q=0", "gzip", b"gz"),
+            ("br;q=0.0", "", b"plain"),
+            ("identity", "", b"plain"),
+        ] {
+            let sent = answer(BUILT, "/ui/assets/index-abc.js", &headers(&[(header::ACCEPT_ENCODING, accept)]));
+            assert_eq!(field(&sent, header::CONTENT_ENCODING), encoding, "{accept}");
+            assert_eq!(body(sent).await, bytes, "{accept}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_page_that_a_client_has_is_not_sent_again() {
+        let tag = field(&answer(BUILT, "/ui/", &HeaderMap::new()), header::ETAG).to_owned();
+        let again = answer(BUILT, "/ui/", &headers(&[(header::IF_NONE_MATCH, &format!("\"x\", W/{tag}"))]));
+        assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
+        assert_eq!(body(again).await, b"");
+        let other = answer(BUILT, "/ui/", &headers(&[(header::IF_NONE_MATCH, "\"x\"")]));
+        assert_eq!(other.status(), StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn a_file_of_another_build_is_not_the_page() {
+        assert_eq!(answer(BUILT, "/ui/assets/index-old.js", &HeaderMap::new()).status(), StatusCode::NOT_FOUND);
+    }
+
+    #[tokio::test]
+    async fn without_a_ui_it_says_what_to_run() {
+        let answer = answer(&[], "/ui/", &HeaderMap::new());
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND);
+        assert!(String::from_utf8(body(answer).await).unwrap().contains("make ui"));
+    }
+}

@@ -1,0 +1,104 @@
+/** The cluster and the control plane that the tests look at: both are real. */
+
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { createServer } from "node:net";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+
+function variable(name: string): string {
+  const value = process.env[name];
+  if (!value) throw new Error(`${name} is not set: run these tests by 'hack/ui browser'`);
+  return value;
+}
+
+/** What `hack/ui browser` tells. */
+export const places = {
+  kubectl: () => variable("RECIF_KUBECTL"),
+  recif: () => variable("RECIF_PROGRAM"),
+  gateway: () => variable("RECIF_GATEWAY_URL"),
+};
+
+export async function kubectl(...args: string[]): Promise<string> {
+  const { stdout } = await run(places.kubectl(), args, { maxBuffer: 16 << 20 });
+  return stdout;
+}
+
+/** Applies objects, given as JSON, in one go. */
+export async function apply(...objects: object[]): Promise<void> {
+  const child = spawn(places.kubectl(), ["apply", "--server-side", "--force-conflicts", "-f", "-"], { stdio: ["pipe", "ignore", "pipe"] });
+  let said = "";
+  child.stderr.on("data", (data) => (said += String(data)));
+  child.stdin.end(JSON.stringify({ apiVersion: "v1", kind: "List", items: objects }));
+  const code = await new Promise((resolve) => child.on("close", resolve));
+  if (code !== 0) throw new Error(`kubectl apply: ${said}`);
+}
+
+export function object(namespace: string, kind: string, name: string, spec: object): object {
+  return { apiVersion: "agents.recif.dev/v1", kind, metadata: { namespace, name }, spec };
+}
+
+export async function token(namespace: string, account: string): Promise<string> {
+  return (await kubectl("-n", namespace, "create", "token", account)).trim();
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  if (address === null || typeof address === "string") throw new Error("no free port");
+  return address.port;
+}
+
+/** A control plane of our own on a port of loopback, which can be ended and begun again. */
+export class ControlPlane {
+  readonly url: string;
+  #port: number;
+  #auth: "kubernetes" | "none";
+  #process: ChildProcess | null = null;
+  #log = "";
+
+  private constructor(port: number, auth: "kubernetes" | "none") {
+    this.#port = port;
+    this.#auth = auth;
+    this.url = `http://127.0.0.1:${port}`;
+  }
+
+  static async start(auth: "kubernetes" | "none"): Promise<ControlPlane> {
+    const one = new ControlPlane(await freePort(), auth);
+    await one.start();
+    return one;
+  }
+
+  async start(): Promise<void> {
+    const args = ["control-plane", "--bind", `127.0.0.1:${this.#port}`, "--auth", this.#auth, "--gateway-url", places.gateway()];
+    const child = spawn(places.recif(), args, { stdio: ["ignore", "pipe", "pipe"] });
+    this.#process = child;
+    const keep = (data: unknown): void => void (this.#log = (this.#log + String(data)).slice(-4000));
+    child.stdout.on("data", keep);
+    child.stderr.on("data", keep);
+    await until(`the control plane to be ready`, async () => {
+      if (child.exitCode !== null) throw new Error(`the control plane ended:\n${this.#log}`);
+      return (await fetch(`${this.url}/readyz`).catch(() => null))?.ok ?? false;
+    });
+  }
+
+  async stop(): Promise<void> {
+    const child = this.#process;
+    this.#process = null;
+    if (!child || child.exitCode !== null) return;
+    const ended = new Promise((resolve) => child.on("close", resolve));
+    child.kill("SIGKILL");
+    await ended;
+  }
+}
+
+/** Waits until `holds`, for a minute at most. */
+export async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
+  const deadline = Date.now() + 60_000;
+  while (!(await holds())) {
+    if (Date.now() > deadline) throw new Error(`waited a minute for ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}

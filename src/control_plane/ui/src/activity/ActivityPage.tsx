@@ -1,0 +1,224 @@
+import "./activity.css";
+
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { type ReactElement, useCallback, useEffect, useMemo, useRef, useState } from "react";
+
+import { get, query } from "../api/client.ts";
+import { KINDS } from "../api/kinds.ts";
+import { live } from "../api/live.ts";
+import type { Page, Transition } from "../api/types.ts";
+import { duration } from "../object/timeline.ts";
+import { Icon } from "../shell/icons.tsx";
+import { Ago, fullTime, ObjectLink, Phase, useTitle } from "../shell/parts.tsx";
+import { Failure, Loading, Notice, State } from "../shell/states.tsx";
+import { merged, wanted } from "./feed.ts";
+
+const PAGE = 200;
+/** So much is kept while the page is open. */
+const KEPT = 5000;
+
+export function ActivityPage(): ReactElement {
+  useTitle("Activity");
+  const search = useSearch({ from: "/activity" });
+  const navigate = useNavigate({ from: "/activity" });
+  const feed = useFeed();
+  const shown = useMemo(() => feed.list.filter(wanted(search.kind, search.q)), [feed.list, search.kind, search.q]);
+  return (
+    <div className="page full">
+      <div className="page-head">
+        <h1>Activity</h1>
+        <span className="muted grow">Every move and every wait of the fleet, the latest first</span>
+        <button type="button" className="button" onClick={feed.toggle} aria-pressed={feed.paused}>
+          <Icon name={feed.paused ? "play" : "pause"} />
+          {feed.paused ? `Go on${feed.held ? ` (${feed.held} new)` : ""}` : "Pause"}
+        </button>
+      </div>
+      <div className="row wrap">
+        <input
+          className="input activity-search"
+          type="search"
+          placeholder="Search names, phases, reasons"
+          aria-label="Search the activity"
+          value={search.q ?? ""}
+          onChange={(event) => void navigate({ search: (before) => ({ ...before, q: event.target.value }), replace: true })}
+        />
+        <select
+          className="input"
+          style={{ width: "auto" }}
+          aria-label="Kind"
+          value={search.kind?.[0] ?? ""}
+          onChange={(event) => void navigate({ search: (before) => ({ ...before, kind: event.target.value ? [event.target.value] : [] }), replace: true })}
+        >
+          <option value="">All kinds</option>
+          {KINDS.map((kind) => (
+            <option key={kind.kind} value={kind.kind}>
+              {kind.label}
+            </option>
+          ))}
+        </select>
+      </div>
+      {feed.error && feed.list.length > 0 && <Notice tone="warn">What happened before cannot be read: {feed.error.message}</Notice>}
+      {shown.length ? (
+        <List list={shown} more={feed.more} loading={feed.loading} />
+      ) : feed.loading ? (
+        <Loading lines={10} />
+      ) : feed.error ? (
+        <Failure error={feed.error} retry={feed.more ?? undefined} what="the activity" />
+      ) : feed.list.length ? (
+        <State icon="search" title="Nothing matches" action={feed.more && <button type="button" className="button" onClick={feed.more}>Look further back</button>}>
+          None of the last {feed.list.length} transitions is of that sort.
+        </State>
+      ) : (
+        <State icon="activity" title="Quiet">
+          Nothing moved since the history began. As soon as something does, it is here.
+        </State>
+      )}
+    </div>
+  );
+}
+
+interface Feed {
+  list: readonly Transition[];
+  loading: boolean;
+  error: Error | null;
+  /** Reads what came before; null when there is no more. */
+  more: (() => void) | null;
+  paused: boolean;
+  /** How many came during the pause. */
+  held: number;
+  toggle: () => void;
+}
+
+function useFeed(): Feed {
+  const [list, setList] = useState<readonly Transition[]>([]);
+  const [held, setHeld] = useState<readonly Transition[]>([]);
+  const [paused, setPaused] = useState(false);
+  const [next, setNext] = useState<string | null>("");
+  const [loading, setLoading] = useState(true);
+  const [error, setError] = useState<Error | null>(null);
+
+  const read = useCallback(async (before: string | null, signal?: AbortSignal): Promise<void> => {
+    setLoading(true);
+    try {
+      const page = await get<Page<Transition>>(`/transitions${query({ limit: PAGE, before })}`, signal);
+      setList((known) => merged(known, page.items));
+      setNext((known) => (before || known === "" ? (page.continue ?? null) : known));
+      setError(null);
+    } catch (problem) {
+      if (signal?.aborted) return;
+      setError(problem instanceof Error ? problem : new Error(String(problem)));
+    }
+    setLoading(false);
+  }, []);
+
+  useEffect(() => {
+    const left = new AbortController();
+    void read(null, left.signal);
+    return () => left.abort();
+  }, [read]);
+
+  useEffect(() => {
+    let waiting: Transition[] = [];
+    let timer: ReturnType<typeof setTimeout> | null = null;
+    const show = (): void => {
+      timer = null;
+      const fresh = waiting;
+      waiting = [];
+      (paused ? setHeld : setList)((known) => merged(known, fresh, KEPT));
+    };
+    const forget = live.listen({
+      transition: (transition) => {
+        waiting.push(transition);
+        timer ??= setTimeout(show, 100);
+      },
+      // What was missed is read.
+      reset: () => void read(null),
+    });
+    return () => {
+      forget();
+      if (timer) clearTimeout(timer);
+      show();
+    };
+  }, [paused, read]);
+
+  const toggle = (): void => {
+    if (paused) {
+      setList((known) => merged(known, held, KEPT));
+      setHeld([]);
+    }
+    setPaused(!paused);
+  };
+  return { list, loading, error, more: next === null ? null : () => void read(next || null), paused, held: held.length, toggle };
+}
+
+function List({ list, more, loading }: { list: readonly Transition[]; more: (() => void) | null; loading: boolean }): ReactElement {
+  const scroller = useRef<HTMLDivElement>(null);
+  const virtual = useVirtualizer({
+    count: list.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => 64,
+    getItemKey: (index) => `${list[index]?.uid} ${list[index]?.seq}`,
+    overscan: 10,
+  });
+  const items = virtual.getVirtualItems();
+  const lastShown = items.at(-1)?.index ?? 0;
+  useEffect(() => {
+    if (lastShown > list.length - 30 && !loading) more?.();
+    // Once per length of the list: a page that brings nothing is not asked for for ever.
+  }, [lastShown > list.length - 30, list.length]);
+  return (
+    <div className="feed" ref={scroller} tabIndex={0} role="feed" aria-label="Transitions" aria-busy={loading}>
+      <div style={{ height: virtual.getTotalSize(), position: "relative" }}>
+        {items.map((item) => {
+          const one = list[item.index];
+          return (
+            one && (
+              <article
+                key={item.key}
+                ref={virtual.measureElement}
+                data-index={item.index}
+                className="transition"
+                aria-posinset={item.index + 1}
+                aria-setsize={more ? -1 : list.length}
+                style={{ transform: `translateY(${item.start}px)` }}
+              >
+                <Entry one={one} />
+              </article>
+            )
+          );
+        })}
+      </div>
+    </div>
+  );
+}
+
+function Entry({ one }: { one: Transition }): ReactElement {
+  const waits = one.from === one.to;
+  return (
+    <>
+      <span className="muted small transition-time" title={fullTime(one.at)}>
+        <Ago at={one.at} />
+      </span>
+      <div className="grow">
+        <div className="row wrap transition-line">
+          <span className="muted small">{one.kind}</span>
+          <ObjectLink {...one} className="transition-name" title={`${one.namespace}/${one.name}`} />
+          <span className="muted small">{one.namespace}</span>
+        </div>
+        {one.reason && <p className="small muted">{one.reason}</p>}
+      </div>
+      <div className="transition-move">
+        <span className="row">
+          {!waits && one.from && <span className="muted small">{one.from} →</span>}
+          <Phase phase={one.to} />
+          {waits && <span className="muted small">waits</span>}
+        </span>
+        <span className="muted small">
+          {one.action}
+          {one.tookMs > 0 && `, ${duration(one.tookMs)}`}
+        </span>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,24 @@
+import { expect, it } from "vitest";
+
+import type { Transition } from "../api/types.ts";
+import { merged, wanted } from "./feed.ts";
+
+const one = (uid: string, seq: number, second: number, more: Partial<Transition> = {}): Transition => ({
+  kind: "Agent", namespace: "default", name: uid, uid, seq, at: new Date(second * 1000).toISOString(),
+  from: "Pending", to: "Resolving", action: "accept", reason: "", tookMs: 0, traceId: "", ...more,
+});
+const names = (list: readonly Transition[]): string => list.map((item) => `${item.uid}${item.seq}`).join(" ");
+
+it("puts the newest first, however they come, and each once", () => {
+  const list = merged([one("a", 2, 20), one("a", 1, 10)], [one("b", 1, 15), one("a", 2, 20), one("b", 1, 15), one("b", 2, 15)]);
+  expect(names(list)).toBe("a2 b2 b1 a1");
+  expect(merged(list, [one("a", 1, 10)])).toBe(list);
+  expect(names(merged(list, [one("c", 1, 30)], 2))).toBe("c1 a2");
+});
+
+it("finds by kind and by words of what is shown", () => {
+  const list = [one("shop", 1, 1, { reason: 'tool "Cart" not found' }), one("cart", 1, 1, { kind: "Tool", to: "Error" })];
+  expect(names(list.filter(wanted(undefined, "cart")))).toBe("shop1 cart1");
+  expect(names(list.filter(wanted(["Tool"], undefined)))).toBe("cart1");
+  expect(names(list.filter(wanted(undefined, "default/ca error")))).toBe("cart1");
+});

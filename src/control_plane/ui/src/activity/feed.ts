@@ -1,0 +1,23 @@
+/** Transitions from pages and from the live stream, as one list: newest first, each once. */
+
+import type { Transition } from "../api/types.ts";
+
+const keyOf = (one: Transition): string => `${one.uid} ${one.seq}`;
+
+/** The list with more in it; `kept` is the most that a live list holds. */
+export function merged(list: readonly Transition[], more: readonly Transition[], kept = Infinity): Transition[] {
+  const known = new Set(list.map(keyOf));
+  const fresh = more.filter((one) => !known.has(keyOf(one)) && known.add(keyOf(one)));
+  if (!fresh.length) return list as Transition[];
+  const all = [...list, ...fresh].sort((a, b) => Date.parse(b.at) - Date.parse(a.at) || b.seq - a.seq);
+  return all.length > kept ? all.slice(0, kept) : all;
+}
+
+export function wanted(kinds: readonly string[] | undefined, q: string | undefined): (one: Transition) => boolean {
+  const words = (q ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+  return (one) => {
+    if (kinds?.length && !kinds.includes(one.kind)) return false;
+    const text = `${one.kind} ${one.namespace}/${one.name} ${one.from} ${one.to} ${one.action} ${one.reason}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  };
+}

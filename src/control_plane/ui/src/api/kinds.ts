@@ -1,0 +1,84 @@
+/** The kinds of the API: how they are written in paths and to people. */
+
+export interface Kind {
+  kind: string;
+  plural: string;
+  /** To people, in the plural. */
+  label: string;
+  workload: boolean;
+  /** A path below the gateway leads to it. */
+  gateway?: string;
+}
+
+export const KINDS: readonly Kind[] = [
+  { kind: "Agent", plural: "agents", label: "Agents", workload: true, gateway: "agents" },
+  { kind: "Flow", plural: "flows", label: "Flows", workload: true, gateway: "flows" },
+  { kind: "FlowSet", plural: "flowsets", label: "Flow sets", workload: true, gateway: "flowsets" },
+  { kind: "MCPServer", plural: "mcpservers", label: "MCP servers", workload: true, gateway: "mcp" },
+  { kind: "RemoteMCPServer", plural: "remotemcpservers", label: "Remote servers", workload: false },
+  { kind: "Tool", plural: "tools", label: "Tools", workload: false },
+  { kind: "Model", plural: "models", label: "Models", workload: false },
+  { kind: "PluginConfig", plural: "pluginconfigs", label: "Plugin configs", workload: false },
+  { kind: "Prompt", plural: "prompts", label: "Prompts", workload: false },
+];
+
+const byKind = new Map(KINDS.map((kind) => [kind.kind, kind]));
+const byPlural = new Map(KINDS.map((kind) => [kind.plural, kind]));
+
+export function kindOf(name: string): Kind | undefined {
+  return byKind.get(name);
+}
+
+export function kindOfPlural(plural: string): Kind | undefined {
+  return byPlural.get(plural);
+}
+
+/** Such as agents; a kind that this build does not know is spelt as Kubernetes would. */
+export function pluralOf(kind: string): string {
+  return byKind.get(kind)?.plural ?? `${kind.toLowerCase()}s`;
+}
+
+/** Where a kind stands in lists. */
+export function rankOf(kind: string): number {
+  const index = KINDS.findIndex((known) => known.kind === kind);
+  return index < 0 ? KINDS.length : index;
+}
+
+/** What a person should think of a phase. */
+export type Tone = "good" | "busy" | "bad" | "idle" | "leaving" | "unknown";
+
+const TONES: Record<string, Tone> = {
+  Running: "good",
+  Available: "good",
+  Pending: "busy",
+  Resolving: "busy",
+  Rendering: "busy",
+  Deploying: "busy",
+  Failed: "bad",
+  Error: "bad",
+  Terminated: "idle",
+  Terminating: "leaving",
+};
+
+export function toneOf(phase: string | null | undefined): Tone {
+  return (phase && TONES[phase]) || "unknown";
+}
+
+/** Whether an object in this phase needs nobody's attention. */
+export function isSettled(phase: string | null): boolean {
+  return phase === "Running" || phase === "Available";
+}
+
+/** The phases in the order in which a healthy object sees them, those that end badly last. */
+export const PHASES = [
+  "Pending",
+  "Resolving",
+  "Rendering",
+  "Deploying",
+  "Running",
+  "Available",
+  "Failed",
+  "Error",
+  "Terminated",
+  "Terminating",
+] as const;

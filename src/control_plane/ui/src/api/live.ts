@@ -1,0 +1,151 @@
+/**
+ * The live stream of the fleet, kept open.
+ *
+ * It reconnects with growing pauses, goes on where it was by Last-Event-ID, and gives up on a connection that is silent for
+ * longer than the server's comments are apart. Whoever listens learns of changes, of transitions, of a reset (read your lists
+ * again), and of the state of the connection.
+ */
+
+import { API, ApiError, request } from "./client.ts";
+import { eventsOf } from "./sse.ts";
+import type { Change, Transition } from "./types.ts";
+
+export interface LiveState {
+  status: "connecting" | "live" | "broken";
+  /** When something was last heard, in milliseconds of the epoch; null if never. */
+  heardAt: number | null;
+  /** Why the last connection ended. */
+  problem: string | null;
+}
+
+export interface LiveListener {
+  change?: (change: Change) => void;
+  transition?: (transition: Transition) => void;
+  /** Changes may have been missed. */
+  reset?: () => void;
+}
+
+/** The server sends a comment each 15 s. */
+const SILENCE_MS = 40_000;
+const FIRST_PAUSE_MS = 250;
+const LONGEST_PAUSE_MS = 8_000;
+
+/** How long to wait before the next attempt; the first comes at once, or nearly so. */
+export function pauseBefore(attempt: number, random: number): number {
+  return Math.min(FIRST_PAUSE_MS * 2 ** attempt, LONGEST_PAUSE_MS) * (0.75 + random / 2);
+}
+
+export class Live {
+  #state: LiveState = { status: "connecting", heardAt: null, problem: null };
+  #listeners = new Set<LiveListener>();
+  #watchers = new Set<() => void>();
+  #lastId = "";
+  #stop: AbortController | null = null;
+
+  get state(): LiveState {
+    return this.#state;
+  }
+
+  /** For useSyncExternalStore. */
+  readonly watch = (watcher: () => void): (() => void) => {
+    this.#watchers.add(watcher);
+    return () => this.#watchers.delete(watcher);
+  };
+
+  listen(listener: LiveListener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  start(): void {
+    if (this.#stop) return;
+    this.#stop = new AbortController();
+    void this.#run(this.#stop.signal);
+  }
+
+  stop(): void {
+    this.#stop?.abort();
+    this.#stop = null;
+    this.#lastId = "";
+    this.#set({ status: "connecting", heardAt: null, problem: null });
+  }
+
+  async #run(stopped: AbortSignal): Promise<void> {
+    for (let attempt = 0; !stopped.aborted; attempt++) {
+      try {
+        await this.#connect(stopped, () => (attempt = 0));
+        this.#broke("The control plane ended the connection");
+      } catch (error) {
+        if (stopped.aborted) return;
+        // Whoever signs in again starts anew.
+        if (error instanceof ApiError && error.status === 401) return this.#broke(error.message);
+        this.#broke(error instanceof ApiError ? error.message : "The connection broke");
+      }
+      await sleep(pauseBefore(attempt, Math.random()), stopped);
+    }
+  }
+
+  async #connect(stopped: AbortSignal, connected: () => void): Promise<void> {
+    const silent = new AbortController();
+    let timer = setTimeout(() => silent.abort(), SILENCE_MS);
+    try {
+      const response = await request(`${API}/events`, {
+        headers: { Accept: "text/event-stream", ...(this.#lastId && { "Last-Event-ID": this.#lastId }) },
+        signal: AbortSignal.any([stopped, silent.signal]),
+      });
+      if (!response.body) throw new ApiError(0, "The live stream has no body");
+      connected();
+      const resumed = this.#lastId !== "";
+      this.#set({ status: "live", heardAt: Date.now(), problem: null });
+      // Without an id to go on from, what happened before this connection is not told.
+      if (!resumed) this.#tell((listener) => listener.reset?.());
+      const heard = (): void => {
+        clearTimeout(timer);
+        timer = setTimeout(() => silent.abort(), SILENCE_MS);
+        this.#state = { ...this.#state, heardAt: Date.now() };
+      };
+      for await (const event of eventsOf(response.body, heard)) {
+        if (event.id) this.#lastId = event.id;
+        this.#take(event.event, event.data);
+      }
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #take(name: string, data: string): void {
+    if (name === "reset") {
+      this.#tell((listener) => listener.reset?.());
+      return;
+    }
+    if (name !== "change" && name !== "transition") return;
+    const value: unknown = JSON.parse(data);
+    this.#tell((listener) => {
+      if (name === "change") listener.change?.(value as Change);
+      else listener.transition?.(value as Transition);
+    });
+  }
+
+  #broke(problem: string): void {
+    this.#set({ ...this.#state, status: "broken", problem });
+  }
+
+  #tell(say: (listener: LiveListener) => void): void {
+    for (const listener of this.#listeners) say(listener);
+  }
+
+  #set(state: LiveState): void {
+    this.#state = state;
+    for (const watcher of this.#watchers) watcher();
+  }
+}
+
+function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+  });
+}
+
+/** The one stream of this page. */
+export const live = new Live();

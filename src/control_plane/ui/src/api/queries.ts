@@ -1,0 +1,81 @@
+/** What the pages ask for, and what a live change makes stale. */
+
+import { QueryClient, queryOptions } from "@tanstack/react-query";
+
+import { ApiError, get, query } from "./client.ts";
+import { pluralOf } from "./kinds.ts";
+import { live } from "./live.ts";
+import type { Child, Graph, KubeEvent, KubeObject, Load, Machine, Page, RenderedFile, ServerTools, ToolServer, Trace, Why } from "./types.ts";
+
+export interface Name {
+  plural: string;
+  namespace: string;
+  name: string;
+}
+
+export const queryClient = new QueryClient({
+  defaultOptions: {
+    queries: {
+      staleTime: 10_000,
+      refetchOnWindowFocus: false,
+      // What is refused stays refused; what is not answered may be.
+      retry: (failures, error) => failures < 2 && !(error instanceof ApiError && error.status >= 400 && error.status < 500),
+      retryDelay: 500,
+    },
+  },
+});
+
+const path = ({ plural, namespace, name }: Name): string => `/${plural}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
+const keyOf = ({ plural, namespace, name }: Name, part: string): string[] => ["object", plural, namespace, name, part];
+
+function part<T>(name: Name, what: string) {
+  return queryOptions({ queryKey: keyOf(name, what), queryFn: ({ signal }) => get<T>(`${path(name)}${what && `/${what}`}`, signal) });
+}
+
+export const objectQuery = (name: Name) => part<KubeObject>(name, "");
+export const whyQuery = (name: Name) => part<Why>(name, "why");
+export const traceQuery = (name: Name) => part<Trace>(name, "trace");
+export const childrenQuery = (name: Name) => part<{ items: Child[] }>(name, "children");
+export const eventsQuery = (name: Name) => part<{ items: KubeEvent[] }>(name, "events");
+export const renderedQuery = (name: Name) => part<{ files: RenderedFile[] }>(name, "rendered");
+export const loadQuery = (name: Name) => queryOptions({ ...part<Load>(name, "load"), refetchInterval: 1000, staleTime: 0, retry: false });
+
+export const machineQuery = (kind: string) =>
+  queryOptions({ queryKey: ["machine", kind], queryFn: ({ signal }) => get<Machine>(`/machines/${kind}`, signal), staleTime: Infinity });
+
+export const graphQuery = (namespace: string | undefined) =>
+  queryOptions({ queryKey: ["graph", namespace ?? ""], queryFn: ({ signal }) => get<Graph>(`/graph${query({ namespace })}`, signal) });
+
+export const toolServersQuery = () =>
+  queryOptions({ queryKey: ["toolservers"], queryFn: ({ signal }) => get<Page<ToolServer>>("/toolservers", signal) });
+
+export const serverToolsQuery = (kind: string, namespace: string, name: string) =>
+  queryOptions({
+    queryKey: ["toolservers", kind, namespace, name],
+    queryFn: ({ signal }) => get<ServerTools>(`/toolservers/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}/tools${query({ kind })}`, signal),
+  });
+
+/** Reads anew what a change concerns, if a page shows it; several changes at once cost one reading. */
+const stale = new Map<string, readonly string[]>();
+let timer: ReturnType<typeof setTimeout> | null = null;
+
+function later(key: readonly string[]): void {
+  stale.set(key.join("\0"), key);
+  timer ??= setTimeout(() => {
+    timer = null;
+    const keys = [...stale.values()];
+    stale.clear();
+    for (const queryKey of keys) void queryClient.invalidateQueries({ queryKey });
+  }, 100);
+}
+
+live.listen({
+  change: ({ object }) => {
+    later(["object", pluralOf(object.kind), object.namespace, object.name]);
+    later(["graph"]);
+    if (object.kind === "MCPServer" || object.kind === "RemoteMCPServer") later(["toolservers"]);
+  },
+  reset: () => {
+    for (const key of ["object", "graph", "toolservers"]) later([key]);
+  },
+});

@@ -1,0 +1,90 @@
+/**
+ * Server-sent events from a `fetch`, because EventSource cannot send a token.
+ *
+ * The parser follows the HTML standard, "Interpreting an event stream": lines end by CR, LF or CRLF, however the bytes are
+ * cut into chunks; an event without data is none; an id stays until the next one.
+ */
+
+export interface ServerEvent {
+  /** "message" if the stream names none. */
+  event: string;
+  data: string;
+  /** The last id seen so far. */
+  id: string;
+}
+
+/** Takes text as it comes and gives the events that it completes. */
+export class EventParser {
+  #rest = "";
+  #afterReturn = false;
+  #event = "";
+  #data: string[] = [];
+  #id = "";
+  #begun = false;
+
+  push(chunk: string): ServerEvent[] {
+    let text = chunk;
+    if (!this.#begun && text) {
+      this.#begun = true;
+      if (text.startsWith("\uFEFF")) text = text.slice(1);
+    }
+    const events: ServerEvent[] = [];
+    let start = 0;
+    for (let at = 0; at < text.length; at++) {
+      const code = text.charCodeAt(at);
+      if (code !== 10 && code !== 13) {
+        this.#afterReturn = false;
+        continue;
+      }
+      // The line feed of a CRLF, maybe with the CR in the chunk before.
+      if (code === 10 && this.#afterReturn) {
+        this.#afterReturn = false;
+        start = at + 1;
+        continue;
+      }
+      this.#afterReturn = code === 13;
+      const line = this.#rest + text.slice(start, at);
+      this.#rest = "";
+      start = at + 1;
+      const event = this.#line(line);
+      if (event) events.push(event);
+    }
+    this.#rest += text.slice(start);
+    return events;
+  }
+
+  #line(line: string): ServerEvent | null {
+    if (line === "") {
+      const event = this.#data.length ? { event: this.#event || "message", data: this.#data.join("\n"), id: this.#id } : null;
+      this.#event = "";
+      this.#data = [];
+      return event;
+    }
+    const colon = line.indexOf(":");
+    if (colon === 0) return null;
+    const field = colon < 0 ? line : line.slice(0, colon);
+    const value = colon < 0 ? "" : line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
+    if (field === "data") this.#data.push(value);
+    else if (field === "event") this.#event = value;
+    else if (field === "id" && !value.includes("\0")) this.#id = value;
+    return null;
+  }
+}
+
+/** The events of a body; `heard` is called for each chunk, comments too. Ends with the body. */
+export async function* eventsOf(body: ReadableStream<Uint8Array>, heard?: () => void): AsyncGenerator<ServerEvent> {
+  const parser = new EventParser();
+  const decoder = new TextDecoder();
+  const reader = body.getReader();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      heard?.();
+      yield* parser.push(decoder.decode(value, { stream: true }));
+    }
+  } finally {
+    // Also when whoever reads stops: the server is to know.
+    reader.cancel().catch(() => undefined);
+  }
+}

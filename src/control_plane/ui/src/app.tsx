@@ -1,0 +1,92 @@
+/** The pages and their addresses; each page but the first comes when it is first looked at. */
+
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Link } from "@tanstack/react-router";
+
+import { FleetPage } from "./fleet/FleetPage.tsx";
+import { fleetSearch, listOf, parseSearch, stringifySearch, textOf } from "./fleet/urlState.ts";
+import { Shell } from "./shell/Shell.tsx";
+import { Failure, Loading, State } from "./shell/states.tsx";
+
+const root = createRootRoute({
+  component: Shell,
+  notFoundComponent: () => (
+    <State icon="empty" title="No such page" action={<Link to="/" className="button">To the fleet</Link>}>
+      This address leads nowhere.
+    </State>
+  ),
+  errorComponent: ({ error, reset }) => <Failure error={error instanceof Error ? error : new Error(String(error))} retry={reset} what="this page" />,
+});
+
+const fleet = createRoute({ getParentRoute: () => root, path: "/", validateSearch: fleetSearch, component: FleetPage });
+
+export const TABS = ["overview", "machine", "config", "events", "yaml"] as const;
+export type Tab = (typeof TABS)[number];
+const object = createRoute({
+  getParentRoute: () => root,
+  path: "/objects/$plural/$namespace/$name",
+  validateSearch: (raw: Record<string, unknown>): { tab?: Tab | undefined } => {
+    const tab = TABS.find((one) => one === textOf(raw.tab));
+    return tab && tab !== "overview" ? { tab } : {};
+  },
+  component: lazyRouteComponent(() => import("./object/ObjectPage.tsx"), "ObjectPage"),
+});
+
+const graph = createRoute({
+  getParentRoute: () => root,
+  path: "/graph",
+  validateSearch: (raw: Record<string, unknown>): { namespace?: string; focus?: string } => {
+    const [namespace, focus] = [textOf(raw.namespace), textOf(raw.focus)];
+    return { ...(namespace && { namespace }), ...(focus && { focus }) };
+  },
+  component: lazyRouteComponent(() => import("./graph/GraphPage.tsx"), "GraphPage"),
+});
+
+const tools = createRoute({
+  getParentRoute: () => root,
+  path: "/tools",
+  validateSearch: (raw: Record<string, unknown>): { server?: string; tool?: string } => {
+    const [server, tool] = [textOf(raw.server), textOf(raw.tool)];
+    return { ...(server && { server }), ...(tool && { tool }) };
+  },
+  component: lazyRouteComponent(() => import("./tools/ToolsPage.tsx"), "ToolsPage"),
+});
+
+const chat = createRoute({
+  getParentRoute: () => root,
+  path: "/chat",
+  validateSearch: (raw: Record<string, unknown>): { with?: string } => {
+    const target = textOf(raw.with);
+    return target ? { with: target } : {};
+  },
+  component: lazyRouteComponent(() => import("./chat/ChatPage.tsx"), "ChatPage"),
+});
+
+const activity = createRoute({
+  getParentRoute: () => root,
+  path: "/activity",
+  validateSearch: (raw: Record<string, unknown>): { q?: string; kind?: string[] } => {
+    const [q, kind] = [textOf(raw.q), listOf(raw.kind)];
+    return { ...(q && { q }), ...(kind.length && { kind }) };
+  },
+  component: lazyRouteComponent(() => import("./activity/ActivityPage.tsx"), "ActivityPage"),
+});
+
+export const router = createRouter({
+  routeTree: root.addChildren([fleet, object, graph, tools, chat, activity]),
+  basepath: "/ui",
+  parseSearch,
+  stringifySearch,
+  defaultPreload: "intent",
+  defaultPendingComponent: () => (
+    <div className="page">
+      <Loading />
+    </div>
+  ),
+  scrollRestoration: false,
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

@@ -1,0 +1,344 @@
+import "./chat.css";
+
+import { useQuery } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
+import { type FormEvent, type KeyboardEvent, type ReactElement, useEffect, useId, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+
+import { pluralOf, toneOf } from "../api/kinds.ts";
+import { objectQuery } from "../api/queries.ts";
+import type { Summary } from "../api/types.ts";
+import { fleet } from "../fleet/store.ts";
+import { duration } from "../object/timeline.ts";
+import { Icon, ToneSign } from "../shell/icons.tsx";
+import { CopyButton, ObjectLink, Phase, useTitle } from "../shell/parts.tsx";
+import { Notice, State } from "../shell/states.tsx";
+import { type Conversation, conversationWith, type Turn } from "./conversation.ts";
+import { type Piece, type Reply, textOfReply } from "./stream.ts";
+import { type Target, targetOf } from "./talk.ts";
+
+const TALKERS = new Set(["Agent", "Flow", "FlowSet"]);
+const SHOWN = 100;
+const idOf = (one: Target): string => `${one.kind}/${one.namespace}/${one.name}`;
+
+export function ChatPage(): ReactElement {
+  const { with: chosen } = useSearch({ from: "/chat" });
+  const target = useMemo(() => targetOf(chosen), [chosen]);
+  useTitle(target ? `Chat with ${target.name}` : "Chat");
+  return (
+    <div className="page full chat-page">
+      <h1 className="visually-hidden">{target ? `Chat with ${target.name}` : "Chat"}</h1>
+      <div className={`chat${target ? " chosen" : ""}`}>
+        <Talkers chosen={chosen} />
+        {target ? (
+          <Talk key={idOf(target)} target={target} />
+        ) : (
+          <State icon="chat" title="Whom do you want to talk to?">
+            Agents keep a conversation. Flows take variables and answer once.
+          </State>
+        )}
+      </div>
+    </div>
+  );
+}
+
+function Talkers({ chosen }: { chosen: string | undefined }): ReactElement {
+  const view = useSyncExternalStore(fleet.watch, fleet.view);
+  const [text, setText] = useState("");
+  const all = useMemo(() => view.rows.filter((row) => TALKERS.has(row.kind)).sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name)), [view.rows]);
+  const found = all.filter((row) => `${row.namespace}/${row.name} ${row.kind}`.toLowerCase().includes(text.toLowerCase()));
+  return (
+    <nav aria-label="Agents and flows" className="card talkers">
+      {all.length > 8 && (
+        <div className="talkers-search">
+          <input className="input" type="search" placeholder="Search" aria-label="Search agents and flows" value={text} onChange={(event) => setText(event.target.value)} />
+        </div>
+      )}
+      {view.complete && !found.length && <p className="muted small talkers-none">{all.length ? "Nothing matches." : "There are no agents or flows."}</p>}
+      <ul>
+        {found.slice(0, SHOWN).map((row) => (
+          <li key={idOf(row)}>
+            <Link to="/chat" search={{ with: idOf(row) }} className="talker" aria-current={idOf(row) === chosen || undefined} activeProps={{}}>
+              <span className={`phase tone-${toneOf(row.phase)}`} title={row.phase ?? undefined}>
+                <ToneSign tone={toneOf(row.phase)} />
+                <span className="visually-hidden">{row.phase}</span>
+              </span>
+              <span className="grow">
+                <span className="truncate talker-name">{row.name}</span>
+                <span className="truncate muted small talker-kind">{`${row.kind} · ${row.namespace}`}</span>
+              </span>
+            </Link>
+          </li>
+        ))}
+      </ul>
+      {found.length > SHOWN && <p className="muted small talkers-none">{found.length - SHOWN} more: search for them.</p>}
+    </nav>
+  );
+}
+
+/** Agents first, and those that run before those that do not. */
+function rank(row: Summary): number {
+  return (row.kind === "Agent" ? 0 : 1) + (row.phase === "Running" ? 0 : 2);
+}
+
+function Talk({ target }: { target: Target }): ReactElement {
+  const conversation = conversationWith(target);
+  const turns = useSyncExternalStore(conversation.watch, conversation.turns);
+  useSyncExternalStore(fleet.watch, fleet.view);
+  const summary = fleet.find(target.kind, target.namespace, target.name);
+  const [draft, setDraft] = useState("");
+  const [flow, setFlow] = useState<string | null>(null);
+  const isAgent = target.kind === "Agent";
+
+  const again = (): void => {
+    const turn = conversation.takeBack();
+    if (!turn) return;
+    void conversation.send(turn.said, turn.flow, isAgent ? { message: turn.said } : (JSON.parse(turn.said) as object));
+  };
+  return (
+    <section className="talk" aria-label={`Conversation with ${target.name}`}>
+      <header className="talk-head">
+        <Link to="/chat" className="button quiet icon back" aria-label="All agents and flows">
+          <Icon name="right" />
+        </Link>
+        <div className="grow">
+          <h2 className="truncate">
+            <ObjectLink {...target} />
+          </h2>
+          <p className="muted small truncate">{conversation.title ?? `${target.kind} in ${target.namespace}`}</p>
+        </div>
+        {summary && <Phase phase={summary.phase} pill />}
+        {turns.length > 0 && (
+          <button type="button" className="button quiet" onClick={() => conversation.clear()}>
+            New
+          </button>
+        )}
+      </header>
+      <Turns turns={turns} again={again} target={target} />
+      {summary?.why && summary.phase !== "Running" && <Notice tone="warn">{summary.why}</Notice>}
+      {isAgent ? (
+        <Composer conversation={conversation} text={draft} setText={setDraft} label="Message" placeholder={`Message to ${target.name}`} body={(text) => ({ message: text })} flow={null} />
+      ) : (
+        <FlowComposer conversation={conversation} target={target} text={draft} setText={setDraft} flow={flow} setFlow={setFlow} />
+      )}
+    </section>
+  );
+}
+
+function Turns({ turns, again, target }: { turns: readonly Turn[]; again: () => void; target: Target }): ReactElement {
+  const end = useRef<HTMLDivElement>(null);
+  const scroller = useRef<HTMLDivElement>(null);
+  const stick = useRef(true);
+  useLayoutEffect(() => {
+    if (stick.current) end.current?.scrollIntoView({ block: "end" });
+  }, [turns]);
+  const scrolled = (): void => {
+    const here = scroller.current;
+    // Whoever scrolls up to read is left alone.
+    if (here) stick.current = here.scrollHeight - here.scrollTop - here.clientHeight < 40;
+  };
+  if (!turns.length) {
+    return (
+      <div className="turns">
+        <State icon="chat" title={target.kind === "Agent" ? `Say something to ${target.name}` : `Give ${target.name} its variables`}>
+          {target.kind === "Agent" ? "The answer streams in, with the tools that are called for it." : "A flow answers once, with what its prompt makes of them."}
+        </State>
+      </div>
+    );
+  }
+  return (
+    <div className="turns" ref={scroller} onScroll={scrolled} tabIndex={0} role="log" aria-label="Messages">
+      {turns.map((turn, index) => (
+        <TurnView key={turn.id} turn={turn} last={index === turns.length - 1} again={again} />
+      ))}
+      <div ref={end} />
+    </div>
+  );
+}
+
+function TurnView({ turn, last, again }: { turn: Turn; last: boolean; again: () => void }): ReactElement {
+  const { reply } = turn;
+  const over = reply.status !== "waiting" && reply.status !== "streaming";
+  return (
+    <>
+      <div className="said">
+        {turn.flow && <span className="small muted">{turn.flow}</span>}
+        <p>{turn.said}</p>
+      </div>
+      <article className="reply" data-status={reply.status} aria-busy={!over}>
+        {reply.pieces.map((piece, index) => (
+          <PieceView key={index} piece={piece} over={over} />
+        ))}
+        {reply.status === "waiting" && (
+          <span className="thinking" role="status" aria-label="Waiting for the answer">
+            <i />
+            <i />
+            <i />
+          </span>
+        )}
+        {reply.status === "failed" && <Notice tone="bad">{reply.error}</Notice>}
+        <footer className="row wrap small muted">
+          <Timing reply={reply} />
+          {over && textOfReply(reply) !== "" && <CopyButton text={() => textOfReply(reply)} />}
+          {over && last && (
+            <button type="button" className="button quiet" onClick={again}>
+              <Icon name="retry" />
+              Retry
+            </button>
+          )}
+        </footer>
+      </article>
+    </>
+  );
+}
+
+function Timing({ reply }: { reply: Reply }): ReactElement | null {
+  const parts = [
+    reply.status === "stopped" ? "Stopped" : null,
+    reply.firstMs === null ? null : `first token after ${duration(reply.firstMs)}`,
+    reply.totalMs === null ? null : `${reply.status === "stopped" ? "after" : "all after"} ${duration(reply.totalMs)}`,
+  ].filter((part) => part !== null);
+  return parts.length ? (
+    <span className="nums" data-testid="timing">
+      {parts.join(" · ")}
+    </span>
+  ) : null;
+}
+
+function PieceView({ piece, over }: { piece: Piece; over: boolean }): ReactElement {
+  if (piece.type === "text") return <p className="reply-text">{piece.text}</p>;
+  const running = piece.ok === null && !over;
+  const tone = running ? "busy" : piece.ok ? "good" : piece.ok === null ? "idle" : "bad";
+  return (
+    <details className="tool-call" data-tool={piece.name}>
+      <summary>
+        <span className={`phase tone-${tone}`}>
+          <ToneSign tone={tone} size={14} />
+        </span>
+        <code>{piece.name}</code>
+        <span className="muted small">{running ? "runs …" : piece.ok === null ? "was not heard of again" : `${piece.ok ? "answered" : "failed"}${piece.tookMs === null ? "" : ` in ${duration(piece.tookMs)}`}`}</span>
+      </summary>
+      <pre className="code" tabIndex={0}>
+        {JSON.stringify(piece.arguments ?? {}, null, 2)}
+      </pre>
+    </details>
+  );
+}
+
+interface ComposerProps {
+  conversation: Conversation;
+  text: string;
+  setText: (text: string) => void;
+  label: string;
+  placeholder: string;
+  body: (text: string) => object;
+  flow: string | null;
+  mono?: boolean;
+  check?: (text: string) => string | null;
+}
+
+function Composer({ conversation, text, setText, label, placeholder, body, flow, mono = false, check }: ComposerProps): ReactElement {
+  const id = useId();
+  const field = useRef<HTMLTextAreaElement>(null);
+  const [error, setError] = useState<string | null>(null);
+  const busy = conversation.busy;
+  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => {
+    const here = field.current;
+    if (!here) return;
+    here.style.height = "auto";
+    here.style.height = `${Math.min(here.scrollHeight + 2, 200)}px`;
+  }, [text]);
+  const send = (event?: FormEvent): void => {
+    event?.preventDefault();
+    const said = text.trim();
+    if (!said || busy) return;
+    const wrong = check?.(said) ?? null;
+    setError(wrong);
+    if (wrong) return;
+    setText("");
+    void conversation.send(said, flow, body(said));
+  };
+  const onKeyDown = (event: KeyboardEvent): void => {
+    if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing && (!mono || event.ctrlKey || event.metaKey)) send(event as unknown as FormEvent);
+    if (event.key === "Escape" && busy) conversation.stop();
+  };
+  return (
+    <form className="composer" onSubmit={send}>
+      <label htmlFor={id} className="visually-hidden">
+        {label}
+      </label>
+      <textarea
+        ref={field}
+        id={id}
+        className={`input${mono ? " mono" : ""}`}
+        rows={mono ? 3 : 1}
+        placeholder={placeholder}
+        spellCheck={!mono}
+        value={text}
+        onChange={(event) => setText(event.target.value)}
+        onKeyDown={onKeyDown}
+        aria-invalid={error !== null}
+        aria-describedby={`${id}-hint`}
+      />
+      {busy ? (
+        <button type="button" className="button" onClick={() => conversation.stop()}>
+          <Icon name="stop" />
+          Stop
+        </button>
+      ) : (
+        <button type="submit" className="button primary" disabled={!text.trim()}>
+          <Icon name="send" />
+          Send
+        </button>
+      )}
+      <span id={`${id}-hint`} className={error ? "field-error hint" : "small muted hint"} role={error ? "alert" : undefined}>
+        {error ?? (mono ? "JSON, sent by Ctrl and Enter" : "Enter sends, Shift and Enter begins a line, Escape stops")}
+      </span>
+    </form>
+  );
+}
+
+/** The variables of a flow, and in a set which flow. */
+function FlowComposer(props: { conversation: Conversation; target: Target; text: string; setText: (text: string) => void; flow: string | null; setFlow: (flow: string) => void }): ReactElement {
+  const { conversation, target, text, setText, setFlow } = props;
+  const object = useQuery(objectQuery({ plural: pluralOf(target.kind), namespace: target.namespace, name: target.name }));
+  const listed = target.kind === "FlowSet" ? object.data?.spec.flows : null;
+  const flows = Array.isArray(listed) ? listed.map((one) => String((one as { name?: unknown }).name ?? "")) : [];
+  const flow = target.kind === "FlowSet" ? (props.flow ?? flows[0] ?? null) : null;
+  return (
+    <>
+      {flows.length > 0 && (
+        <div className="row">
+          <label className="row">
+            <span className="muted">Flow</span>
+            <select className="input" value={flow ?? ""} onChange={(event) => setFlow(event.target.value)}>
+              {flows.map((name) => (
+                <option key={name}>{name}</option>
+              ))}
+            </select>
+          </label>
+        </div>
+      )}
+      <Composer
+        conversation={conversation}
+        text={text}
+        setText={setText}
+        label="Variables, as JSON"
+        placeholder='{"name": "Ada"}'
+        body={(said) => JSON.parse(said) as object}
+        flow={flow}
+        mono
+        check={problemOf}
+      />
+    </>
+  );
+}
+
+function problemOf(text: string): string | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? null : "Variables are an object, in braces.";
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}

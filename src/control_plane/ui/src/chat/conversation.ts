@@ -1,0 +1,115 @@
+/**
+ * The conversation with one target. It goes on while another page is shown, and is forgotten with the page's memory.
+ */
+
+import { ApiError } from "../api/client.ts";
+import { atEnd, type Ended, failed, type Reply, stopped, WAITING, withEvent } from "./stream.ts";
+import { ask, pathOf, type Target } from "./talk.ts";
+
+export interface Turn {
+  id: number;
+  /** The message, or the variables of a flow as JSON. */
+  said: string;
+  /** Which flow of a set. */
+  flow: string | null;
+  reply: Reply;
+}
+
+export class Conversation {
+  readonly target: Target;
+  #turns: readonly Turn[] = [];
+  #ended: Ended = { conversation: null, title: null };
+  #running: AbortController | null = null;
+  #watchers = new Set<() => void>();
+  #next = 1;
+
+  constructor(target: Target) {
+    this.target = target;
+  }
+
+  readonly watch = (watcher: () => void): (() => void) => {
+    this.#watchers.add(watcher);
+    return () => this.#watchers.delete(watcher);
+  };
+  readonly turns = (): readonly Turn[] => this.#turns;
+
+  get title(): string | null {
+    return this.#ended.title;
+  }
+  get busy(): boolean {
+    return this.#running !== null;
+  }
+
+  async send(said: string, flow: string | null, body: object): Promise<void> {
+    if (this.#running) return;
+    const stop = (this.#running = new AbortController());
+    const id = this.#next++;
+    const began = performance.now();
+    const ms = (): number => performance.now() - began;
+    this.#show([...this.#turns, { id, said, flow, reply: WAITING }]);
+    const conversation = this.#ended.conversation;
+    const all = this.target.kind === "Agent" && conversation ? { ...body, conversation_id: conversation } : body;
+    try {
+      await ask(pathOf(this.target, flow), all, stop.signal, (event) => {
+        this.#reply(id, (reply) => withEvent(reply, event, ms(), (end) => this.#end(end)));
+      });
+      this.#reply(id, (reply) => atEnd(reply, ms()));
+    } catch (error) {
+      this.#reply(id, (reply) => (stop.signal.aborted ? stopped(reply, ms()) : failed(reply, explained(error), ms())));
+    } finally {
+      this.#running = null;
+      this.#show(this.#turns);
+    }
+  }
+
+  stop(): void {
+    this.#running?.abort();
+  }
+
+  /** Takes the last turn away, to be sent anew. */
+  takeBack(): Turn | null {
+    const last = this.#turns.at(-1) ?? null;
+    if (last && !this.#running) this.#show(this.#turns.slice(0, -1));
+    return last;
+  }
+
+  clear(): void {
+    this.stop();
+    this.#ended = { conversation: null, title: null };
+    this.#show([]);
+  }
+
+  #end(end: Ended): void {
+    this.#ended = { conversation: end.conversation ?? this.#ended.conversation, title: end.title ?? this.#ended.title };
+  }
+
+  #reply(id: number, change: (reply: Reply) => Reply): void {
+    this.#show(this.#turns.map((turn) => (turn.id === id ? { ...turn, reply: change(turn.reply) } : turn)));
+  }
+
+  #show(turns: readonly Turn[]): void {
+    this.#turns = turns;
+    for (const watcher of this.#watchers) watcher();
+  }
+}
+
+function explained(error: unknown): string {
+  if (error instanceof ApiError && error.status === 403) return `You may not talk to it: ${error.message}`;
+  if (error instanceof ApiError) return error.message;
+  return "The connection broke before the answer was whole.";
+}
+
+const all = new Map<string, Conversation>();
+
+export function conversationWith(target: Target): Conversation {
+  const key = `${target.kind}/${target.namespace}/${target.name}`;
+  let conversation = all.get(key);
+  if (!conversation) all.set(key, (conversation = new Conversation(target)));
+  return conversation;
+}
+
+/** Forgets all of them: somebody else signed in. */
+export function forgetConversations(): void {
+  for (const conversation of all.values()) conversation.clear();
+  all.clear();
+}

@@ -1,0 +1,104 @@
+/**
+ * A turn of a conversation as it streams in: tokens, tool calls, and how it ended.
+ *
+ * The runtime sends events without a name, `{"token"}`; `tool_call` and `tool_result` around the tools that the model calls;
+ * and as the last one `done`, with the conversation, or `error`. A stream that ends without one of those was cut off.
+ */
+
+import type { ServerEvent } from "../api/sse.ts";
+
+export interface ToolCall {
+  id: string;
+  name: string;
+  arguments: unknown;
+  /** Null while it runs. */
+  ok: boolean | null;
+  tookMs: number | null;
+}
+
+/** What an answer is made of, in the order in which it came. */
+export type Piece = { type: "text"; text: string } | ({ type: "tool" } & ToolCall);
+
+export interface Reply {
+  pieces: Piece[];
+  status: "waiting" | "streaming" | "done" | "stopped" | "failed";
+  /** Why it failed. */
+  error: string | null;
+  /** Milliseconds from the request to the first token, and to the end. */
+  firstMs: number | null;
+  totalMs: number | null;
+}
+
+export const WAITING: Reply = { pieces: [], status: "waiting", error: null, firstMs: null, totalMs: null };
+
+export interface Ended {
+  conversation: string | null;
+  title: string | null;
+}
+
+/** The reply after an event that came `ms` after the request; `ended` learns of the conversation. */
+export function withEvent(reply: Reply, event: ServerEvent, ms: number, ended?: (end: Ended) => void): Reply {
+  const data = parsed(event.data);
+  switch (event.event) {
+    case "message": {
+      const token = typeof data.token === "string" ? data.token : "";
+      return { ...reply, status: "streaming", pieces: withText(reply.pieces, token), firstMs: reply.firstMs ?? ms };
+    }
+    case "tool_call": {
+      const call = { id: String(data.id ?? ""), name: String(data.name ?? ""), arguments: data.arguments, ok: null, tookMs: null };
+      return { ...reply, status: "streaming", pieces: [...reply.pieces, { type: "tool", ...call }] };
+    }
+    case "tool_result": {
+      const settle = (piece: Piece): Piece =>
+        piece.type === "tool" && piece.ok === null && piece.id === String(data.id ?? "")
+          ? { ...piece, ok: data.ok === true, tookMs: typeof data.tookMs === "number" ? data.tookMs : null }
+          : piece;
+      return { ...reply, pieces: reply.pieces.map(settle) };
+    }
+    case "done":
+      ended?.({ conversation: asText(data.conversation_id), title: asText(data.title) });
+      return { ...reply, status: "done", totalMs: ms };
+    case "error":
+      return { ...reply, status: "failed", error: asText(data.error) ?? "The agent failed without saying why.", totalMs: ms };
+    default:
+      return reply;
+  }
+}
+
+/** The reply once no more comes. */
+export function atEnd(reply: Reply, ms: number): Reply {
+  if (reply.status === "done" || reply.status === "failed") return reply;
+  return { ...reply, status: "failed", error: "The answer was cut off.", totalMs: ms };
+}
+
+export function stopped(reply: Reply, ms: number): Reply {
+  return { ...reply, status: "stopped", totalMs: ms };
+}
+
+export function failed(reply: Reply, error: string, ms: number): Reply {
+  return { ...reply, status: "failed", error, totalMs: ms };
+}
+
+export function textOfReply(reply: Reply): string {
+  return reply.pieces.map((piece) => (piece.type === "text" ? piece.text : "")).join("");
+}
+
+function withText(pieces: Piece[], token: string): Piece[] {
+  const last = pieces.at(-1);
+  if (!token) return pieces;
+  if (last?.type !== "text") return [...pieces, { type: "text", text: token }];
+  return [...pieces.slice(0, -1), { type: "text", text: last.text + token }];
+}
+
+function parsed(data: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(data);
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}
+
+function asText(value: unknown): string | null {
+  return typeof value === "string" ? value : null;
+}

@@ -1,0 +1,61 @@
+/** Which rows the user wants to see, and how many there are of each sort. */
+
+import type { Counts, Summary } from "../api/types.ts";
+import type { Order, SortKey } from "./order.ts";
+
+export interface FleetSearch {
+  kind?: string[];
+  phase?: string[];
+  namespace?: string;
+  q?: string;
+  sort?: SortKey;
+  order?: Order;
+}
+
+const haystacks = new WeakMap<Summary, string>();
+
+function haystack(object: Summary): string {
+  let text = haystacks.get(object);
+  if (text === undefined) {
+    const { kind, namespace, name, phase, reason, why, columns } = object;
+    text = [kind, `${namespace}/${name}`, phase, reason, why, ...Object.values(columns)].join("\n").toLowerCase();
+    haystacks.set(object, text);
+  }
+  return text;
+}
+
+/** Without a phase yet: what it is called in filters and counts. */
+export const NO_PHASE = "None";
+
+export function matches(search: FleetSearch): (object: Summary) => boolean {
+  const words = (search.q ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+  return (object) =>
+    (!search.kind?.length || search.kind.includes(object.kind)) &&
+    (!search.phase?.length || search.phase.includes(object.phase ?? NO_PHASE)) &&
+    (!search.namespace || object.namespace === search.namespace) &&
+    words.every((word) => haystack(object).includes(word));
+}
+
+export function countsOf(objects: Iterable<Summary>): Counts {
+  const counts: Counts = {};
+  for (const { kind, phase } of objects) {
+    const phases = (counts[kind] ??= {});
+    const name = phase ?? NO_PHASE;
+    phases[name] = (phases[name] ?? 0) + 1;
+  }
+  return counts;
+}
+
+/** Objects per phase, of the kinds that are chosen or of all. */
+export function phaseCounts(counts: Counts, kinds: readonly string[] | undefined): Record<string, number> {
+  const totals: Record<string, number> = {};
+  for (const [kind, phases] of Object.entries(counts)) {
+    if (kinds?.length && !kinds.includes(kind)) continue;
+    for (const [phase, count] of Object.entries(phases)) totals[phase] = (totals[phase] ?? 0) + count;
+  }
+  return totals;
+}
+
+export function total(phases: Record<string, number> | undefined): number {
+  return Object.values(phases ?? {}).reduce((sum, count) => sum + count, 0);
+}

@@ -1,0 +1,46 @@
+import type { ReactElement } from "react";
+
+import type { Condition } from "../api/types.ts";
+import { ToneSign } from "../shell/icons.tsx";
+import { Ago } from "../shell/parts.tsx";
+
+/** Of these it is False that is good. */
+const NEGATIVE = new Set(["Stalled", "Reconciling"]);
+
+function toneOf({ type, status }: Condition): "good" | "bad" | "busy" | "idle" {
+  if (status === "Unknown") return "idle";
+  if (!NEGATIVE.has(type)) return status === "True" ? "good" : "bad";
+  if (status === "False") return "good";
+  return type === "Stalled" ? "bad" : "busy";
+}
+
+export function Conditions({ conditions }: { conditions: readonly Condition[] }): ReactElement {
+  if (!conditions.length) return <p className="body muted">None yet.</p>;
+  return (
+    <ul className="lines">
+      {conditions.map((condition) => {
+        const tone = toneOf(condition);
+        return (
+          <li key={condition.type} className="condition">
+            <span className={`phase tone-${tone}`}>
+              <ToneSign tone={tone} />
+            </span>
+            <div className="grow">
+              <div className="row">
+                <strong className="grow">{condition.type}</strong>
+                <span className="small muted">
+                  {condition.status}
+                  {condition.reason && ` · ${condition.reason}`}
+                </span>
+              </div>
+              {condition.message && <p className="small muted">{condition.message}</p>}
+            </div>
+            <span className="small muted">
+              <Ago at={condition.lastTransitionTime} />
+            </span>
+          </li>
+        );
+      })}
+    </ul>
+  );
+}

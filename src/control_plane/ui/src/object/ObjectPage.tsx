@@ -1,0 +1,320 @@
+import "./object.css";
+
+import { useQuery } from "@tanstack/react-query";
+import { Link, useParams, useSearch } from "@tanstack/react-router";
+import { lazy, type ReactElement, type ReactNode, Suspense, useSyncExternalStore } from "react";
+
+import { kindOfPlural } from "../api/kinds.ts";
+import { eventsQuery, machineQuery, type Name, objectQuery, renderedQuery, traceQuery, whyQuery } from "../api/queries.ts";
+import type { KubeEvent, KubeObject, Summary, Trace } from "../api/types.ts";
+import { type Tab, TABS } from "../app.tsx";
+import { fleet } from "../fleet/store.ts";
+import { Icon } from "../shell/icons.tsx";
+import { Ago, Card, CopyButton, kindLabel, Phase, useTitle } from "../shell/parts.tsx";
+import { Failure, Loading, Notice, State } from "../shell/states.tsx";
+import { Children } from "./Children.tsx";
+import { Conditions } from "./Conditions.tsx";
+import { MachineView } from "./MachineView.tsx";
+import { Timeline } from "./Timeline.tsx";
+
+const Yaml = lazy(() => import("./Yaml.tsx"));
+const LoadChart = lazy(() => import("./LoadChart.tsx"));
+
+const LABELS: Record<Tab, string> = { overview: "Overview", machine: "State machine", config: "Configuration", events: "Events", yaml: "YAML" };
+
+export function ObjectPage(): ReactElement {
+  const name = useParams({ from: "/objects/$plural/$namespace/$name" });
+  const { tab = "overview" } = useSearch({ from: "/objects/$plural/$namespace/$name" });
+  const kind = kindOfPlural(name.plural);
+  useTitle(`${name.name} · ${kind?.kind ?? name.plural}`);
+  useSyncExternalStore(fleet.watch, fleet.view);
+  const summary = kind && fleet.find(kind.kind, name.namespace, name.name);
+  const object = useQuery({ ...objectQuery(name), enabled: Boolean(kind) });
+
+  if (!kind) {
+    return (
+      <div className="page">
+        <State icon="empty" title="No such kind" action={<Link to="/" className="button">To the fleet</Link>}>
+          Récif knows no “{name.plural}”.
+        </State>
+      </div>
+    );
+  }
+  const phase = summary ? summary.phase : (object.data?.status?.phase ?? null);
+  const gone = object.error && "status" in object.error && object.error.status === 404;
+  return (
+    <div className="page">
+      <nav aria-label="Where you are" className="crumbs small">
+        <Link to="/">Fleet</Link>
+        <span aria-hidden="true">/</span>
+        <Link to="/" search={{ kind: [kind.kind] }}>
+          {kindLabel(kind.kind)}
+        </Link>
+        <span aria-hidden="true">/</span>
+        <Link to="/" search={{ namespace: name.namespace }}>
+          {name.namespace}
+        </Link>
+      </nav>
+      <div className="page-head">
+        <h1>{name.name}</h1>
+        {!gone && (summary || object.data) && <Phase phase={phase} pill />}
+        <span className="grow" />
+        <Actions kind={kind.kind} {...name} />
+      </div>
+      {object.error && !object.data ? (
+        gone ? (
+          <Gone name={name} message={object.error.message} />
+        ) : (
+          <Failure error={object.error} retry={() => void object.refetch()} what={`this ${kind.kind}`} />
+        )
+      ) : !object.data ? (
+        <Loading lines={8} />
+      ) : (
+        <>
+          {gone && <Notice tone="warn">This object was deleted. What you see is how it was last.</Notice>}
+          <Facts summary={summary} generation={object.data.metadata.generation} observed={object.data.status?.observedGeneration} />
+          <nav aria-label="Views" className="tabs">
+            {TABS.map((one) => (
+              <Link
+                key={one}
+                from="/objects/$plural/$namespace/$name"
+                search={{ tab: one === "overview" ? undefined : one }}
+                activeOptions={{ explicitUndefined: true }}
+                replace
+                className="tab"
+              >
+                {LABELS[one]}
+              </Link>
+            ))}
+          </nav>
+          {tab === "overview" && <Overview name={name} workload={kind.workload} phase={phase} status={object.data.status} />}
+          {tab === "machine" && <MachineTab kind={kind.kind} phase={phase} name={name} />}
+          {tab === "config" && <Rendered name={name} workload={kind.workload} />}
+          {tab === "events" && <Events name={name} />}
+          {tab === "yaml" && (
+            <Suspense fallback={<Loading />}>
+              <Yaml object={object.data} />
+            </Suspense>
+          )}
+        </>
+      )}
+    </div>
+  );
+}
+
+/** A deleted object still has its history. */
+function Gone({ name, message }: { name: Name; message: string }): ReactElement {
+  const trace = useQuery(traceQuery(name));
+  return (
+    <>
+      <State icon="empty" title="Not here" action={<Link to="/" className="button">To the fleet</Link>}>
+        {message}
+      </State>
+      {trace.data && trace.data.entries.length > 0 && (
+        <Card title="What happened to it">
+          <Timeline trace={trace.data} ended />
+        </Card>
+      )}
+    </>
+  );
+}
+
+function Actions({ kind, namespace, name }: Name & { kind: string }): ReactElement {
+  const talks = kind === "Agent" || kind === "Flow" || kind === "FlowSet";
+  const serves = kind === "MCPServer" || kind === "RemoteMCPServer";
+  return (
+    <div className="row wrap">
+      <Link to="/graph" search={{ focus: `${kind}/${namespace}/${name}` }} className="button">
+        <Icon name="graph" />
+        Graph
+      </Link>
+      {talks && (
+        <Link to="/chat" search={{ with: `${kind}/${namespace}/${name}` }} className="button primary">
+          <Icon name="chat" />
+          {kind === "Agent" ? "Chat" : "Try it"}
+        </Link>
+      )}
+      {serves && (
+        <Link to="/tools" search={{ server: `${kind}/${namespace}/${name}` }} className="button primary">
+          <Icon name="tools" />
+          Tools
+        </Link>
+      )}
+    </div>
+  );
+}
+
+function Facts({ summary, generation, observed }: { summary: Summary | undefined; generation: number | undefined; observed: unknown }): ReactElement | null {
+  if (!summary) return null;
+  const facts: [string, ReactNode][] = [
+    ["In this phase", <Ago key="since" at={summary.since} />],
+    ["Age", <Ago key="age" at={summary.createdAt} />],
+  ];
+  if (summary.replicas) facts.push(["Pods ready", `${summary.replicas.ready} of ${summary.replicas.desired}`]);
+  facts.push(["Generation", observed === undefined || observed === generation ? String(generation ?? "–") : `${generation}, last seen ${String(observed)}`]);
+  for (const [name, value] of Object.entries(summary.columns)) {
+    if (value && !["phase", "age", "replicas", "ready", "reason", "available"].includes(name.toLowerCase())) facts.push([name, value]);
+  }
+  return (
+    <dl className="facts">
+      {facts.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd className="nums">{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Overview(props: { name: Name; workload: boolean; phase: string | null; status: KubeObject["status"] }): ReactElement {
+  const { name, workload, phase } = props;
+  const trace = useQuery(traceQuery(name));
+  return (
+    <div className="overview">
+      <div className="stack">
+        <Why name={name} phase={phase} />
+        <Card title="Phases">
+          {trace.data ? <Timeline trace={trace.data} /> : trace.error ? <Failure error={trace.error} what="the history" retry={() => void trace.refetch()} /> : <Loading />}
+        </Card>
+        {workload && (
+          <Card title="Pods and requests in flight" aside={<span className="small muted">since you opened this page</span>}>
+            <Suspense fallback={<Loading lines={3} />}>
+              <LoadChart name={name} />
+            </Suspense>
+          </Card>
+        )}
+      </div>
+      <div className="stack">
+        <Card title="Conditions" flush>
+          <Conditions conditions={props.status?.conditions ?? []} />
+        </Card>
+        <Card title="Children" flush>
+          <Children name={name} />
+        </Card>
+      </div>
+    </div>
+  );
+}
+
+/** One sentence: why it is not as it should be, and what to do. */
+function Why({ name, phase }: { name: Name; phase: string | null }): ReactElement | null {
+  const why = useQuery(whyQuery(name));
+  if (!why.data) return null;
+  const { sentence, waitingFor, children } = why.data;
+  const bad = phase === "Failed" || phase === "Error";
+  const told = children.filter((child) => child.message && !waitingFor.some((line) => line.includes(child.name)));
+  const ready = phase === "Running" || phase === "Available" || phase === "Terminated";
+  return (
+    <Notice tone={bad ? "bad" : ready ? (waitingFor.length ? "warn" : "good") : "busy"} icon={bad ? "warn" : ready ? "check" : "clock"}>
+      <p data-testid="why">{sentence}</p>
+      {(waitingFor.length > 0 || told.length > 0) && (
+        <ul className="bullets small">
+          {waitingFor.map((what) => (
+            <li key={what}>{what}</li>
+          ))}
+          {told.map((child) => (
+            <li key={`${child.kind}/${child.name}`}>{`${child.kind} ${child.name}: ${child.message}`}</li>
+          ))}
+        </ul>
+      )}
+    </Notice>
+  );
+}
+
+function MachineTab({ kind, phase, name }: { kind: string; phase: string | null; name: Name }): ReactElement {
+  const machine = useQuery(machineQuery(kind));
+  const trace = useQuery(traceQuery(name));
+  if (machine.error) return <Failure error={machine.error} what="the state machine" retry={() => void machine.refetch()} />;
+  return machine.data ? <MachineView machine={machine.data} phase={phase} visited={visited(trace.data)} /> : <Loading />;
+}
+
+function visited(trace: Trace | undefined): Set<string> {
+  return new Set(trace?.entries.map((entry) => `${entry.from} ${entry.to}`));
+}
+
+function Rendered({ name, workload }: { name: Name; workload: boolean }): ReactElement {
+  const rendered = useQuery(renderedQuery(name));
+  if (rendered.error) return <Failure error={rendered.error} what="the configuration" retry={() => void rendered.refetch()} />;
+  if (!rendered.data) return <Loading />;
+  if (!rendered.data.files.length) {
+    return (
+      <State icon="empty" title="No configuration">
+        {workload ? "Nothing is written for it yet: that happens in the phase Rendering." : "Nothing is written for objects of this kind: those that refer to it take it in."}
+      </State>
+    );
+  }
+  return (
+    <div className="stack">
+      <p className="muted small">What is written for its Pods to read. Values that come from Secrets are masked.</p>
+      {rendered.data.files.map((file) => (
+        <Card
+          key={`${file.object}/${file.name}`}
+          title={<span className="mono">{file.name}</span>}
+          aside={
+            <>
+              <span className="muted small">{file.object}</span>
+              <CopyButton text={() => file.text} />
+            </>
+          }
+          flush
+        >
+          <pre className="code" tabIndex={0}>
+            {pretty(file.text)}
+          </pre>
+        </Card>
+      ))}
+    </div>
+  );
+}
+
+function pretty(text: string): string {
+  if (!/^\s*[[{]/.test(text)) return text;
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
+function Events({ name }: { name: Name }): ReactElement {
+  const events = useQuery({ ...eventsQuery(name), refetchInterval: 10_000 });
+  if (events.error) return <Failure error={events.error} what="the events" retry={() => void events.refetch()} />;
+  if (!events.data) return <Loading />;
+  if (!events.data.items.length) {
+    return (
+      <State icon="empty" title="No events">
+        Kubernetes keeps events for about an hour. What happened before is in the phases of the overview.
+      </State>
+    );
+  }
+  const items = [...events.data.items].sort((a, b) => (b.lastAt ?? "").localeCompare(a.lastAt ?? ""));
+  return (
+    <Card title="Events" flush>
+      <ul className="lines">
+        {items.map((event, index) => (
+          <EventLine key={index} event={event} />
+        ))}
+      </ul>
+    </Card>
+  );
+}
+
+function EventLine({ event }: { event: KubeEvent }): ReactElement {
+  const warning = event.type === "Warning";
+  return (
+    <li className="event">
+      <span className={`phase tone-${warning ? "warn" : "idle"}`}>
+        <Icon name={warning ? "warn" : "check"} />
+        {event.reason}
+      </span>
+      <span className="grow">
+        {event.message}
+        {event.count > 1 && <span className="muted"> ×{event.count}</span>}
+      </span>
+      <span className="muted">
+        <Ago at={event.lastAt} />
+      </span>
+    </li>
+  );
+}

@@ -1,0 +1,148 @@
+/** Small parts that all pages share. */
+
+import { useNavigate } from "@tanstack/react-router";
+import { type MouseEvent, type ReactElement, type ReactNode, useEffect, useRef, useState, useSyncExternalStore } from "react";
+
+import { kindOf, pluralOf, toneOf } from "../api/kinds.ts";
+import { ago } from "../object/timeline.ts";
+import { Icon, ToneSign } from "./icons.tsx";
+
+/** A phase by sign, word and colour. */
+export function Phase({ phase, pill = false }: { phase: string | null; pill?: boolean }): ReactElement {
+  const tone = toneOf(phase);
+  return (
+    <span className={`phase tone-${tone}${pill ? " pill" : ""}`}>
+      <ToneSign tone={tone} size={pill ? 14 : 16} />
+      {phase ?? "No phase yet"}
+    </span>
+  );
+}
+
+const ticking = new Set<() => void>();
+let now = Date.now();
+let timer: ReturnType<typeof setInterval> | null = null;
+
+function watchClock(watcher: () => void): () => void {
+  ticking.add(watcher);
+  timer ??= setInterval(() => {
+    now = Date.now();
+    for (const one of ticking) one();
+  }, 1000);
+  return () => {
+    ticking.delete(watcher);
+    if (ticking.size || !timer) return;
+    clearInterval(timer);
+    timer = null;
+  };
+}
+
+/** The time, moving once a second. */
+export function useNow(): number {
+  const ticked = useSyncExternalStore(watchClock, () => now);
+  // Nobody may have watched for a while.
+  return timer ? ticked : (now = Date.now());
+}
+
+const FULL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+export function fullTime(at: string | number): string {
+  const time = new Date(at);
+  return Number.isNaN(time.getTime()) ? "" : FULL.format(time);
+}
+
+/** How long ago, with the whole date behind it. */
+export function Ago({ at }: { at: string | null | undefined }): ReactElement | null {
+  const current = useNow();
+  if (!at) return <span className="muted">–</span>;
+  return (
+    <time dateTime={at} title={fullTime(at)} className="nums">
+      {ago(Math.max(0, current - Date.parse(at)))}
+    </time>
+  );
+}
+
+/** A link to an object. It is lighter than the router's, of which a list of thousands would make dozens while it scrolls. */
+export function ObjectLink(props: {
+  kind: string;
+  namespace: string;
+  name: string;
+  children?: ReactNode;
+  className?: string;
+  title?: string;
+}): ReactElement {
+  const { kind, namespace, name, children, className, title } = props;
+  const navigate = useNavigate();
+  const plural = pluralOf(kind);
+  const follow = (event: MouseEvent): void => {
+    // A new tab or window is the browser's business.
+    if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    void navigate({ to: "/objects/$plural/$namespace/$name", params: { plural, namespace, name } });
+  };
+  return (
+    <a href={`/ui/objects/${[plural, namespace, name].map(encodeURIComponent).join("/")}`} onClick={follow} className={className} title={title}>
+      {children ?? name}
+    </a>
+  );
+}
+
+export function CopyButton({ text, label = "Copy", quiet = true }: { text: () => string; label?: string; quiet?: boolean }): ReactElement {
+  const [done, setDone] = useState<"copied" | "failed" | null>(null);
+  const reset = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useEffect(() => () => clearTimeout(reset.current), []);
+  const copy = async (): Promise<void> => {
+    setDone((await copied(text())) ? "copied" : "failed");
+    clearTimeout(reset.current);
+    reset.current = setTimeout(() => setDone(null), 2000);
+  };
+  return (
+    <button type="button" className={`button${quiet ? " quiet" : ""}`} onClick={() => void copy()}>
+      <Icon name={done === "copied" ? "check" : "copy"} />
+      <span aria-live="polite">{done === "copied" ? "Copied" : done === "failed" ? "Select and copy it by hand" : label}</span>
+    </button>
+  );
+}
+
+async function copied(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    // Without TLS there is no clipboard: the older way works.
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+}
+
+/** A card with a heading. */
+export function Card({ title, aside, children, flush = false }: { title: ReactNode; aside?: ReactNode; children: ReactNode; flush?: boolean }): ReactElement {
+  return (
+    <section className="card">
+      <header>
+        <h2 className="grow">{title}</h2>
+        {aside}
+      </header>
+      {flush ? children : <div className="body">{children}</div>}
+    </section>
+  );
+}
+
+export function kindLabel(kind: string): string {
+  return kindOf(kind)?.label ?? kind;
+}
+
+export function useTitle(title: string): void {
+  useEffect(() => {
+    document.title = `${title} · Récif`;
+  }, [title]);
+}
+
+/** A number as people of this place write it. */
+export function count(value: number): string {
+  return value.toLocaleString();
+}

@@ -1,0 +1,71 @@
+/** What a page shows when it has nothing to show: it loads, is empty, failed, or may not be seen. */
+
+import type { ReactElement, ReactNode } from "react";
+
+import { ApiError } from "../api/client.ts";
+import { Icon, type IconName } from "./icons.tsx";
+
+export function State({ icon, title, children, action }: { icon: IconName; title: string; children?: ReactNode; action?: ReactNode }): ReactElement {
+  return (
+    <div className="state" role="status">
+      <Icon name={icon} size={32} />
+      <h2>{title}</h2>
+      {children && <p>{children}</p>}
+      {action}
+    </div>
+  );
+}
+
+/** Lines where text will be. */
+export function Loading({ lines = 5, label = "Loading" }: { lines?: number; label?: string }): ReactElement {
+  return (
+    <div className="stack" role="status" aria-label={label}>
+      {Array.from({ length: lines }, (_, index) => (
+        <div key={index} className="skeleton" style={{ width: `${92 - ((index * 23) % 45)}%` }} />
+      ))}
+    </div>
+  );
+}
+
+export function Failure({ error, retry, what }: { error: Error; retry?: (() => void) | undefined; what: string }): ReactElement {
+  const status = error instanceof ApiError ? error.status : 0;
+  const again = retry && (
+    <button type="button" className="button" onClick={retry}>
+      <Icon name="retry" />
+      Try again
+    </button>
+  );
+  if (status === 403) {
+    return (
+      <State icon="lock" title={`You may not see ${what}`}>
+        {error.message}
+      </State>
+    );
+  }
+  if (status === 404) {
+    return (
+      <State icon="empty" title="Not here" action={again}>
+        {error.message}
+      </State>
+    );
+  }
+  return (
+    <State icon="warn" title={status ? `${sentence(what)} cannot be shown` : "No answer"} action={again}>
+      {error.message}
+    </State>
+  );
+}
+
+/** A problem beside content that is still there. */
+export function Notice({ tone, icon = "warn", children }: { tone: "bad" | "warn" | "busy" | "good" | "idle"; icon?: IconName; children: ReactNode }): ReactElement {
+  return (
+    <div className={`notice tone-${tone}`}>
+      <Icon name={icon} />
+      <div className="grow">{children}</div>
+    </div>
+  );
+}
+
+function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
