@@ -17,7 +17,11 @@ mod mcp;
 #[cfg(test)]
 #[path = "runner/tests/peers.rs"]
 mod peers;
+#[cfg(test)]
+#[path = "runner/tests/postgres.rs"]
+mod postgres;
 pub mod proxy;
 pub mod runner;
 pub mod scaler;
+pub mod store;
 pub mod telemetry;

@@ -6,7 +6,7 @@ use serde_json::json;
 use sqlx::{Executor, Row};
 
 use super::Runner;
-use super::postgres::{PASSWORD, Server};
+use crate::postgres::{PASSWORD, Server};
 use crate::runner::conversations::{ConversationId, Conversations, Storage};
 use crate::runner::database::Dsn;
 use crate::runner::models::{Message, ToolCall};

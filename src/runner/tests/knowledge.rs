@@ -11,7 +11,7 @@ use sqlx::Executor;
 use tokio::net::TcpListener;
 
 use super::Runner;
-use super::postgres::{PASSWORD, Server};
+use crate::postgres::{PASSWORD, Server};
 
 /// Texts of two knowledge bases. The first number of a vector is about ships, the second about tea, the third about rain.
 const CHUNKS: &str = "

@@ -8,7 +8,6 @@ mod draining;
 mod flow;
 mod knowledge;
 mod openai_api;
-mod postgres;
 mod tools;
 
 use std::future::{Future, pending};

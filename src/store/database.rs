@@ -1,0 +1,177 @@
+//! Connections to a database, and where the two of them differ.
+//!
+//! Nothing is connected when a store is opened, so a database that is away keeps nobody from starting. All writing is done
+//! over one connection, which is dropped at the first error, whatever it was: whoever connects again finds everything as the
+//! last transaction left it. Everything asked of a database has a deadline.
+
+use std::{
+    fs::DirBuilder,
+    future::Future,
+    os::unix::fs::DirBuilderExt as _,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use sqlx::any::{AnyConnectOptions, AnyPoolOptions, AnyRow};
+use sqlx::{Any, AnyConnection, AnyPool, ConnectOptions as _, Connection as _, Transaction};
+
+use super::{
+    error::StoreError,
+    migrations::{MIGRATIONS, migrate},
+    sql::Sql,
+    url::{DatabaseUrl, Engine, Source},
+};
+
+/// Time to get a connection and to bring the tables up to date.
+const CONNECT: Duration = Duration::from_secs(15);
+/// Time for one answer.
+const READ: Duration = Duration::from_secs(8);
+/// Time for one transaction.
+const WRITE: Duration = Duration::from_secs(30);
+/// Most connections that read at once.
+const READERS: u32 = 4;
+
+/// Readers never wait for the writer, nor the writer for them. A crash of the process loses nothing; one of the machine may
+/// lose the last transactions, which the cluster still holds.
+const SQLITE_WRITER: &str = "PRAGMA busy_timeout = 2000; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; \
+                             PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = 67108864";
+const SQLITE_READER: &str = "PRAGMA busy_timeout = 2000; PRAGMA query_only = ON";
+/// Whoever is stopped in the middle of a transaction does not hold up the others for longer than this.
+const POSTGRES: &str = "SET statement_timeout = '20s'; SET lock_timeout = '10s'; \
+                        SET idle_in_transaction_session_timeout = '20s'";
+
+impl Engine {
+    fn set_up(self, writes: bool) -> &'static str {
+        match (self, writes) {
+            (Self::Sqlite, true) => SQLITE_WRITER,
+            (Self::Sqlite, false) => SQLITE_READER,
+            (Self::Postgres, _) => POSTGRES,
+        }
+    }
+}
+
+/// Begins a transaction that writes: on SQLite it takes the lock at once, for one that read first could not take it later.
+pub(super) async fn begin(connection: &mut AnyConnection, engine: Engine) -> Result<Transaction<'_, Any>, sqlx::Error> {
+    match engine {
+        Engine::Sqlite => connection.begin_with("BEGIN IMMEDIATE").await,
+        Engine::Postgres => connection.begin().await,
+    }
+}
+
+/// A database.
+#[derive(Debug)]
+pub struct Store {
+    source: Source,
+    readers: AnyPool,
+    /// Whether the tables were once seen to be those of this program.
+    ready: AtomicBool,
+}
+
+impl Store {
+    /// The database at `url`. Nothing is connected yet. Only inside a runtime.
+    ///
+    /// # Errors
+    /// The URL cannot be used.
+    pub fn open(url: &DatabaseUrl) -> Result<Self, StoreError> {
+        sqlx::any::install_default_drivers();
+        let source = url.source()?;
+        let engine = source.engine;
+        let readers = AnyPoolOptions::new()
+            .max_connections(READERS)
+            .acquire_timeout(READ)
+            .idle_timeout(Duration::from_secs(300))
+            .after_connect(move |connection, _| {
+                Box::pin(async move { sqlx::raw_sql(engine.set_up(false)).execute(connection).await.map(drop) })
+            })
+            .connect_lazy_with(source.options("rw"));
+        Ok(Self { source, readers, ready: AtomicBool::new(false) })
+    }
+
+    /// What it is called in logs, without user and password.
+    pub fn place(&self) -> &str {
+        &self.source.place
+    }
+
+    /// A connection that writes, the tables brought up to date.
+    ///
+    /// # Errors
+    /// The database is away or refuses, or was made by a newer program.
+    pub async fn writer(&self) -> Result<Writer, StoreError> {
+        within(CONNECT, async {
+            if let Some(folder) = self.source.file.as_deref().and_then(|file| file.parent()) {
+                let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+                made.map_err(|source| StoreError::Folder { folder: folder.into(), source })?;
+            }
+            let engine = self.source.engine;
+            let mut connection = self.source.options("rwc").connect().await?;
+            sqlx::raw_sql(engine.set_up(true)).execute(&mut connection).await?;
+            migrate(&mut connection, engine, MIGRATIONS).await?;
+            self.ready.store(true, Ordering::Release);
+            Ok(Writer { connection, engine })
+        })
+        .await
+    }
+
+    /// The rows that a query finds.
+    pub(super) async fn rows(&self, query: Sql) -> Result<Vec<AnyRow>, StoreError> {
+        if !self.ready.load(Ordering::Acquire) {
+            return Err(StoreError::Away("its tables have not been looked at yet".into()));
+        }
+        let mut connection = self.readers.acquire().await?;
+        let found = within(READ, async { Ok(query.query(true).fetch_all(&mut *connection).await?) }).await;
+        if matches!(found, Err(StoreError::Away(_))) {
+            // It may still wait for an answer; the next one gets another connection.
+            drop(connection.detach());
+        }
+        found
+    }
+}
+
+impl Source {
+    /// How to connect; `mode` is that of SQLite's file.
+    fn options(&self, mode: &str) -> AnyConnectOptions {
+        let mut url = self.url.clone();
+        if self.engine == Engine::Sqlite {
+            url.query_pairs_mut().append_pair("mode", mode);
+        }
+        // Never fails: it only takes the URL.
+        let options = AnyConnectOptions::from_url(&url);
+        options.map_or_else(|error| unreachable!("{error}"), |options| options.disable_statement_logging())
+    }
+}
+
+/// The connection that writes. After an error it is to be dropped.
+#[derive(Debug)]
+pub struct Writer {
+    connection: AnyConnection,
+    engine: Engine,
+}
+
+impl Writer {
+    /// The connection itself, for tests that disturb it.
+    #[cfg(test)]
+    pub(super) fn connection(&mut self) -> &mut AnyConnection {
+        &mut self.connection
+    }
+
+    /// Runs `work` in a transaction, which counts only if all of it is done in time.
+    pub(super) async fn transact<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&mut AnyConnection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
+        let (connection, engine) = (&mut self.connection, self.engine);
+        within(WRITE, async move {
+            let mut transaction = begin(connection, engine).await?;
+            let result = work(&mut transaction).await?;
+            transaction.commit().await?;
+            Ok(result)
+        })
+        .await
+    }
+}
+
+/// What `work` gives, if that is in time.
+async fn within<T>(time: Duration, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let late = || StoreError::Away(format!("no answer within {} s", time.as_secs()));
+    tokio::time::timeout(time, work).await.unwrap_or_else(|_| Err(late()))
+}

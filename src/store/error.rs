@@ -1,0 +1,56 @@
+//! What can go wrong with a database, told without a secret.
+
+use std::path::PathBuf;
+
+/// The database cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Its URL cannot be used; the text says what to write, and holds no part of it.
+    #[error("{0}")]
+    Url(String),
+    /// The folder of the file cannot be made.
+    #[error("folder {} cannot be made: {source}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It cannot be reached, or does not answer in time.
+    #[error("the database does not answer: {0}")]
+    Away(String),
+    /// It answered with an error.
+    #[error("the database refused: {message}")]
+    Refused {
+        /// The database's own code: five characters of PostgreSQL's appendix A, or SQLite's extended result code.
+        code: String,
+        /// What it says.
+        message: String,
+    },
+    /// A newer program made its tables.
+    #[error(
+        "the tables in the database are of version {found}, and this program knows versions up to {known}: run the newer \
+         program, or give this one a database of its own"
+    )]
+    Newer {
+        /// The version that is there.
+        found: i64,
+        /// The newest that this program knows.
+        known: i64,
+    },
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        match error {
+            sqlx::Error::Database(error) => Self::Refused {
+                code: error.code().map(|code| code.into_owned()).unwrap_or_default(),
+                message: error.message().to_owned(),
+            },
+            // Its text may quote the URL.
+            sqlx::Error::Configuration(_) => Self::Url("the URL of the database cannot be used".into()),
+            sqlx::Error::PoolTimedOut => Self::Away("all connections are in use".into()),
+            other => Self::Away(other.to_string()),
+        }
+    }
+}

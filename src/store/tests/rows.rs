@@ -1,0 +1,134 @@
+//! The rows of objects.
+
+use super::*;
+
+pub(super) async fn what_is_written_is_what_is_read(place: &Place) {
+    let mut writer = place.store.writer().await.unwrap();
+    write(&mut writer, [agent("a", "u", 7), server("s", 8, "first", 2)]).await;
+    assert_eq!(
+        place.table("SELECT * FROM workloads").await,
+        [["Agent", "ns", "a", "u", "7", "7", "Running", r#"{"version":7}"#, "{}", "2027-01-15T08:00:07.000000Z"]]
+    );
+    assert_eq!(
+        place.table("SELECT * FROM tool_servers").await,
+        [[
+            "RemoteMCPServer",
+            "ns",
+            "s",
+            "uid of s",
+            "8",
+            "digest of first",
+            "first",
+            "STREAMABLE_HTTP",
+            "http://h/mcp",
+            "Available",
+            "",
+        ]]
+    );
+    let schema = r#"{"type":"object"}"#;
+    let tool = |name, text, position| ["RemoteMCPServer", "ns", "s", name, text, schema, position];
+    assert_eq!(
+        place.table("SELECT * FROM tools ORDER BY position").await,
+        [tool("first-0", "tool 0 of first", "0"), tool("first-1", "tool 1 of first", "1")]
+    );
+}
+
+pub(super) async fn versions_are_numbers(place: &Place) {
+    let mut writer = place.store.writer().await.unwrap();
+    for version in [99, 100, 9] {
+        write(&mut writer, [agent("a", "u", version)]).await;
+    }
+    assert_eq!(workloads(place).await["a"], r#"u 100 {"version":100}"#);
+}
+
+pub(super) async fn a_late_version_of_an_old_uid_changes_nothing(place: &Place) {
+    let (mut one, mut other) = (place.store.writer().await.unwrap(), place.store.writer().await.unwrap());
+    write(&mut one, [agent("a", "old", 5)]).await;
+    // Deleted and made again; one process is ahead of the other.
+    write(&mut one, [agent("a", "new", 9)]).await;
+    write(&mut other, [agent("a", "old", 6)]).await;
+    remove(&mut other, &agent("a", "old", 6)).await;
+    assert_eq!(workloads(place).await["a"], r#"new 9 {"version":9}"#);
+}
+
+pub(super) async fn an_object_made_again_is_not_removed_with_its_predecessor(place: &Place) {
+    let mut writer = place.store.writer().await.unwrap();
+    write(&mut writer, [agent("a", "old", 5)]).await;
+    let gone = vec![Gone { key: key("Agent", "a"), uid: "old".into() }];
+    writer.write(&Batch { records: vec![agent("a", "new", 9)], gone }).await.unwrap();
+    assert_eq!(workloads(place).await["a"], r#"new 9 {"version":9}"#);
+    remove(&mut writer, &agent("a", "new", 9)).await;
+    assert!(workloads(place).await.is_empty());
+}
+
+pub(super) async fn nothing_of_a_batch_is_written_when_a_part_is_refused(place: &Place) {
+    let mut writer = place.store.writer().await.unwrap();
+    let mut twice = server("s", 1, "set", 1);
+    if let Some(ToolSet { tools, .. }) = twice.server.as_mut().and_then(|server| server.tools.as_mut()) {
+        tools.push(tools[0].clone());
+    }
+    let batch = Batch { records: vec![agent("a", "u", 1), twice], gone: Vec::new() };
+    assert!(writer.write(&batch).await.is_err(), "a tool twice");
+    assert!(workloads(place).await.is_empty());
+    assert!(place.table("SELECT name FROM tool_servers").await.is_empty());
+}
+
+pub(super) async fn what_is_gone_is_removed_at_the_start(place: &Place) {
+    let mut writer = place.store.writer().await.unwrap();
+    let (kept, changed) = (agent("kept", "u1", 1), agent("changed", "u2", 2));
+    let elsewhere = Record { key: ObjectKey { namespace: "other".into(), ..key("Agent", "x") }, ..agent("x", "u4", 4) };
+    write(&mut writer, [kept.clone(), changed, agent("gone", "u3", 3), elsewhere, server("s", 5, "set", 3)]).await;
+    let listed = [head(&kept), head(&agent("changed", "u2", 6)), head(&agent("new", "u5", 7))];
+    let mut fresh = place.store.writer().await.unwrap();
+    let known = fresh.compare("Agent", &["ns".into()], &listed).await.unwrap();
+    assert_eq!((known.removed, known.newer), (1, 0));
+    assert_eq!(known.workloads.keys().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["kept"]);
+    assert_eq!(workloads(place).await.keys().collect::<Vec<_>>(), ["changed", "kept", "x"], "another process has x");
+    // Another kind's rows are of no concern.
+    assert_eq!(fresh.compare("RemoteMCPServer", &[], &[]).await.unwrap().removed, 1);
+    assert!(place.table("SELECT name FROM tools").await.is_empty());
+}
+
+pub(super) async fn a_restored_cluster_is_written_anew(place: &Place) {
+    let mut writer = place.store.writer().await.unwrap();
+    let mut later = agent("a", "u", 500);
+    later.steps = vec![step(1, 1, "Pending"), step(2, 2, "Resolving"), step(3, 3, "Running"), step(4, 4, "Failed")];
+    write(&mut writer, [later, server("s", 501, "later", 3)]).await;
+
+    // What the backup holds; the second step was another one before.
+    let mut restored = agent("a", "u", 40);
+    restored.steps = vec![step(1, 1, "Pending"), step(2, 9, "Rendering")];
+    let restored_server = server("s", 41, "backup", 2);
+    let known = writer.compare("Agent", &[], &[head(&restored)]).await.unwrap();
+    assert_eq!((known.removed, known.newer, known.workloads.len()), (0, 1, 0));
+    assert_eq!(writer.compare("RemoteMCPServer", &[], &[head(&restored_server)]).await.unwrap().newer, 1);
+    assert_eq!(workloads(place).await.len(), 1, "the row can be read all the time");
+    write(&mut writer, [restored, restored_server]).await;
+
+    assert_eq!(workloads(place).await["a"], r#"u 40 {"version":40}"#);
+    let steps = place.table("SELECT seq, \"to\" FROM transitions ORDER BY seq").await;
+    assert_eq!(steps, [["1", "Pending"], ["2", "Rendering"]]);
+    assert_eq!(place.table("SELECT name FROM tools ORDER BY position").await, [["backup-0"], ["backup-1"]]);
+}
+
+pub(super) async fn texts_of_every_kind_are_kept(place: &Place) {
+    let mut writer = place.store.writer().await.unwrap();
+    let mut record = agent("a", "u", 1);
+    let spec = r#"{"text":"quo'te \" \u0000 $1 ? % é 漢 \\"}"#;
+    record.workload.as_mut().unwrap().spec = spec.into();
+    record.steps = vec![Step { reason: "a NUL \0 and a 'quote'".into(), ..step(1, 1, "Failed") }];
+    write(&mut writer, [record]).await;
+    assert_eq!(place.table("SELECT spec FROM workloads").await, [[spec]]);
+    assert_eq!(place.table("SELECT reason FROM transitions").await, [["a NUL \u{fffd} and a 'quote'"]]);
+}
+
+pub(super) async fn many_rows_are_written_at_once(place: &Place) {
+    let mut writer = place.store.writer().await.unwrap();
+    let many = |version| (0..1000).map(move |number| agent(&format!("a{number}"), &format!("u{number}"), version));
+    write(&mut writer, many(1)).await;
+    write(&mut writer, many(2)).await;
+    assert!(workloads(place).await.values().all(|row| row.ends_with(r#" 2 {"version":2}"#)));
+    let gone = many(2).map(|record| Gone { key: record.key, uid: record.uid }).collect();
+    writer.write(&Batch { records: Vec::new(), gone }).await.unwrap();
+    assert!(workloads(place).await.is_empty());
+}

@@ -1,0 +1,168 @@
+//! Reading what happened.
+
+use std::{fmt, str::FromStr};
+
+use jiff::Timestamp;
+use sqlx::Row as _;
+use sqlx::any::AnyRow;
+
+use super::{database::Store, error::StoreError, record::stored, sql::Sql};
+
+/// One step of an object, which may be gone by now.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Transition {
+    /// The object's kind.
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// The step's number within the object.
+    pub seq: i64,
+    /// When it was decided.
+    pub at: Timestamp,
+    /// The phase before; empty for the first.
+    pub from: String,
+    /// The phase after.
+    pub to: String,
+    /// The action or rule that decided.
+    pub action: String,
+    /// Why.
+    pub reason: String,
+    /// How long it took, in milliseconds.
+    pub took_ms: i64,
+    /// Joins it with the operator's phase trace.
+    pub trace_id: String,
+}
+
+/// The objects whose steps somebody may see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Visible {
+    /// All.
+    All,
+    /// Those of these kinds and namespaces.
+    Only(Vec<(String, String)>),
+}
+
+/// A place in the fleet's history: after this step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor {
+    at: Timestamp,
+    uid: String,
+    seq: i64,
+}
+
+/// Some steps, newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// They.
+    pub items: Vec<Transition>,
+    /// Where to go on; `None`: there are no older ones.
+    pub next: Option<Cursor>,
+}
+
+const COLUMNS: &str = "SELECT kind, namespace, name, uid, seq, at, \"from\", \"to\", action, reason, took_ms, trace_id \
+                       FROM transitions WHERE ";
+
+impl Store {
+    /// The newest steps of all objects, or the newest before a place; `limit` at most.
+    ///
+    /// # Errors
+    /// The database is away or refuses.
+    pub async fn latest(&self, visible: &Visible, before: Option<&Cursor>, limit: usize) -> Result<Page, StoreError> {
+        let mut query = match visible {
+            Visible::All => Sql::new(COLUMNS).text("1 = 1"),
+            Visible::Only(pairs) if pairs.is_empty() => return Ok(Page { items: Vec::new(), next: None }),
+            Visible::Only(pairs) => {
+                let pairs = pairs.iter().map(|(kind, namespace)| [kind.into(), namespace.into()]);
+                Sql::new(COLUMNS).text("(kind, namespace) IN (VALUES ").rows(pairs).text(")")
+            }
+        };
+        if let Some(Cursor { at, uid, seq }) = before {
+            query = query.text(" AND (at, uid, seq) < ").rows([[(&stored(*at)).into(), uid.into(), (*seq).into()]]);
+        }
+        let most = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+        let query = query.text(" ORDER BY at DESC, uid DESC, seq DESC LIMIT ").value(most);
+        let mut items = read(&self.rows(query).await?)?;
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let next =
+            items.last().filter(|_| more).map(|last| Cursor { at: last.at, uid: last.uid.clone(), seq: last.seq });
+        Ok(Page { items, next })
+    }
+
+    /// The steps of the object of this uid after the step `after` (0: all), oldest first; `limit` at most, the newest.
+    ///
+    /// # Errors
+    /// The database is away or refuses.
+    pub async fn steps(&self, uid: &str, after: i64, limit: usize) -> Result<Vec<Transition>, StoreError> {
+        let query = Sql::new(COLUMNS).text("uid = ").value(uid).text(" AND seq > ").value(after);
+        let query = query.text(" ORDER BY seq DESC LIMIT ").value(i64::try_from(limit).unwrap_or(i64::MAX));
+        let mut steps = read(&self.rows(query).await?)?;
+        steps.reverse();
+        Ok(steps)
+    }
+
+    /// The newest steps of the objects that had this name, also of those that are gone, oldest first; `limit` at most.
+    ///
+    /// # Errors
+    /// The database is away or refuses.
+    pub async fn history(
+        &self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        limit: usize,
+    ) -> Result<Vec<Transition>, StoreError> {
+        let query = Sql::new(COLUMNS).text("(kind, namespace, name) = ");
+        let query = query.rows([[kind.into(), namespace.into(), name.into()]]);
+        let query = query.text(" ORDER BY at DESC, uid DESC, seq DESC LIMIT ");
+        let query = query.value(i64::try_from(limit).unwrap_or(i64::MAX));
+        let mut steps = read(&self.rows(query).await?)?;
+        steps.reverse();
+        Ok(steps)
+    }
+}
+
+fn read(rows: &[AnyRow]) -> Result<Vec<Transition>, StoreError> {
+    let read = |row: &AnyRow| {
+        Ok(Transition {
+            kind: row.try_get("kind")?,
+            namespace: row.try_get("namespace")?,
+            name: row.try_get("name")?,
+            uid: row.try_get("uid")?,
+            seq: row.try_get("seq")?,
+            at: row
+                .try_get::<String, _>("at")?
+                .parse()
+                .map_err(|error: jiff::Error| sqlx::Error::Decode(error.into()))?,
+            from: row.try_get("from")?,
+            to: row.try_get("to")?,
+            action: row.try_get("action")?,
+            reason: row.try_get("reason")?,
+            took_ms: row.try_get("took_ms")?,
+            trace_id: row.try_get("trace_id")?,
+        })
+    };
+    rows.iter().map(read).collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}_{}", stored(self.at), self.uid, self.seq)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = ();
+
+    /// Reads what [`Cursor`] prints.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (at, rest) = text.split_once('_').ok_or(())?;
+        let (uid, seq) = rest.rsplit_once('_').ok_or(())?;
+        Ok(Self { at: at.parse().map_err(|_| ())?, uid: uid.to_owned(), seq: seq.parse().map_err(|_| ())? })
+    }
+}

@@ -1,0 +1,192 @@
+//! Where the database is.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    path::{Path, PathBuf, absolute},
+    str::FromStr,
+};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use url::Url;
+
+use super::error::StoreError;
+
+/// What a path keeps in a URL.
+const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The parameters of a PostgreSQL URL that are understood; the others (of other drivers) are left out.
+const PARAMETERS: [&str; 12] = [
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+];
+
+/// The URL of a database as it was given. It may hold a password, so it is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DatabaseUrl(String);
+
+/// The two databases there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// A file.
+    Sqlite,
+    /// A server.
+    Postgres,
+}
+
+/// A database that can be connected to.
+pub(super) struct Source {
+    /// Which of the two it is.
+    pub(super) engine: Engine,
+    /// What the driver is given. May hold a password.
+    pub(super) url: Url,
+    /// SQLite's file.
+    pub(super) file: Option<PathBuf>,
+    /// How it is called in logs: without user and password.
+    pub(super) place: String,
+}
+
+impl DatabaseUrl {
+    /// SQLite in this file.
+    pub fn file(path: &Path) -> Self {
+        Self(format!("sqlite:{}", utf8_percent_encode(&path.to_string_lossy(), IN_PATH)))
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is none that can be used.
+    pub(super) fn source(&self) -> Result<Source, StoreError> {
+        let scheme = self.0.split(':').next().unwrap_or_default();
+        match scheme.split('+').next().unwrap_or_default() {
+            "sqlite" => self.sqlite(),
+            "postgres" | "postgresql" => self.postgres(),
+            _ => Err(StoreError::Url(
+                "the URL of the database has to begin with postgresql:// or sqlite:, such as \
+                 postgresql://user:password@host:5432/database or sqlite:/var/lib/recif/recif.db"
+                    .into(),
+            )),
+        }
+    }
+
+    fn sqlite(&self) -> Result<Source, StoreError> {
+        let rest = self.0.split_once(':').map_or("", |(_, rest)| rest);
+        let rest = rest.strip_prefix("//").unwrap_or(rest).split(['?', '#']).next().unwrap_or_default();
+        let path = percent_decode_str(rest).decode_utf8_lossy();
+        if path.is_empty() || path == ":memory:" {
+            let problem = "a database of SQLite needs a file: write sqlite:/var/lib/recif/recif.db";
+            return Err(StoreError::Url(problem.into()));
+        }
+        let file = absolute(Path::new(path.as_ref())).map_err(|error| StoreError::Url(error.to_string()))?;
+        let text = file.to_string_lossy();
+        let url = Url::parse(&format!("sqlite://{}", utf8_percent_encode(&text, IN_PATH)));
+        let url = url.map_err(|_| StoreError::Url(format!("{text} cannot be the file of a database")))?;
+        Ok(Source { engine: Engine::Sqlite, url, place: format!("SQLite file {text}"), file: Some(file.clone()) })
+    }
+
+    fn postgres(&self) -> Result<Source, StoreError> {
+        let unread = "the URL of the database cannot be read: write postgresql://user:password@host:5432/database, with \
+                      special characters of the password percent-encoded";
+        let unread = || StoreError::Url(unread.into());
+        let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        if authority.rsplit('@').next().unwrap_or_default().contains(',') {
+            return Err(StoreError::Url("the URL of the database names several hosts: write one".into()));
+        }
+        let mut url = Url::parse(&format!("postgresql://{rest}")).map_err(|_| unread())?;
+        let given: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+        url.set_query(None);
+        let mut host = url.host_str().unwrap_or_default().to_owned();
+        url.query_pairs_mut().append_pair("application_name", "recif-control-plane");
+        for (name, value) in given {
+            // asyncpg's name for it.
+            let name = if name == "ssl" { "sslmode" } else { name.as_str() };
+            if matches!(name, "host" | "hostaddr") {
+                host.clone_from(&value);
+            }
+            if PARAMETERS.contains(&name) {
+                url.query_pairs_mut().append_pair(name, &value);
+            }
+        }
+        // Read once now, so that a bad value is told at the start.
+        sqlx::postgres::PgConnectOptions::from_str(url.as_str()).map_err(|_| unread())?;
+        let host = percent_decode_str(&host).decode_utf8_lossy().into_owned();
+        let host = if host.is_empty() { "localhost".to_owned() } else { host };
+        let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+        let place = format!("PostgreSQL at {host}{port}{}", url.path());
+        Ok(Source { engine: Engine::Postgres, url, file: None, place })
+    }
+}
+
+impl FromStr for DatabaseUrl {
+    type Err = Infallible;
+
+    /// Takes any text: what is wrong with it is told later, without the text, which may hold a password.
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.trim().to_owned()))
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(url: &str) -> Result<Source, String> {
+        url.parse::<DatabaseUrl>().unwrap().source().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_documented_url_is_read() {
+        for (url, place) in [
+            ("postgres://u:SECRET@h/d", "PostgreSQL at h/d"),
+            ("postgresql+asyncpg://u:SECRET%40@h.x:6432/d?ssl=require&server_settings=x", "PostgreSQL at h.x:6432/d"),
+            ("postgresql:///d?host=/run/pg&user=u&password=SECRET", "PostgreSQL at /run/pg/d"),
+            ("sqlite:/data/recif.db", "SQLite file /data/recif.db"),
+            ("sqlite:///data/my%20%3Frecif.db?mode=rwc", "SQLite file /data/my ?recif.db"),
+        ] {
+            let source = source(url).unwrap();
+            assert_eq!(source.place, place, "{url}");
+            assert!(!format!("{source:?} {:?}", url.parse::<DatabaseUrl>()).contains("SECRET"), "{url}");
+        }
+        let file = Path::new("/a folder/ü?#%.db");
+        assert_eq!(DatabaseUrl::file(file).source().unwrap().file.unwrap(), file);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_url_is_told_without_it() {
+        for (url, problem) in [
+            ("mysql://u:SECRET@h/d", "postgresql://"),
+            ("SECRET", "postgresql://"),
+            ("postgresql://u:SECRET@a,b/d", "several hosts"),
+            ("postgresql://u:SECRET@h:port/d", "cannot be read"),
+            ("postgresql://u:SECRET@h/d?sslmode=SECRET", "cannot be read"),
+            ("sqlite:", "needs a file"),
+            ("sqlite::memory:", "needs a file"),
+        ] {
+            let error = source(url).unwrap_err();
+            assert!(error.contains(problem) && !error.contains("SECRET"), "{url}: {error}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Writing what changed.
+//!
+//! Within a transaction everything is written in the order of its key, and deletions before it: two processes that mirror the
+//! same cluster then wait for each other and rarely meet head on. Where PostgreSQL finds that they did, it refuses one of
+//! them, who writes again.
+
+use jiff::Timestamp;
+use sqlx::{AnyConnection, Row as _};
+
+use super::{
+    database::Writer,
+    error::StoreError,
+    record::{Batch, Gone, ObjectKey, Record, Server, Step, ToolSet, Workload, stored},
+    sql::Sql,
+};
+
+/// Rows of one statement, well below the 32 766 values of SQLite's.
+const ROWS: usize = 200;
+/// Transitions that are deleted at once.
+const DELETED: i64 = 1_000;
+
+const WORKLOADS: &str = "INSERT INTO workloads \
+    (kind, namespace, name, uid, generation, resource_version, phase, spec, status, observed_at) VALUES ";
+const NEWER_WORKLOADS: &str = " ON CONFLICT (kind, namespace, name) DO UPDATE SET \
+    uid = excluded.uid, generation = excluded.generation, resource_version = excluded.resource_version, \
+    phase = excluded.phase, spec = excluded.spec, status = excluded.status, observed_at = excluded.observed_at \
+    WHERE workloads.resource_version < excluded.resource_version";
+
+const SERVERS: &str = "INSERT INTO tool_servers \
+    (kind, namespace, name, uid, resource_version, tools_digest, description, protocol, url, phase, tools_changed_at) \
+    VALUES ";
+/// The same version counts as new, for its tools may have become known later. The digest is that of the tools that are
+/// stored, so it is left to whoever replaces them.
+const NEWER_SERVERS: &str = " ON CONFLICT (kind, namespace, name) DO UPDATE SET \
+    uid = excluded.uid, resource_version = excluded.resource_version, description = excluded.description, \
+    protocol = excluded.protocol, url = excluded.url, phase = excluded.phase, \
+    tools_changed_at = excluded.tools_changed_at \
+    WHERE tool_servers.resource_version <= excluded.resource_version \
+    RETURNING tools_digest";
+
+const TOOLS: &str = "INSERT INTO tools \
+    (server_kind, server_namespace, server_name, name, description, input_schema, position) VALUES ";
+
+const TRANSITIONS: &str = "INSERT INTO transitions \
+    (uid, seq, kind, namespace, name, at, \"from\", \"to\", action, reason, took_ms, trace_id) VALUES ";
+/// A number is never used again, unless the cluster was restored from a backup: then what it now says is what happened.
+const OTHER_TRANSITIONS: &str = " ON CONFLICT (uid, seq) DO UPDATE SET \
+    kind = excluded.kind, namespace = excluded.namespace, name = excluded.name, at = excluded.at, \
+    \"from\" = excluded.\"from\", \"to\" = excluded.\"to\", action = excluded.action, reason = excluded.reason, \
+    took_ms = excluded.took_ms, trace_id = excluded.trace_id \
+    WHERE transitions.at <> excluded.at";
+
+impl Writer {
+    /// Writes all of a batch, or nothing. What the database knows newer stays as it is.
+    ///
+    /// # Errors
+    /// The database is away or refuses.
+    pub async fn write(&mut self, batch: &Batch) -> Result<(), StoreError> {
+        let mut records: Vec<&Record> = batch.records.iter().collect();
+        records.sort_by(|one, other| one.key.cmp(&other.key));
+        self.transact(async |connection| {
+            remove(connection, &batch.gone).await?;
+            write_workloads(connection, &records).await?;
+            for record in &records {
+                if let Some(server) = &record.server {
+                    write_server(connection, record, server).await?;
+                }
+            }
+            write_steps(connection, &records).await
+        })
+        .await
+    }
+
+    /// Deletes some of the transitions before this time; whether there may be more.
+    ///
+    /// # Errors
+    /// The database is away or refuses.
+    pub async fn forget(&mut self, before: Timestamp) -> Result<bool, StoreError> {
+        let old = Sql::new("DELETE FROM transitions WHERE (uid, seq) IN (SELECT uid, seq FROM transitions WHERE at < ");
+        let old = old.value(&stored(before)).text(" LIMIT ").value(DELETED).text(")");
+        let deleted = self.transact(async |connection| old.query(true).execute(connection).await).await?;
+        Ok(deleted.rows_affected() >= DELETED.unsigned_abs())
+    }
+}
+
+/// Deletes the rows of objects that are gone; those of others with their names stay.
+pub(super) async fn remove(connection: &mut AnyConnection, gone: &[Gone]) -> Result<(), sqlx::Error> {
+    let mut gone: Vec<&Gone> = gone.iter().collect();
+    gone.sort_by(|one, other| one.key.cmp(&other.key));
+    for some in gone.chunks(ROWS) {
+        for table in [
+            "DELETE FROM workloads WHERE (kind, namespace, name, uid) IN (VALUES ",
+            "DELETE FROM tool_servers WHERE (kind, namespace, name, uid) IN (VALUES ",
+        ] {
+            let rows = some.iter().map(|Gone { key: ObjectKey { kind, namespace, name }, uid }| {
+                [(*kind).into(), namespace.into(), name.into(), uid.into()]
+            });
+            Sql::new(table).rows(rows).text(")").query(false).execute(&mut *connection).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn write_workloads(connection: &mut AnyConnection, records: &[&Record]) -> Result<(), sqlx::Error> {
+    let rows: Vec<_> = records.iter().filter_map(|record| Some((record, record.workload.as_ref()?))).collect();
+    for some in rows.chunks(ROWS) {
+        let seen: Vec<String> = some.iter().map(|(record, _)| stored(record.observed_at)).collect();
+        let rows = some.iter().zip(&seen).map(|((record, workload), seen)| {
+            let ObjectKey { kind, namespace, name } = &record.key;
+            let Workload { generation, phase, spec, status } = workload;
+            let (uid, version) = (&record.uid, record.version);
+            [
+                (*kind).into(),
+                namespace.into(),
+                name.into(),
+                uid.into(),
+                (*generation).into(),
+                version.into(),
+                phase.into(),
+                spec.into(),
+                status.into(),
+                seen.into(),
+            ]
+        });
+        let insert = Sql::new(WORKLOADS).rows(rows).text(NEWER_WORKLOADS);
+        insert.query(some.len() == 1).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Writes a server's row, which locks it, and then its tools, if they are others.
+async fn write_server(connection: &mut AnyConnection, record: &Record, server: &Server) -> Result<(), sqlx::Error> {
+    let ObjectKey { kind, namespace, name } = &record.key;
+    let Server { description, protocol, url, phase, tools_changed_at, tools } = server;
+    let row = [
+        (*kind).into(),
+        namespace.into(),
+        name.into(),
+        (&record.uid).into(),
+        record.version.into(),
+        "".into(),
+        description.into(),
+        protocol.into(),
+        url.into(),
+        phase.into(),
+        tools_changed_at.into(),
+    ];
+    let upsert = Sql::new(SERVERS).rows([row]).text(NEWER_SERVERS).query(true);
+    let Some(row) = upsert.fetch_optional(&mut *connection).await? else { return Ok(()) };
+    let before: String = row.try_get("tools_digest")?;
+    match tools {
+        Some(tools) if tools.digest != before => replace_tools(connection, &record.key, tools).await,
+        _ => Ok(()),
+    }
+}
+
+async fn replace_tools(connection: &mut AnyConnection, key: &ObjectKey, set: &ToolSet) -> Result<(), sqlx::Error> {
+    let ObjectKey { kind, namespace, name } = key;
+    let delete = Sql::new("DELETE FROM tools WHERE (server_kind, server_namespace, server_name) = ");
+    let delete = delete.rows([[(*kind).into(), namespace.into(), name.into()]]);
+    delete.query(true).execute(&mut *connection).await?;
+    let numbered: Vec<_> = (0_i64..).zip(&set.tools).collect();
+    for some in numbered.chunks(ROWS) {
+        let rows = some.iter().map(|(position, tool)| {
+            let server = [(*kind).into(), namespace.into(), name.into()];
+            let [kind, namespace, name] = server;
+            let (tool, text, schema) = (&tool.name, &tool.description, &tool.input_schema);
+            [kind, namespace, name, tool.into(), text.into(), schema.into(), (*position).into()]
+        });
+        Sql::new(TOOLS).rows(rows).query(false).execute(&mut *connection).await?;
+    }
+    let digest = Sql::new("UPDATE tool_servers SET tools_digest = ").value(&set.digest);
+    let digest = digest.text(" WHERE (kind, namespace, name) = ");
+    let digest = digest.rows([[(*kind).into(), namespace.into(), name.into()]]);
+    digest.query(true).execute(connection).await.map(drop)
+}
+
+async fn write_steps(connection: &mut AnyConnection, records: &[&Record]) -> Result<(), sqlx::Error> {
+    let mut steps: Vec<(&Record, &Step, String)> = Vec::new();
+    for record in records {
+        steps.extend(record.steps.iter().map(|step| (*record, step, stored(step.at))));
+    }
+    steps.sort_by(|(one, step, _), (other, later, _)| (&one.uid, step.seq).cmp(&(&other.uid, later.seq)));
+    steps.dedup_by(|(one, step, _), (other, later, _)| (&one.uid, step.seq) == (&other.uid, later.seq));
+    for some in steps.chunks(ROWS) {
+        let rows = some.iter().map(|(record, step, at)| {
+            let ObjectKey { kind, namespace, name } = &record.key;
+            let Step { seq, at: _, from, to, action, reason, took_ms, trace_id } = step;
+            [
+                (&record.uid).into(),
+                (*seq).into(),
+                (*kind).into(),
+                namespace.into(),
+                name.into(),
+                at.into(),
+                from.into(),
+                to.into(),
+                action.into(),
+                reason.into(),
+                (*took_ms).into(),
+                trace_id.into(),
+            ]
+        });
+        let insert = Sql::new(TRANSITIONS).rows(rows).text(OTHER_TRANSITIONS);
+        insert.query(some.len() == 1).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
