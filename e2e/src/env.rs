@@ -117,9 +117,14 @@ impl Env {
         output(command, None, Duration::from_secs(120)).await.map(drop)
     }
 
+    /// The built `recif`, to be run as a process of the test.
+    pub(crate) fn recif_command(&self) -> Command {
+        Command::new(self.places.bin_dir.join("recif"))
+    }
+
     /// Runs `recif <arguments>`; returns its exit code and what it prints, complaints included.
     pub(crate) async fn recif(&self, arguments: &[&str]) -> Result<(i32, String)> {
-        let mut command = Command::new(self.places.bin_dir.join("recif"));
+        let mut command = self.recif_command();
         command.args(arguments);
         let Ended { code, said, complained } = run(command, None, Duration::from_secs(30)).await?;
         Ok((code, said + &complained))

@@ -5,6 +5,7 @@
 
 mod audit;
 mod client;
+mod control_plane;
 mod env;
 mod gateway;
 mod inside;
@@ -13,6 +14,12 @@ mod manifests;
 mod namespace;
 mod object;
 mod operator;
+#[path = "../../src/runner/tests/peers.rs"]
+#[allow(clippy::unwrap_used, reason = "it fails a scenario")]
+mod peers;
+#[path = "../../src/runner/tests/postgres.rs"]
+#[allow(dead_code, clippy::unwrap_used, clippy::expect_used, reason = "it fails a scenario, which needs a part of it")]
+mod postgres;
 mod report;
 mod run;
 mod scenarios;

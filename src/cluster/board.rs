@@ -50,6 +50,14 @@ impl Board {
         }
     }
 
+    /// Whether each watch of this collection, such as `/apis/agents.recif.dev/v1/agents`, has had a complete list, and there is
+    /// one.
+    pub fn is_started(&self, collection: &str) -> bool {
+        let rows = self.rows();
+        let mut of_it = rows.iter().filter(|row| row.what.strip_prefix("watch ") == Some(collection)).peekable();
+        of_it.peek().is_some() && of_it.all(|row| row.started)
+    }
+
     /// A row for something that is no watch and needs no start.
     pub fn add_started(&self, what: String) -> usize {
         let row = self.add(what);

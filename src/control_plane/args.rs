@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::auth::AuthArgs;
+use super::{auth::AuthArgs, mirror::MirrorArgs};
 
 /// Options of `recif control-plane`.
 #[derive(Debug, clap::Args)]
@@ -18,4 +18,6 @@ pub struct ControlPlaneArgs {
     /// Namespaces to show, separated by commas; all when empty
     #[arg(long, env = "RECIF_NAMESPACES", value_delimiter = ',', value_name = "NAMES")]
     pub(super) namespaces: Vec<String>,
+    #[command(flatten)]
+    pub(super) mirror: MirrorArgs,
 }

@@ -1,9 +1,10 @@
 //! Shows the fleet: REST and live changes, answered from a read model that watches keep up to date.
 //!
-//! Uses: cluster, telemetry
+//! Uses: cluster, store, telemetry
 //!
 //! [`fleet`] holds every object once, in the form in which it is sent, so that a page is a walk over an index and a copy of
-//! bytes, and no request is passed on to the API server. What may hold a credential is masked before it is kept.
+//! bytes, and no request is passed on to the API server. What may hold a credential is masked before it is kept. [`mirror`]
+//! copies it into a database.
 
 mod api;
 mod args;
@@ -12,6 +13,7 @@ mod auth;
 pub mod fleet;
 mod live;
 mod load;
+pub mod mirror;
 mod process;
 mod relay;
 mod serve;

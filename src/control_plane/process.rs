@@ -21,6 +21,7 @@ use super::{
     fleet::Fleet,
     live::Clients,
     load::Loads,
+    mirror::{self, Mirror},
     relay::{BadGateway, Relay},
     serve,
     watches::Scope,
@@ -34,6 +35,7 @@ use crate::{
         metrics::Metrics as ApiMetrics,
         reviews::Reviewer,
     },
+    store::{Store, StoreError},
     telemetry::http::{self, Probes},
 };
 
@@ -52,6 +54,8 @@ enum ControlPlaneError {
     Signals(std::io::Error),
     #[error("the system has no random numbers: {0}")]
     Random(#[from] getrandom::Error),
+    #[error("--database-url: {0}")]
+    Database(#[from] StoreError),
     #[error("a task of the process ended: {0}")]
     Ended(String),
 }
@@ -63,16 +67,18 @@ pub async fn run(args: ControlPlaneArgs) -> ExitCode {
         Err(error) => {
             eprintln!("error: {error}");
             tracing::error!(%error, "the control plane ends");
-            let flag = matches!(error, ControlPlaneError::Open(_) | ControlPlaneError::Gateway(_));
+            let flag = matches!(error, ControlPlaneError::Open(_) | ControlPlaneError::Gateway(_) | ControlPlaneError::Database(_));
             ExitCode::from(if flag { 2 } else { 1 })
         }
     }
 }
 
 async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
-    let ControlPlaneArgs { bind, auth, gateway_url, namespaces } = args;
+    let ControlPlaneArgs { bind, auth, gateway_url, namespaces, mirror } = args;
     let mode = auth.mode(bind)?;
     let relay = Relay::new(&gateway_url)?;
+    let (database, history) = mirror.read();
+    let store = Arc::new(Store::open(&database)?);
     let (mut terminate, mut interrupt) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
     let mut registry = Registry::default();
     let api_metrics = ApiMetrics::default();
@@ -101,11 +107,22 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
         synced: Default::default(),
     });
     // An empty variable is one empty name to the parser of lists.
-    let namespaces = namespaces.into_iter().filter(|name| !name.is_empty()).collect();
+    let namespaces: Vec<String> = namespaces.into_iter().filter(|name| !name.is_empty()).collect();
+    let mirror = Mirror {
+        fleet: app.fleet.clone(),
+        store,
+        board: board.clone(),
+        namespaces: namespaces.clone(),
+        history,
+        state: Arc::default(),
+        metrics: mirror::Metrics::new(&mut registry),
+    };
     let scope = Scope { namespaces, transport, board: board.clone() };
     let mut tasks = JoinSet::new();
     scope.watch_fleet(&app.fleet, &mut tasks);
     scope.watch_around(&app.around, &app.fleet, &mut tasks);
+    let (notes, look) = (mirror.notes(), mirror.refresh());
+    tasks.spawn(mirror.run());
     let (starting, started) = (app.clone(), board.clone());
     tasks.spawn(async move {
         started.started().await;
@@ -118,8 +135,9 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
     let refresh = move || {
         objects.set(count(counted.fleet.len()));
         followers.set(count(counted.clients.count()));
+        look();
     };
-    let probes = Probes { registry, unready: Box::new(move || board.unready()), refresh: Box::new(refresh) };
+    let probes = Probes { registry, unready: Box::new(move || board.unready()), notes, refresh: Box::new(refresh) };
     let router = http::router(probes).merge(api::router(app));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %bind, "control plane started");
     let served = serve::run(listener, router, stop.clone());

@@ -298,7 +298,8 @@ async fn serve(
     steps: StepMetrics,
 ) {
     let refresh = move || controllers.iter().for_each(|found| steps.queued(found.kind(), found.depth()));
-    let probes = Probes { registry, unready: Box::new(move || board.unready()), refresh: Box::new(refresh) };
+    let unready = Box::new(move || board.unready());
+    let probes = Probes { registry, unready, notes: Box::new(Vec::new), refresh: Box::new(refresh) };
     if let Err(error) = http::serve(listener, probes).await {
         tracing::error!(%error, "the probes are no longer served");
     }

@@ -17,7 +17,7 @@ mod reconcile;
 mod record;
 mod sql;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transitions;
 mod url;
 mod write;
@@ -25,7 +25,7 @@ mod write;
 pub use database::{Store, Writer};
 pub use error::StoreError;
 pub use gaps::gaps;
-pub use reconcile::{Head, Known};
+pub use reconcile::{Doubts, Head, Known};
 pub use record::{Batch, Gone, ObjectKey, Record, Server, ServerTool, Step, ToolSet, Workload};
 pub use transitions::{Cursor, Page, Transition, Visible};
 pub use url::DatabaseUrl;

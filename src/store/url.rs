@@ -62,6 +62,19 @@ impl DatabaseUrl {
         Self(format!("sqlite:{}", utf8_percent_encode(&path.to_string_lossy(), IN_PATH)))
     }
 
+    /// Whether it is no text at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What the database is called in logs, without user and password.
+    ///
+    /// # Errors
+    /// It is none that can be used.
+    pub fn place(&self) -> Result<String, StoreError> {
+        self.source().map(|source| source.place)
+    }
+
     /// Reads it.
     ///
     /// # Errors

@@ -12,6 +12,8 @@ pub struct Probes {
     pub registry: Registry,
     /// What keeps the process from being ready, one line each.
     pub unready: Box<dyn Fn() -> Vec<String> + Send + Sync>,
+    /// What readiness tells besides, one line each: it keeps the process from nothing.
+    pub notes: Box<dyn Fn() -> Vec<String> + Send + Sync>,
     /// Called before metrics are read, for gauges that are only looked at.
     pub refresh: Box<dyn Fn() + Send + Sync>,
 }
@@ -48,10 +50,13 @@ pub fn router(probes: Probes) -> Router {
 }
 
 async fn readyz(State(probes): State<Arc<Probes>>) -> (StatusCode, String) {
-    match (probes.unready)().as_slice() {
-        [] => (StatusCode::OK, "ok\n".to_owned()),
-        lines => (StatusCode::SERVICE_UNAVAILABLE, lines.join("\n") + "\n"),
-    }
+    let unready = (probes.unready)();
+    let (status, first) = match unready.is_empty() {
+        true => (StatusCode::OK, vec!["ok".to_owned()]),
+        false => (StatusCode::SERVICE_UNAVAILABLE, unready),
+    };
+    let lines: Vec<String> = first.into_iter().chain((probes.notes)()).collect();
+    (status, lines.join("\n") + "\n")
 }
 
 async fn metrics(
@@ -71,7 +76,8 @@ mod tests {
 
     async fn ready(lines: Vec<String>) -> (StatusCode, String) {
         let unready = Box::new(move || lines.clone());
-        let probes = Probes { registry: Registry::default(), unready, refresh: Box::new(|| {}) };
+        let notes = Box::new(|| vec!["database: away".into()]);
+        let probes = Probes { registry: Registry::default(), unready, notes, refresh: Box::new(|| {}) };
         let request = axum::http::Request::get("/readyz").body(axum::body::Body::empty()).unwrap();
         let answer = router(probes).oneshot(request).await.unwrap();
         let status = answer.status();
@@ -81,8 +87,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_process_that_is_not_ready_says_why() {
-        assert_eq!(ready(Vec::new()).await.0, StatusCode::OK);
+        let (status, body) = ready(Vec::new()).await;
+        assert_eq!((status, body.as_str()), (StatusCode::OK, "ok\ndatabase: away\n"));
         let (status, body) = ready(vec!["watch agents: not started".into()]).await;
-        assert_eq!((status, body.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "watch agents: not started\n"));
+        let expected = "watch agents: not started\ndatabase: away\n";
+        assert_eq!((status, body.as_str()), (StatusCode::SERVICE_UNAVAILABLE, expected));
     }
 }

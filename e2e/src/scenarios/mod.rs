@@ -26,6 +26,7 @@ mod scaling;
 mod sidecar;
 mod start;
 mod steady;
+mod store;
 mod tools;
 mod traffic;
 
@@ -83,6 +84,7 @@ const THEMES: &[&[Scenario]] = &[
     pods::SCENARIOS,
     tools::SCENARIOS,
     mcp_servers::SCENARIOS,
+    store::SCENARIOS,
     flow_sets::SCENARIOS,
     flow_changes::SCENARIOS,
     flows::SCENARIOS,

@@ -1,6 +1,6 @@
 //! A reader of the journal: what changed since he looked last.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use tokio::sync::watch;
 
@@ -25,6 +25,8 @@ pub struct Changed {
     pub record: Arc<Record>,
     /// Whether it is gone.
     pub deleted: bool,
+    /// When the change was seen.
+    pub at: Instant,
 }
 
 /// A reader of the journal. It holds its place and nothing else.
@@ -70,7 +72,7 @@ impl Feed {
         drop(inner);
         let changes: Vec<_> = found
             .into_iter()
-            .map(|(stamp, note)| Changed { stamp, record: note.record, deleted: note.deleted })
+            .map(|(stamp, note)| Changed { stamp, record: note.record, deleted: note.deleted, at: note.at })
             .collect();
         self.read = changes.last()?.stamp;
         Some(Batch::Changes(changes))

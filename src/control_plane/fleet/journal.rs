@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::Arc,
+    time::Instant,
 };
 
 use actions::machine::Key;
@@ -33,6 +34,8 @@ pub(super) struct Journal {
 pub(super) struct Note {
     pub(super) record: Arc<Record>,
     pub(super) deleted: bool,
+    /// When the change was seen.
+    pub(super) at: Instant,
 }
 
 impl Journal {
@@ -57,7 +60,7 @@ impl Journal {
         }
         let surplus = self.transitions.len().saturating_sub(TRANSITIONS);
         self.transitions.drain(..surplus);
-        self.notes.insert(stamp, Note { record, deleted: false });
+        self.notes.insert(stamp, Note { record, deleted: false, at: Instant::now() });
         stamp
     }
 
@@ -66,7 +69,7 @@ impl Journal {
         self.last += 1;
         before.into_iter().for_each(|old| drop(self.notes.remove(&old)));
         self.graves.insert((record.row, record.key.clone()), self.last);
-        self.notes.insert(self.last, Note { record, deleted: true });
+        self.notes.insert(self.last, Note { record, deleted: true, at: Instant::now() });
         self.burials.push_back(self.last);
         while self.burials.len() > DELETIONS {
             let Some(oldest) = self.burials.pop_front() else { break };
@@ -81,6 +84,11 @@ impl Journal {
     /// At most `limit` objects that changed after `stamp`, with the stamps of their changes, oldest change first.
     pub(super) fn after(&self, stamp: u64, limit: usize) -> Vec<(u64, Note)> {
         self.notes.range(stamp + 1..).take(limit).map(|(stamp, note)| (*stamp, note.clone())).collect()
+    }
+
+    /// When the oldest change after `stamp` was seen.
+    pub(super) fn oldest_after(&self, stamp: u64) -> Option<Instant> {
+        self.notes.range(stamp + 1..).next().map(|(_, note)| note.at)
     }
 
     /// Transitions after `stamp` and up to `last`, as far as they are remembered.

@@ -16,6 +16,7 @@ mod summary;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::Instant,
 };
 
 use actions::machine::Key;
@@ -181,6 +182,11 @@ impl Fleet {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// When the oldest change after this stamp was seen, as far as its object did not change again; `None`: there is none.
+    pub fn oldest_after(&self, stamp: u64) -> Option<Instant> {
+        self.read().journal.oldest_after(stamp)
     }
 
     /// The stamp of the last change.

@@ -15,18 +15,18 @@ use crate::{
 };
 
 /// An empty database. What it holds goes with it.
-pub(super) struct Place {
-    pub(super) url: DatabaseUrl,
+pub(crate) struct Place {
+    pub(crate) url: DatabaseUrl,
     /// The same as text, for another process.
-    pub(super) text: String,
-    pub(super) store: Store,
+    pub(crate) text: String,
+    pub(crate) store: Store,
     /// The test's own connections.
-    pub(super) pool: AnyPool,
+    pub(crate) pool: AnyPool,
     folder: Option<PathBuf>,
 }
 
 impl Place {
-    pub(super) fn sqlite() -> Self {
+    pub(crate) fn sqlite() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("recif-store-{}-{number}", std::process::id()));
@@ -37,7 +37,7 @@ impl Place {
     }
 
     /// A database of that name.
-    pub(super) async fn postgres(server: &Server, name: &str) -> Self {
+    pub(crate) async fn postgres(server: &Server, name: &str) -> Self {
         let name = &name[..name.len().min(60)];
         let mut administrator = server.connect().await;
         let create = format!("CREATE DATABASE {name}");
@@ -55,7 +55,7 @@ impl Place {
     }
 
     /// Every row of a query, its columns as text.
-    pub(super) async fn table(&self, query: &'static str) -> Vec<Vec<String>> {
+    pub(crate) async fn table(&self, query: &'static str) -> Vec<Vec<String>> {
         let rows = sqlx::query(query).fetch_all(&self.pool).await.unwrap();
         let text = |row: &sqlx::any::AnyRow, column: usize| {
             row.try_get::<String, _>(column).unwrap_or_else(|_| row.get::<i64, _>(column).to_string())
@@ -64,7 +64,7 @@ impl Place {
     }
 
     /// Runs statements.
-    pub(super) async fn execute(&self, statements: &'static str) {
+    pub(crate) async fn execute(&self, statements: &'static str) {
         sqlx::raw_sql(statements).execute(&self.pool).await.unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! The store on both databases: SQLite in a file, and a real PostgreSQL.
 
 mod crash;
-mod databases;
+pub(crate) mod databases;
 mod faults;
 mod history;
 mod migrations;
@@ -14,7 +14,7 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 
 use self::databases::Place;
-use super::{Batch, Gone, Head, ObjectKey, Record, Server, ServerTool, Step, ToolSet, Workload, Writer};
+use super::{Batch, Doubts, Gone, Head, ObjectKey, Record, Server, ServerTool, Step, ToolSet, Workload, Writer};
 use crate::postgres;
 
 /// Runs each case on SQLite as a test of its own, and all of them in databases of one PostgreSQL server.
@@ -47,6 +47,7 @@ on_both! {
     rows::nothing_of_a_batch_is_written_when_a_part_is_refused,
     rows::what_is_gone_is_removed_at_the_start,
     rows::a_restored_cluster_is_written_anew,
+    rows::a_process_that_is_ahead_is_not_undone,
     rows::texts_of_every_kind_are_kept,
     rows::many_rows_are_written_at_once,
     servers::ten_refreshes_at_once_leave_the_tools_of_the_newest,

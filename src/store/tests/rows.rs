@@ -80,12 +80,13 @@ pub(super) async fn what_is_gone_is_removed_at_the_start(place: &Place) {
     write(&mut writer, [kept.clone(), changed, agent("gone", "u3", 3), elsewhere, server("s", 5, "set", 3)]).await;
     let listed = [head(&kept), head(&agent("changed", "u2", 6)), head(&agent("new", "u5", 7))];
     let mut fresh = place.store.writer().await.unwrap();
-    let known = fresh.compare("Agent", &["ns".into()], &listed).await.unwrap();
-    assert_eq!((known.removed, known.newer), (1, 0));
+    let known = fresh.compare("Agent", &["ns".into()], &listed, &Doubts::default()).await.unwrap();
+    assert_eq!((known.removed, known.undone), (1, 0));
+    assert!(known.doubts.is_empty());
     assert_eq!(known.workloads.keys().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["kept"]);
     assert_eq!(workloads(place).await.keys().collect::<Vec<_>>(), ["changed", "kept", "x"], "another process has x");
     // Another kind's rows are of no concern.
-    assert_eq!(fresh.compare("RemoteMCPServer", &[], &[]).await.unwrap().removed, 1);
+    assert_eq!(look(&mut fresh, "RemoteMCPServer", &[], 2).await.removed, 1);
     assert!(place.table("SELECT name FROM tools").await.is_empty());
 }
 
@@ -93,15 +94,15 @@ pub(super) async fn a_restored_cluster_is_written_anew(place: &Place) {
     let mut writer = place.store.writer().await.unwrap();
     let mut later = agent("a", "u", 500);
     later.steps = vec![step(1, 1, "Pending"), step(2, 2, "Resolving"), step(3, 3, "Running"), step(4, 4, "Failed")];
-    write(&mut writer, [later, server("s", 501, "later", 3)]).await;
+    write(&mut writer, [later, agent("made since", "v", 502), server("s", 501, "later", 3)]).await;
 
     // What the backup holds; the second step was another one before.
     let mut restored = agent("a", "u", 40);
     restored.steps = vec![step(1, 1, "Pending"), step(2, 9, "Rendering")];
     let restored_server = server("s", 41, "backup", 2);
-    let known = writer.compare("Agent", &[], &[head(&restored)]).await.unwrap();
-    assert_eq!((known.removed, known.newer, known.workloads.len()), (0, 1, 0));
-    assert_eq!(writer.compare("RemoteMCPServer", &[], &[head(&restored_server)]).await.unwrap().newer, 1);
+    let known = look(&mut writer, "Agent", &[head(&restored)], 2).await;
+    assert_eq!((known.removed, known.undone, known.workloads.len(), known.last_steps.len()), (1, 1, 0, 0));
+    assert_eq!(look(&mut writer, "RemoteMCPServer", &[head(&restored_server)], 2).await.undone, 1);
     assert_eq!(workloads(place).await.len(), 1, "the row can be read all the time");
     write(&mut writer, [restored, restored_server]).await;
 
@@ -109,6 +110,30 @@ pub(super) async fn a_restored_cluster_is_written_anew(place: &Place) {
     let steps = place.table("SELECT seq, \"to\" FROM transitions ORDER BY seq").await;
     assert_eq!(steps, [["1", "Pending"], ["2", "Rendering"]]);
     assert_eq!(place.table("SELECT name FROM tools ORDER BY position").await, [["backup-0"], ["backup-1"]]);
+}
+
+pub(super) async fn a_process_that_is_ahead_is_not_undone(place: &Place) {
+    let mut ahead = place.store.writer().await.unwrap();
+    let moved = |version, last| Record { steps: vec![step(last, last, "Running")], ..agent("a", "u", version) };
+    write(&mut ahead, [moved(9, 2), agent("made since", "v", 10)]).await;
+    let mut late = place.store.writer().await.unwrap();
+    let known = look(&mut late, "Agent", &[head(&moved(5, 1))], 1).await;
+    assert_eq!((known.removed, known.undone), (0, 0));
+    // What was in doubt in the first look has changed meanwhile: somebody is at work.
+    write(&mut ahead, [moved(11, 3), agent("made since", "v", 12)]).await;
+    let known = late.compare("Agent", &[], &[head(&moved(9, 2))], &known.doubts).await.unwrap();
+    assert_eq!((known.removed, known.undone), (0, 0));
+    assert_eq!(workloads(place).await.len(), 2);
+    assert_eq!(place.table("SELECT seq FROM transitions ORDER BY seq").await, [["2"], ["3"]]);
+}
+
+/// Looks so many times at the same list.
+async fn look(writer: &mut Writer, kind: &'static str, listed: &[Head], times: usize) -> crate::store::Known {
+    let mut known = crate::store::Known::default();
+    for _ in 0..times {
+        known = writer.compare(kind, &[], listed, &known.doubts).await.unwrap();
+    }
+    known
 }
 
 pub(super) async fn texts_of_every_kind_are_kept(place: &Place) {

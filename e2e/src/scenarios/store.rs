@@ -1,0 +1,154 @@
+//! The copy in a database: two control planes on one PostgreSQL, databases that stop, processes that are killed.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use super::{Scenario, scenarios};
+use crate::{
+    control_plane::{ControlPlane, Copy},
+    kinds::{AGENT, TOOL},
+    manifests::{agent, tool},
+    namespace::Namespace,
+    object::Read as _,
+    postgres::Server,
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    two_control_planes_on_one_postgresql_hold_what_a_list_shows,
+    a_database_that_was_stopped_is_caught_up_with,
+    a_killed_control_plane_goes_on_where_it_was,
+    an_object_made_again_while_nobody_looks_replaces_its_row,
+);
+
+/// An agent without Pods.
+async fn make(ns: &Namespace, name: &str) -> Result<()> {
+    ns.apply(&agent(name, json!({"replicas": 0}))).await.map(drop)
+}
+
+async fn fill(ns: &Namespace) -> Result<()> {
+    ns.apply(&tool("t", json!({}))).await?;
+    for number in 0..6 {
+        make(ns, &format!("a{number}")).await?;
+    }
+    Ok(())
+}
+
+/// Changes one and deletes another one.
+async fn disturb(ns: &Namespace, round: usize) -> Result<()> {
+    let label = json!({"metadata": {"labels": {"round": round.to_string()}}});
+    ns.edit(AGENT, &format!("a{}", round % 3), label).await?;
+    ns.edit(TOOL, "t", json!({"spec": {"description": format!("round {round}")}})).await?;
+    let name = format!("b{round}");
+    make(ns, &name).await?;
+    if round % 2 == 0 {
+        ns.delete(AGENT, &name).await?;
+    }
+    Ok(())
+}
+
+async fn two_control_planes_on_one_postgresql_hold_what_a_list_shows(ns: Namespace) -> Result<()> {
+    let server = Server::start().await;
+    let url = server.url("postgresql");
+    fill(&ns).await?;
+    let copy = Copy::new(&ns, &url)?;
+    let (one, other) = tokio::try_join!(ControlPlane::start(&ns, &url), ControlPlane::start(&ns, &url))?;
+    copy.is_the_list().await?;
+    for round in 0..6 {
+        disturb(&ns, round).await?;
+    }
+    copy.is_the_list().await?;
+    one.kill().await?;
+    disturb(&ns, 6).await?;
+    copy.is_the_list().await?;
+
+    // What happened to an object is known when it is gone.
+    let gone = ns.until(AGENT, "a5", crate::namespace::START, "is Terminated", |it| it.phase() == "Terminated").await?;
+    ns.delete(AGENT, "a5").await?;
+    ns.until_gone(AGENT, "a5", crate::namespace::START).await?;
+    copy.is_the_list().await?;
+    let steps = copy.steps(&gone.id()).await?;
+    let known: Vec<i64> = (1..=gone.last_seq()).collect();
+    ensure!(steps.starts_with(&known), "its steps are {steps:?}, and were {known:?}");
+    other.kill().await
+}
+
+async fn a_database_that_was_stopped_is_caught_up_with(ns: Namespace) -> Result<()> {
+    let mut server = Server::start().await;
+    let url = server.url("postgresql");
+    fill(&ns).await?;
+    let control_plane = ControlPlane::start(&ns, &url).await?;
+    let copy = Copy::new(&ns, &url)?;
+    copy.is_the_list().await?;
+    server.stop();
+    for round in 0..4 {
+        disturb(&ns, round).await?;
+    }
+    let says_so = async || {
+        let ready = control_plane.get("/readyz").await?;
+        ensure!(ready.contains(" 200 "), "it is ready without its database: {ready}");
+        Ok((ready.contains("\ndatabase: ") && ready.contains("behind")).then_some(ready))
+    };
+    let said = crate::watch::poll(crate::namespace::SAID, "readiness tells that the database is away", says_so).await?;
+    ensure!(!said.contains(crate::postgres::PASSWORD), "{said}");
+    ns.delete(AGENT, "a4").await?;
+    server.resume().await;
+    copy.is_the_list().await?;
+    control_plane.kill().await
+}
+
+/// A folder that goes with this.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(ns: &Namespace) -> Self {
+        Self(std::env::temp_dir().join(format!("recif-{}", ns.name)))
+    }
+
+    fn database(&self) -> String {
+        format!("sqlite:{}/recif.db", self.0.display())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+async fn a_killed_control_plane_goes_on_where_it_was(ns: Namespace) -> Result<()> {
+    let folder = Folder::new(&ns);
+    fill(&ns).await?;
+    for round in 0..6 {
+        let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
+        let (disturbed, killed) = tokio::join!(disturb(&ns, round), async {
+            tokio::time::sleep(std::time::Duration::from_millis(17 * round as u64)).await;
+            control_plane.kill().await
+        });
+        (disturbed?, killed?);
+    }
+    let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
+    Copy::new(&ns, &folder.database())?.is_the_list().await?;
+    control_plane.kill().await
+}
+
+async fn an_object_made_again_while_nobody_looks_replaces_its_row(ns: Namespace) -> Result<()> {
+    let folder = Folder::new(&ns);
+    fill(&ns).await?;
+    let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
+    let copy = Copy::new(&ns, &folder.database())?;
+    copy.is_the_list().await?;
+    control_plane.kill().await?;
+    let before = ns.get(AGENT, "a0").await?;
+    for name in ["a0", "a1"] {
+        ns.delete(AGENT, name).await?;
+        ns.until_gone(AGENT, name, crate::namespace::START).await?;
+    }
+    make(&ns, "a0").await?;
+    let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
+    copy.is_the_list().await?;
+    ensure!(ns.get(AGENT, "a0").await?.id() != before.id(), "it was made again");
+    ensure!(!copy.steps(&before.id()).await?.is_empty(), "what happened to the first one is known");
+    control_plane.kill().await
+}
