@@ -67,7 +67,10 @@ pub async fn run(args: ControlPlaneArgs) -> ExitCode {
         Err(error) => {
             eprintln!("error: {error}");
             tracing::error!(%error, "the control plane ends");
-            let flag = matches!(error, ControlPlaneError::Open(_) | ControlPlaneError::Gateway(_) | ControlPlaneError::Database(_));
+            let flag = matches!(
+                error,
+                ControlPlaneError::Open(_) | ControlPlaneError::Gateway(_) | ControlPlaneError::Database(_)
+            );
             ExitCode::from(if flag { 2 } else { 1 })
         }
     }

@@ -42,7 +42,7 @@ async fn disturb(ns: &Namespace, round: usize) -> Result<()> {
     ns.edit(TOOL, "t", json!({"spec": {"description": format!("round {round}")}})).await?;
     let name = format!("b{round}");
     make(ns, &name).await?;
-    if round % 2 == 0 {
+    if round.is_multiple_of(2) {
         ns.delete(AGENT, &name).await?;
     }
     Ok(())
@@ -126,7 +126,8 @@ async fn a_killed_control_plane_goes_on_where_it_was(ns: Namespace) -> Result<()
             tokio::time::sleep(std::time::Duration::from_millis(17 * round as u64)).await;
             control_plane.kill().await
         });
-        (disturbed?, killed?);
+        disturbed?;
+        killed?;
     }
     let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
     Copy::new(&ns, &folder.database())?.is_the_list().await?;
