@@ -131,6 +131,17 @@ async fn a_child_that_dies_fails_what_is_in_flight_and_another_takes_its_place()
 }
 
 #[tokio::test]
+async fn a_child_that_hears_nothing_any_more_is_replaced() {
+    let bridge = Bridge::start(&[]).await;
+    assert_eq!(bridge.ask(1, "deaf", json!({})).await["result"], json!({}));
+    let failed = bridge.ask(2, "echo", json!({})).await;
+    assert_eq!(failed["error"]["code"], -32000, "{failed}");
+    bridge.until("/readyz", 503).await;
+    bridge.until("/readyz", 200).await;
+    assert!(bridge.ask(3, "pid", json!({})).await["result"]["pid"].is_u64());
+}
+
+#[tokio::test]
 async fn whatever_a_child_writes_the_bridge_goes_on() {
     let bridge = Bridge::start(&[]).await;
     let memory = || {

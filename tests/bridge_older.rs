@@ -148,10 +148,32 @@ async fn there_are_no_more_sessions_than_allowed() {
     let _second = bridge.session().await;
     let refused = bridge.post(&request(0, "initialize", json!({}))).send().await.unwrap();
     assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].to_str().unwrap()), (503, "1"));
+    assert_eq!(refused.headers()["x-recif-reason"], "no-session", "upon which a gateway asks another Pod");
     let pid = first.pid().await;
     first.delete().await;
     gone(pid).await;
     bridge.session().await;
+}
+
+#[tokio::test]
+async fn a_child_that_hears_nothing_any_more_is_like_one_that_died() {
+    let bridge = Bridge::start(&[]).await;
+    let session = bridge.session().await;
+    let pid = session.pid().await;
+    assert_eq!(session.ask("deaf", json!({})).await["result"], json!({}));
+    let failed = session.ask("echo", json!({})).await;
+    assert_eq!(failed["error"]["code"], -32000, "{failed}");
+    gone(pid).await;
+    assert_eq!(session.post(request(2, "echo", json!({}))).await.status(), 404);
+    assert_eq!(bridge.session().await.ask("echo", json!({"a": 1})).await["result"], json!({"a": 1}));
+}
+
+#[tokio::test]
+async fn a_request_of_a_child_that_is_too_large_fails_at_the_child_and_no_request_of_the_client() {
+    let bridge = Bridge::start(&[]).await;
+    let session = bridge.session().await;
+    assert_eq!(session.ask("huge_ask", json!({"mib": 17})).await["result"], json!({"told": true}));
+    assert_eq!(bridge.ask(1, "huge_ask", json!({"mib": 17})).await["result"], json!({"told": true}));
 }
 
 #[tokio::test]

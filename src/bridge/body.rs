@@ -14,6 +14,8 @@ use super::outlet::{Event, Inlet};
 
 /// Longest silence on a stream: a comment tells those in between that it is alive.
 pub(super) const SILENCE: Duration = Duration::from_secs(15);
+/// Up to this many bytes an event is sent in one piece.
+const COPIED: usize = 64 << 10;
 const COMMENT: &[u8] = b": still here\n\n";
 
 /// The stream was broken off; the connection must not end as if it were complete.
@@ -35,6 +37,8 @@ pub(super) struct Events {
     /// Came before anybody knew that this would be a stream.
     first: Option<Event>,
     silence: Pin<Box<Sleep>>,
+    /// What is left of an event that is not copied.
+    rest: Vec<Bytes>,
     is_over: bool,
 }
 
@@ -46,7 +50,7 @@ impl Body {
 
     /// A stream that begins with `first`.
     pub(super) fn events(inlet: Inlet, first: Option<Event>) -> Self {
-        Self::Events(Events { inlet, first, silence: Box::pin(sleep(SILENCE)), is_over: false })
+        Self::Events(Events { inlet, first, silence: Box::pin(sleep(SILENCE)), rest: Vec::new(), is_over: false })
     }
 }
 
@@ -64,7 +68,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_none(),
-            Self::Events(events) => events.is_over,
+            Self::Events(events) => events.is_over && events.rest.is_empty(),
         }
     }
 
@@ -78,6 +82,9 @@ impl http_body::Body for Body {
 
 impl Events {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+        if let Some(piece) = self.rest.pop() {
+            return Poll::Ready(Some(Ok(piece)));
+        }
         if self.is_over {
             return Poll::Ready(None);
         }
@@ -86,10 +93,10 @@ impl Events {
             None => self.inlet.poll_next(cx),
         };
         let bytes = match next {
-            Poll::Ready(Some(Event::Message(message))) => event(&message),
+            Poll::Ready(Some(Event::Message(message))) => self.event(message),
             Poll::Ready(Some(Event::Answer { message, .. })) => {
                 self.is_over = true;
-                event(&message)
+                self.event(message)
             }
             Poll::Ready(Some(Event::End)) => {
                 self.is_over = true;
@@ -109,12 +116,21 @@ impl Events {
     }
 }
 
-fn event(message: &[u8]) -> Bytes {
-    let mut event = BytesMut::with_capacity(message.len() + 24);
-    for part in [&b"event: message\ndata: "[..], message, b"\n\n"] {
-        event.put_slice(part);
+impl Events {
+    /// The first piece of an event. A large message is not copied: it takes its share of the memory of all until it is sent.
+    fn event(&mut self, message: Bytes) -> Bytes {
+        const START: &[u8] = b"event: message\ndata: ";
+        const END: &[u8] = b"\n\n";
+        if message.len() > COPIED {
+            self.rest = vec![Bytes::from_static(END), message];
+            return Bytes::from_static(START);
+        }
+        let mut event = BytesMut::with_capacity(message.len() + START.len() + END.len());
+        for part in [START, &message, END] {
+            event.put_slice(part);
+        }
+        event.freeze()
     }
-    event.freeze()
 }
 
 #[cfg(test)]
@@ -144,6 +160,19 @@ mod tests {
         outlet.force(Event::Answer { message: "b".into(), status: 200 });
         assert_eq!(next(&mut body).await.unwrap().unwrap(), "event: message\ndata: b\n\n");
         assert!(body.is_end_stream() && next(&mut body).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_large_event_is_sent_in_pieces() {
+        let (outlet, inlet) = stream(|| ());
+        let message = "x".repeat(COPIED + 1);
+        outlet.force(Event::Answer { message: message.clone().into(), status: 200 });
+        let mut body = Body::events(inlet, None);
+        let mut sent = String::new();
+        while !body.is_end_stream() {
+            sent += &next(&mut body).await.unwrap().unwrap();
+        }
+        assert_eq!(sent, format!("event: message\ndata: {message}\n\n"));
     }
 
     #[tokio::test]

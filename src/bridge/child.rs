@@ -11,10 +11,12 @@ use tokio::{
     task::JoinHandle,
     time::timeout,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     command::Command,
     framing::{Frame, Framer},
+    memory::{Memory, NO_ROOM, Share},
     reaper::{Exit, Reaper},
 };
 
@@ -22,16 +24,22 @@ use super::{
 pub(super) const LARGEST: usize = 16 << 20;
 /// Bytes read at once.
 const READ: usize = 16 << 10;
-/// What may wait for a child that does not read, in bytes.
+/// What may wait for a child that does not read, in bytes; and of that which does not wait for room, be it that clients left.
 const WAITING: usize = 8 << 20;
+const FORCED: usize = 1 << 20;
+/// What a child may have begun to write without a share of the memory of all, in bytes.
+const BEGUN: usize = 256 << 10;
 /// Longest line of a child's log, in bytes.
 const LINE: usize = 8 << 10;
 
 /// Where messages for a child go in.
 #[derive(Debug, Clone)]
 pub(super) struct Input {
-    lines: mpsc::UnboundedSender<(Bytes, Option<OwnedSemaphorePermit>)>,
+    lines: mpsc::UnboundedSender<(Bytes, OwnedSemaphorePermit)>,
     space: Arc<Semaphore>,
+    forced: Arc<Semaphore>,
+    /// The child takes no input any more.
+    deaf: CancellationToken,
 }
 
 impl Input {
@@ -39,15 +47,19 @@ impl Input {
     pub(super) async fn send(&self, line: Bytes) -> bool {
         let size = u32::try_from(line.len().min(WAITING)).unwrap_or(u32::MAX);
         match self.space.clone().acquire_many_owned(size).await {
-            Ok(permit) => self.lines.send((line, Some(permit))).is_ok(),
+            Ok(permit) => self.lines.send((line, permit)).is_ok(),
             Err(_) => false,
         }
     }
 
-    /// Puts a short line in without waiting.
+    /// Puts a short line in without waiting. A child that lets too many of them wait reads nothing, and is given up.
     pub(super) fn force(&self, line: Bytes) {
-        // A child that ended misses nothing.
-        let _ = self.lines.send((line, None));
+        let size = u32::try_from(line.len().min(FORCED)).unwrap_or(u32::MAX);
+        match self.forced.clone().try_acquire_many_owned(size) {
+            // A child that ended misses nothing.
+            Ok(permit) => drop(self.lines.send((line, permit))),
+            Err(_) => self.deaf.cancel(),
+        }
     }
 }
 
@@ -57,6 +69,9 @@ pub(super) struct Output {
     buffer: Vec<u8>,
     framer: Framer,
     found: VecDeque<Frame>,
+    memory: Memory,
+    /// For what the framer holds.
+    share: Share,
 }
 
 impl Output {
@@ -66,8 +81,23 @@ impl Output {
             if let Some(frame) = self.found.pop_front() {
                 return Some(frame);
             }
+            self.make_room();
             let count = self.stdout.read(&mut self.buffer).await.ok().filter(|count| *count > 0)?;
             self.framer.push(&self.buffer[..count], &mut self.found);
+        }
+    }
+
+    /// Sees to it that what a child has begun to write has a share of the memory of all, or lets go of it.
+    fn make_room(&mut self) {
+        let wanted = self.framer.held().saturating_sub(BEGUN);
+        if wanted == 0 {
+            self.share = Share::default();
+        } else if wanted > self.share.size() {
+            // In large steps: a message that is large already is about to be larger.
+            match self.memory.try_take(BEGUN) {
+                Some(more) => self.share.add(more),
+                None => self.framer.let_go(),
+            }
         }
     }
 }
@@ -78,13 +108,19 @@ pub(super) struct Process {
     ended: oneshot::Receiver<Exit>,
     exit: Option<Exit>,
     writer: JoinHandle<()>,
+    deaf: CancellationToken,
 }
 
 /// Starts a child; `name` tells it in the log.
 ///
 /// # Errors
 /// The system does not start it.
-pub(super) fn start(command: &Command, reaper: &Reaper, name: &str) -> io::Result<(Input, Output, Process)> {
+pub(super) fn start(
+    command: &Command,
+    reaper: &Reaper,
+    memory: &Memory,
+    name: &str,
+) -> io::Result<(Input, Output, Process)> {
     let (mut child, ended) = reaper.spawn(|| command.start())?;
     let missing = || io::Error::other("a pipe is missing");
     let stdin = ChildStdin::from_std(child.stdin.take().ok_or_else(missing)?)?;
@@ -94,10 +130,19 @@ pub(super) fn start(command: &Command, reaper: &Reaper, name: &str) -> io::Resul
     tracing::info!(child = name, pid = child.id(), "started");
     let (lines, waiting) = mpsc::unbounded_channel();
     let space = Arc::new(Semaphore::new(WAITING));
-    let writer = tokio::spawn(write(stdin, waiting, space.clone()));
+    let deaf = CancellationToken::new();
+    let writer = tokio::spawn(write(stdin, waiting, space.clone(), deaf.clone()));
     tokio::spawn(log(stderr, name.to_owned()));
-    let output = Output { stdout, buffer: vec![0; READ], framer: Framer::new(LARGEST), found: VecDeque::new() };
-    Ok((Input { lines, space }, output, Process { pid, ended, exit: None, writer }))
+    let output = Output {
+        stdout,
+        buffer: vec![0; READ],
+        framer: Framer::new(LARGEST),
+        found: VecDeque::new(),
+        memory: memory.clone(),
+        share: Share::default(),
+    };
+    let input = Input { lines, space, forced: Arc::new(Semaphore::new(FORCED)), deaf: deaf.clone() };
+    Ok((input, output, Process { pid, ended, exit: None, writer, deaf }))
 }
 
 /// Tells that a child writes what is no message.
@@ -106,9 +151,10 @@ pub(super) fn tell_noise(name: &str, noise: &[u8]) {
     tracing::warn!(child = name, "not a message: {}", String::from_utf8_lossy(beginning).trim_end());
 }
 
-/// What is said of a message over [`LARGEST`].
+/// What is said of a message over [`LARGEST`], or one that there is no room for.
 pub(super) fn too_large() -> String {
-    format!("the MCP server wrote a message of more than {} MiB, which is not passed on", LARGEST >> 20)
+    let most = LARGEST >> 20;
+    format!("the MCP server wrote a message of more than {most} MiB, which is not passed on, or {NO_ROOM}")
 }
 
 fn pid(child: &process::Child) -> Option<Pid> {
@@ -116,6 +162,11 @@ fn pid(child: &process::Child) -> Option<Pid> {
 }
 
 impl Process {
+    /// It closed its input, or does not read it, and so answers nobody any more.
+    pub(super) fn deaf(&self) -> CancellationToken {
+        self.deaf.clone()
+    }
+
     /// How it ended, once it did.
     pub(super) async fn exit(&mut self) -> Exit {
         if let Some(exit) = self.exit {
@@ -153,8 +204,9 @@ impl Process {
 /// Writes what waits, as much as there is at once.
 async fn write(
     mut stdin: ChildStdin,
-    mut waiting: mpsc::UnboundedReceiver<(Bytes, Option<OwnedSemaphorePermit>)>,
+    mut waiting: mpsc::UnboundedReceiver<(Bytes, OwnedSemaphorePermit)>,
     space: Arc<Semaphore>,
+    deaf: CancellationToken,
 ) {
     let mut lines = Vec::new();
     while waiting.recv_many(&mut lines, 64).await > 0 {
@@ -168,6 +220,7 @@ async fn write(
         lines.clear();
     }
     space.close();
+    deaf.cancel();
 }
 
 /// Passes a child's log on, line by line.
@@ -192,4 +245,27 @@ async fn log(mut stderr: ChildStderr, name: String) {
         }
     }
     tell(&mut line);
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_child_that_lets_everything_wait_is_given_up() {
+        let (lines, mut waiting) = mpsc::unbounded_channel();
+        let deaf = CancellationToken::new();
+        let (space, forced) = (Arc::new(Semaphore::new(WAITING)), Arc::new(Semaphore::new(FORCED)));
+        let input = Input { lines, space, forced, deaf: deaf.clone() };
+        let line = Bytes::from(vec![b'x'; FORCED / 4]);
+        (0..4).for_each(|_| input.force(line.clone()));
+        assert!(waiting.recv().now_or_never().is_some(), "it reads");
+        input.force(line.clone());
+        assert!(!deaf.is_cancelled());
+        input.force(line);
+        assert!(deaf.is_cancelled());
+        assert!(std::iter::from_fn(|| waiting.recv().now_or_never().flatten()).count() <= 4);
+    }
 }

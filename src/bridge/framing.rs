@@ -21,8 +21,28 @@ pub(super) enum Frame {
     Json(Vec<u8>),
     /// The start of something else, up to the end of its line.
     Noise(Vec<u8>),
-    /// A message over the limit, with its id if it has one. It was not kept.
-    TooLarge(Option<Id>),
+    /// A message over the limit. It was not kept.
+    TooLarge(TooLarge),
+}
+
+/// What is known of a message that was not kept.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooLarge {
+    /// Its id, if it has one.
+    pub(super) id: Option<Id>,
+    /// Whether it is the child's own request; else it answers the request of that id.
+    pub(super) asks: bool,
+}
+
+impl TooLarge {
+    /// A message that is not passed on.
+    pub(super) fn of(message: Option<Message<'_>>) -> Self {
+        match message {
+            Some(Message::Request { id, .. }) => Self { id: Some(id), asks: true },
+            Some(Message::Answer { id, .. }) => Self { id, asks: false },
+            Some(Message::Notification { .. }) | None => Self { id: None, asks: true },
+        }
+    }
 }
 
 /// The state between two reads.
@@ -74,6 +94,18 @@ impl Framer {
         }
     }
 
+    /// How many bytes of an unfinished message are held.
+    pub(super) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Holds nothing of the present message any more, as if it were too large.
+    pub(super) fn let_go(&mut self) {
+        if self.place == Place::Message {
+            (self.held, self.is_over) = (Vec::new(), true);
+        }
+    }
+
     fn take(&mut self, byte: u8, found: &mut VecDeque<Frame>) {
         match self.place {
             Place::Between if byte.is_ascii_whitespace() => {}
@@ -107,7 +139,8 @@ impl Framer {
                     self.place = Place::Between;
                     let held = mem::take(&mut self.held);
                     let id = || std::str::from_utf8(self.scanner.id()).ok().and_then(Id::read);
-                    found.push_back(if self.is_over { Frame::TooLarge(id()) } else { Frame::Json(held) });
+                    let too_large = || TooLarge { id: id(), asks: self.scanner.asks() };
+                    found.push_back(if self.is_over { Frame::TooLarge(too_large()) } else { Frame::Json(held) });
                 }
             }
         }
@@ -248,7 +281,21 @@ mod tests {
         }
         framer.push(b"\",\"id\":\"a\\u0062\"}\n{\"b\":1}\n", &mut found);
         let next = Frame::Json(b"{\"b\":1}".to_vec());
-        assert_eq!(Vec::from(found), [Frame::TooLarge(Some(Id::Text("ab".into()))), next]);
+        let too_large = TooLarge { id: Some(Id::Text("ab".into())), asks: false };
+        assert_eq!(Vec::from(found), [Frame::TooLarge(too_large), next]);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_like_what_is_too_large() {
+        let mut framer = Framer::new(LIMIT);
+        let mut found = VecDeque::new();
+        framer.push(b"{\"id\":7,\"method\":\"", &mut found);
+        assert!(framer.held() > 0);
+        framer.let_go();
+        assert_eq!(framer.held(), 0);
+        framer.push(b"m\"}{\"b\":1}", &mut found);
+        let too_large = TooLarge { id: Some(Id::Number(7)), asks: true };
+        assert_eq!(Vec::from(found), [Frame::TooLarge(too_large), Frame::Json(b"{\"b\":1}".to_vec())]);
     }
 
     #[test]

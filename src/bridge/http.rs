@@ -5,6 +5,7 @@
 
 use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -13,6 +14,7 @@ use tokio::time::timeout;
 use super::{
     body::Body,
     headers::{self, Params},
+    memory::{Memory, NO_ROOM, Share},
     message::{self, Id, Message},
     reply::{self, Accepts, SESSION},
     rewrite,
@@ -23,6 +25,9 @@ use super::{
     shared::Ask,
 };
 
+/// Says why nothing was done, in words that the sidecar passes on and a gateway understands: another Pod may have room.
+const REASON: &str = "x-recif-reason";
+const NO_SESSION: &str = "no-session";
 /// Largest body of a request, in bytes.
 const BODY: usize = 4 << 20;
 /// Up to how many bytes a larger one is passed over, so that its client hears of it while it still sends.
@@ -30,8 +35,15 @@ const PASSED_OVER: usize = 16 << 20;
 /// How long a body may take.
 const UPLOAD: Duration = Duration::from_secs(30);
 
+/// Whether there are more connections than there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Crowd {
+    No,
+    Yes,
+}
+
 /// Answers a request.
-pub(super) async fn handle(bridge: Arc<Bridge>, request: Request<Incoming>) -> Response<Body> {
+pub(super) async fn handle(bridge: Arc<Bridge>, request: Request<Incoming>, crowd: Crowd) -> Response<Body> {
     match request.uri().path() {
         "/livez" => return reply::text(StatusCode::OK, "ok\n"),
         "/readyz" if bridge.closing.is_cancelled() => {
@@ -50,9 +62,13 @@ pub(super) async fn handle(bridge: Arc<Bridge>, request: Request<Incoming>) -> R
         let why = "this origin is not allowed; --allowed-origins names those that are";
         return reply::refusal(StatusCode::FORBIDDEN, None, -32600, why);
     }
-    if bridge.closing.is_cancelled() {
-        let mut response =
-            reply::refusal(StatusCode::SERVICE_UNAVAILABLE, None, -32000, "the MCP server is about to end");
+    let why = match crowd {
+        _ if bridge.closing.is_cancelled() => Some("the MCP server is about to end"),
+        Crowd::Yes => Some("there are as many connections as there may be; try again"),
+        Crowd::No => None,
+    };
+    if let Some(why) = why {
+        let mut response = reply::refusal(StatusCode::SERVICE_UNAVAILABLE, None, -32000, why);
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         return response;
     }
@@ -135,20 +151,24 @@ async fn post(bridge: &Arc<Bridge>, request: Request<Incoming>) -> Answer {
         let why = "accept application/json and text/event-stream";
         return Err(refusal(StatusCode::NOT_ACCEPTABLE, None, -32000, why));
     }
-    let text = read(body).await?;
+    let received = read(body, &bridge.memory).await?;
+    let text = received.text.as_str();
     let bad = |error: message::NoMessage| refusal(StatusCode::BAD_REQUEST, None, error.code(), &error.to_string());
-    let message = Message::read(&text).map_err(bad)?;
+    let message = Message::read(text).map_err(bad)?;
     let id = if let Message::Request { id, .. } = &message { Some(id.clone()) } else { None };
     let version = headers::version(headers).map_err(|why| refused(why, id.as_ref()))?;
     let is_newer = version.is_some_and(headers::is_newer);
     match message {
-        Message::Request { id, method, .. } if method == "initialize" => open(bridge, headers, id, text, accepts).await,
+        Message::Request { id, method, .. } if method == "initialize" => {
+            open(bridge, headers, id, received, accepts).await
+        }
         Message::Request { id, method, params } => {
             let fields = Params::read(params);
             let claims =
                 fields.as_ref().and_then(|fields| fields.meta.as_ref()).is_some_and(|meta| meta.version.is_some());
             if !is_newer && !claims {
-                return ask(bridge, headers, id, params.and_then(message::progress_token), text, accepts).await;
+                let token = params.and_then(message::progress_token);
+                return ask(bridge, headers, id, token, received, accepts).await;
             }
             headers::agree(headers, &method, fields.as_ref()).map_err(|why| refused(why, Some(&id)))?;
             let meta = fields.and_then(|fields| fields.meta);
@@ -177,24 +197,24 @@ async fn post(bridge: &Arc<Bridge>, request: Request<Incoming>) -> Answer {
         Message::Notification { method, params } => {
             let session = session(bridge, headers, None)?;
             let cancelled = params.filter(|_| method == "notifications/cancelled").and_then(rewrite::cancelled);
-            let sent = tell(&session, text).await;
+            let sent = tell(&session, received).await;
             cancelled.iter().for_each(|id| session.cancelled(id));
             sent
         }
         Message::Answer { .. } => {
             let session = session(bridge, headers, None)?;
-            tell(&session, text).await
+            tell(&session, received).await
         }
     }
 }
 
 /// Sends what nobody answers.
-async fn tell(session: &Session, text: String) -> Answer {
-    if session.send(message::line(text)).await { Ok(reply::empty(StatusCode::ACCEPTED)) } else { Err(unknown(None)) }
+async fn tell(session: &Session, received: Received) -> Answer {
+    if session.send(received.line()).await { Ok(reply::empty(StatusCode::ACCEPTED)) } else { Err(unknown(None)) }
 }
 
 /// Opens a session.
-async fn open(bridge: &Arc<Bridge>, headers: &HeaderMap, id: Id, text: String, accepts: Accepts) -> Answer {
+async fn open(bridge: &Arc<Bridge>, headers: &HeaderMap, id: Id, received: Received, accepts: Accepts) -> Answer {
     let given = headers::single(headers, SESSION).map_err(|why| refused(why, Some(&id)))?;
     if given.is_some_and(|given| bridge.sessions.get(given).is_some()) {
         let why = "this session is open: end it by DELETE, or leave the header Mcp-Session-Id out to open another";
@@ -204,9 +224,13 @@ async fn open(bridge: &Arc<Bridge>, headers: &HeaderMap, id: Id, text: String, a
         let full = matches!(error, NoSession::Full(_));
         let status = if full { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::BAD_GATEWAY };
         tracing::warn!("no new session: {error}");
-        refusal(status, Some(&id), -32000, &error.to_string())
+        let mut refusal = refusal(status, Some(&id), -32000, &error.to_string());
+        if full {
+            refusal.headers_mut().insert(REASON, HeaderValue::from_static(NO_SESSION));
+        }
+        refusal
     })?;
-    let mut response = relay(&session, id, None, text, accepts).await?;
+    let mut response = relay(&session, id, None, received, accepts).await?;
     if !session.is_over()
         && let Ok(name) = HeaderValue::from_str(&session.id)
     {
@@ -221,26 +245,39 @@ async fn ask(
     headers: &HeaderMap,
     id: Id,
     token: Option<Id>,
-    text: String,
+    received: Received,
     accepts: Accepts,
 ) -> Answer {
     let session = session(bridge, headers, Some(&id))?;
-    relay(&session, id, token, text, accepts).await
+    relay(&session, id, token, received, accepts).await
 }
 
-async fn relay(session: &Arc<Session>, id: Id, token: Option<Id>, text: String, accepts: Accepts) -> Answer {
+async fn relay(session: &Arc<Session>, id: Id, token: Option<Id>, received: Received, accepts: Accepts) -> Answer {
     let kind = Kind::Answers { token, takes_events: accepts.events };
     let inlet = session.stream(Some(id.clone()), kind).map_err(|_| {
         let why = "another request with this id is in flight";
         refusal(StatusCode::BAD_REQUEST, Some(&id), -32600, why)
     })?;
     // A child that is gone by now fails the request like any other.
-    session.send(message::line(text)).await;
+    session.send(received.line()).await;
     Ok(reply::answer(inlet, accepts).await)
 }
 
+/// A message of a client, with its share of the memory of all.
+struct Received {
+    text: String,
+    share: Share,
+}
+
+impl Received {
+    /// As a child gets it.
+    fn line(self) -> Bytes {
+        self.share.hold(message::line(self.text))
+    }
+}
+
 /// The whole body.
-async fn read(body: Incoming) -> Result<String, Refusal> {
+async fn read(body: Incoming, memory: &Memory) -> Result<Received, Refusal> {
     let too_large = || {
         let why = format!("a message may have {} MiB at most", BODY >> 20);
         refusal(StatusCode::PAYLOAD_TOO_LARGE, None, -32600, &why)
@@ -249,7 +286,7 @@ async fn read(body: Incoming) -> Result<String, Refusal> {
         return Err(too_large());
     }
     let mut body = pin!(body);
-    let mut bytes = Vec::new();
+    let (mut bytes, mut share) = (Vec::new(), Share::default());
     let mut length = 0;
     let reading = async {
         while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
@@ -262,9 +299,11 @@ async fn read(body: Incoming) -> Result<String, Refusal> {
                 break;
             }
             if length <= BODY {
+                let no_room = || refusal(StatusCode::SERVICE_UNAVAILABLE, None, -32000, NO_ROOM);
+                share.add(memory.try_take(data.len()).ok_or_else(no_room)?);
                 bytes.extend_from_slice(&data);
             } else {
-                bytes = Vec::new();
+                (bytes, share) = (Vec::new(), Share::default());
             }
         }
         if length > BODY { Err(too_large()) } else { Ok(()) }
@@ -272,5 +311,6 @@ async fn read(body: Incoming) -> Result<String, Refusal> {
     let late = |_| refusal(StatusCode::REQUEST_TIMEOUT, None, -32000, "the body did not come in time");
     timeout(UPLOAD, reading).await.map_err(late)??;
     let not_text = |_| refusal(StatusCode::BAD_REQUEST, None, -32700, "this is not UTF-8");
-    String::from_utf8(bytes).map_err(not_text)
+    let text = String::from_utf8(bytes).map_err(not_text)?;
+    Ok(Received { text, share })
 }

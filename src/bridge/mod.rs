@@ -21,6 +21,7 @@ mod framing;
 mod headers;
 mod http;
 mod install;
+mod memory;
 mod message;
 mod outlet;
 mod reaper;

@@ -11,6 +11,8 @@ use std::{
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc};
 
+use super::memory::Share;
+
 /// What may wait for a client, in bytes. A larger message goes when nothing else waits.
 const WAITING: u32 = 1 << 20;
 
@@ -31,6 +33,15 @@ pub(super) enum Event {
 }
 
 impl Event {
+    /// The same, with its share of the memory of all.
+    pub(super) fn held(self, share: Share) -> Self {
+        match self {
+            Self::Message(message) => Self::Message(share.hold(message)),
+            Self::Answer { message, status } => Self::Answer { message: share.hold(message), status },
+            Self::End => Self::End,
+        }
+    }
+
     fn size(&self) -> u32 {
         let length = match self {
             Self::Message(message) | Self::Answer { message, .. } => message.len(),

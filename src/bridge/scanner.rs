@@ -46,11 +46,13 @@ pub(super) struct Scanner {
     key: Vec<u8>,
     /// The outermost object's field `id`, as it stands there.
     id: Vec<u8>,
+    /// Whether the outermost object has a field `method`.
+    has_method: bool,
 }
 
 impl Default for Scanner {
     fn default() -> Self {
-        Self { open: Vec::new(), expect: Expect::Value, key: Vec::new(), id: Vec::new() }
+        Self { open: Vec::new(), expect: Expect::Value, key: Vec::new(), id: Vec::new(), has_method: false }
     }
 }
 
@@ -58,6 +60,11 @@ impl Scanner {
     /// The outermost object's `id`, as far as it has been seen.
     pub(super) fn id(&self) -> &[u8] {
         &self.id
+    }
+
+    /// Whether the outermost object asks for something, as far as it has been seen: else its `id` is of a request that it answers.
+    pub(super) fn asks(&self) -> bool {
+        self.has_method
     }
 
     /// Takes the next byte. After [`Step::Done`] and [`Step::Bad`] a new scanner is needed.
@@ -133,8 +140,9 @@ impl Scanner {
         if !self.is_outermost() {
             return;
         }
-        if key && self.key.len() < 4 {
+        if key && self.key.len() < 8 {
             self.key.push(byte);
+            self.has_method |= self.key == b"method\"";
         } else if !key && self.key == b"id\"" && self.id.len() < ID {
             self.id.push(byte);
         }
@@ -203,6 +211,20 @@ pub(crate) mod tests {
             (r#"{"ids":1,"i":2,"":3}"#, ""),
         ] {
             assert_eq!(scan(text), (text.len(), Step::Done, id.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_has_a_method_asks() {
+        for (text, asks) in [
+            (r#"{"id":1,"method":"m"}"#, true),
+            (r#"{"method":"m","params":{"x":1}}"#, true),
+            (r#"{"id":1,"result":{"method":"m"}}"#, false),
+            (r#"{"methods":1,"amethod":2,"x":"method"}"#, false),
+        ] {
+            let mut scanner = Scanner::default();
+            text.bytes().for_each(|byte| drop(scanner.step(byte)));
+            assert_eq!(scanner.asks(), asks, "{text}");
         }
     }
 

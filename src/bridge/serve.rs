@@ -17,7 +17,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     args::{Args, BadArgs, Options},
-    http,
+    http::{self, Crowd},
+    memory::Memory,
     reaper::Reaper,
     sessions::Sessions,
     shared::Shared,
@@ -31,6 +32,9 @@ const FLUSH: Duration = Duration::from_secs(1);
 const HEAD: Duration = Duration::from_secs(10);
 /// Largest head, and what is written ahead of a client.
 const BUFFER: usize = 64 << 10;
+/// Connections at the same time; and up to how many more are told so, or answered if they are probes.
+const CONNECTIONS: usize = 1024;
+const REFUSED: usize = CONNECTIONS + 64;
 /// A client that is silent on the network for so long is gone.
 const GONE: Duration = Duration::from_secs(30);
 
@@ -41,6 +45,8 @@ pub(super) struct Bridge {
     pub(super) reaper: Arc<Reaper>,
     pub(super) sessions: Sessions,
     pub(super) shared: Arc<Shared>,
+    /// The room for messages.
+    pub(super) memory: Memory,
     /// What serves children; each ends with its child.
     pub(super) tasks: TaskTracker,
     /// Nothing new begins.
@@ -92,6 +98,7 @@ pub async fn run(args: Args) -> Result<(), ServeError> {
         reaper: Reaper::start().map_err(ServeError::Signal)?,
         sessions: Sessions::new(options.max_sessions),
         shared: Arc::default(),
+        memory: Memory::default(),
         tasks: TaskTracker::new(),
         closing: CancellationToken::new(),
         ended: CancellationToken::new(),
@@ -125,7 +132,12 @@ async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 async fn accept(listener: TcpListener, bridge: &Arc<Bridge>, connections: &TaskTracker) {
     loop {
         match listener.accept().await {
-            Ok((io, _)) => drop(connections.spawn(connection(io, bridge.clone()))),
+            // Each may hold memory, be it for nothing.
+            Ok((io, _)) => match connections.len() {
+                0..CONNECTIONS => drop(connections.spawn(connection(io, bridge.clone(), Crowd::No))),
+                CONNECTIONS..REFUSED => drop(connections.spawn(connection(io, bridge.clone(), Crowd::Yes))),
+                _ => drop(io),
+            },
             Err(error) => {
                 // Out of file descriptors, usually: some will be given back.
                 tracing::warn!(%error, "accept a connection");
@@ -135,7 +147,7 @@ async fn accept(listener: TcpListener, bridge: &Arc<Bridge>, connections: &TaskT
     }
 }
 
-async fn connection(io: TcpStream, bridge: Arc<Bridge>) {
+async fn connection(io: TcpStream, bridge: Arc<Bridge>, crowd: Crowd) {
     let keepalive = TcpKeepalive::new().with_time(GONE / 2).with_interval(GONE / 6);
     if io.set_nodelay(true).and_then(|()| SockRef::from(&io).set_tcp_keepalive(&keepalive)).is_err() {
         return;
@@ -143,7 +155,7 @@ async fn connection(io: TcpStream, bridge: Arc<Bridge>) {
     let closing = bridge.closing.clone();
     let service = service_fn(move |request| {
         let bridge = bridge.clone();
-        async move { Ok::<_, Infallible>(http::handle(bridge, request).await) }
+        async move { Ok::<_, Infallible>(http::handle(bridge, request, crowd).await) }
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(BUFFER);

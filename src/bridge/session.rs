@@ -19,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     child::{self, Input, Output, Process},
-    framing::Frame,
+    framing::{Frame, TooLarge},
+    memory::{Memory, NO_ROOM},
     message::{self, Id, Message, Outcome},
     outlet::{self, Event, Inlet, Outlet},
     serve::Bridge,
@@ -38,6 +39,7 @@ pub(super) struct Session {
     streams: Mutex<Streams>,
     /// The request that opens it, until it is answered.
     opening: Mutex<Option<Id>>,
+    memory: Memory,
     over: CancellationToken,
 }
 
@@ -59,9 +61,10 @@ impl Session {
         bridge: &Bridge,
         slot: OwnedSemaphorePermit,
     ) -> io::Result<(Arc<Self>, Parts)> {
-        let (input, output, process) = child::start(&bridge.options.command, &bridge.reaper, &id)?;
+        let (input, output, process) = child::start(&bridge.options.command, &bridge.reaper, &bridge.memory, &id)?;
         let (streams, opening) = (Mutex::new(Streams::new()), Mutex::new(Some(opening)));
-        let session = Self { id, input, streams, opening, over: CancellationToken::new() };
+        let memory = bridge.memory.clone();
+        let session = Self { id, input, streams, opening, memory, over: CancellationToken::new() };
         Ok((Arc::new(session), Parts { output, process, slot }))
     }
 
@@ -124,6 +127,7 @@ impl Session {
     /// Serves it to its end.
     pub(super) async fn run(self: Arc<Self>, bridge: Arc<Bridge>, parts: Parts) {
         let Parts { mut output, mut process, slot } = parts;
+        let deaf = process.deaf();
         let why = {
             let reading = async {
                 while let Some(frame) = output.next().await {
@@ -137,6 +141,10 @@ impl Session {
                     // A process that it left may hold the pipe for ever.
                     let _ = timeout(LAST_WORDS, &mut reading).await;
                     "ended by itself"
+                }
+                () = deaf.cancelled() => {
+                    let _ = timeout(LAST_WORDS, &mut reading).await;
+                    "takes no input any more"
                 }
                 () = self.over.cancelled() => "was no longer wanted",
                 () = self.idle(bridge.options.idle) => "had nothing to do for too long",
@@ -167,10 +175,15 @@ impl Session {
     /// Passes on what the child said.
     async fn take(&self, frame: Frame) {
         let bytes = match frame {
-            Frame::Json(bytes) => Bytes::from(bytes),
+            Frame::Json(bytes) => bytes,
             Frame::Noise(noise) => return child::tell_noise(&self.id, &noise),
-            Frame::TooLarge(id) => return self.too_large(id.as_ref()),
+            Frame::TooLarge(lost) => return self.lost(lost, &child::too_large()),
         };
+        let Some(share) = self.memory.take(bytes.len()).await else {
+            let message = str::from_utf8(&bytes).ok().and_then(|text| Message::read(text).ok());
+            return self.lost(TooLarge::of(message), NO_ROOM);
+        };
+        let bytes = share.hold(bytes);
         let read = str::from_utf8(&bytes).ok().and_then(|text| Message::read(text).ok());
         match read {
             None => child::tell_noise(&self.id, &bytes),
@@ -223,13 +236,18 @@ impl Session {
         }
     }
 
-    fn too_large(&self, id: Option<&Id>) {
-        let why = child::too_large();
+    /// Tells whoever waits for a message that it is not passed on.
+    fn lost(&self, TooLarge { id, asks }: TooLarge, why: &str) {
         tracing::warn!(child = self.id, "{why}");
-        let outlet = id.and_then(|id| self.streams().answered(id));
-        if let Some(outlet) = outlet {
-            let message = message::error(id, -32603, &why).into();
-            outlet.force(Event::Answer { message, status: 200 });
+        let Some(id) = id else { return };
+        let message = message::error(Some(&id), -32603, why);
+        if asks {
+            return self.input.force(message::line(message));
+        }
+        // That is an answer, too.
+        self.opening().take_if(|opening| *opening == id);
+        if let Some(outlet) = self.streams().answered(&id) {
+            outlet.force(Event::Answer { message: message.into(), status: 200 });
         }
     }
 }

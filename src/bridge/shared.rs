@@ -14,7 +14,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     child::{self, Input, Output, Process},
-    framing::Frame,
+    framing::{Frame, TooLarge},
+    memory::{Memory, NO_ROOM},
     message::{self, Id, Message},
     outlet::{self, Event, Inlet, Outlet, Refused},
     rewrite,
@@ -63,6 +64,9 @@ pub(super) enum Unable {
     /// There are too many.
     #[error("the MCP server has too many requests in flight")]
     Full,
+    /// There is no room for it.
+    #[error("{NO_ROOM}")]
+    NoRoom,
 }
 
 /// What a request of the newer era asks for.
@@ -85,6 +89,9 @@ impl Shared {
     /// # Errors
     /// It cannot be taken now; nothing was sent.
     pub(super) async fn ask(self: &Arc<Self>, ask: Ask<'_>, bridge: &Arc<Bridge>) -> Result<Inlet, Unable> {
+        // Before its number is known: that is as long as a few bytes.
+        let length = ask.method.len() + ask.params.map_or(0, |params| params.get().len()) + 100;
+        let share = bridge.memory.try_take(length).ok_or(Unable::NoRoom)?;
         let (number, inlet, input) = {
             let mut state = self.state();
             if state.requests.count() >= AT_ONCE {
@@ -104,7 +111,7 @@ impl Shared {
         };
         let line = rewrite::request(number, ask.method, ask.params, ask.token.is_some());
         // A child that is gone by now fails the request like any other.
-        input.send(message::line(line)).await;
+        input.send(share.hold(message::line(line))).await;
         Ok(inlet)
     }
 
@@ -150,7 +157,7 @@ impl Shared {
                 () = bridge.ended.cancelled() => return,
             }
             pause = (2 * pause).min(LONGEST_PAUSE);
-            next = child::start(&bridge.options.command, &bridge.reaper, "shared");
+            next = child::start(&bridge.options.command, &bridge.reaper, &bridge.memory, "shared");
             if let Ok((input, ..)) = &next {
                 self.state().child = Child::Runs { input: input.clone(), proven: false };
             }
@@ -160,10 +167,11 @@ impl Shared {
     /// Serves one child to its end; how it ended.
     async fn run(&self, bridge: &Bridge, input: &Input, mut output: Output, mut process: Process) -> String {
         let began = Instant::now();
+        let deaf = process.deaf();
         {
             let reading = async {
                 while let Some(frame) = output.next().await {
-                    self.take(frame, input);
+                    self.take(frame, input, &bridge.memory);
                 }
             };
             let proving = async {
@@ -178,6 +186,10 @@ impl Shared {
                 () = &mut reading => {}
                 _ = process.exit() => {
                     // What it wrote last may still be on its way; a process that it left may hold the pipe for ever.
+                    let _ = timeout(WORKS, &mut reading).await;
+                }
+                () = deaf.cancelled() => {
+                    tracing::warn!(child = "shared", "it takes no input any more");
                     let _ = timeout(WORKS, &mut reading).await;
                 }
                 () = bridge.ended.cancelled() => {}
@@ -198,18 +210,20 @@ impl Shared {
     }
 
     /// Passes on what the child said. Never waits: a client that does not read loses its stream.
-    fn take(&self, frame: Frame, input: &Input) {
+    fn take(&self, frame: Frame, input: &Input, memory: &Memory) {
         let text = match &frame {
             Frame::Json(bytes) => str::from_utf8(bytes).ok(),
             Frame::Noise(noise) => return child::tell_noise("shared", noise),
-            Frame::TooLarge(id) => return self.too_large(id.as_ref()),
+            Frame::TooLarge(lost) => return self.lost(lost, input, &child::too_large()),
         };
         let Some(message) = text.and_then(|text| Message::read(text).ok()) else {
             return child::tell_noise("shared", text.unwrap_or_default().as_bytes());
         };
+        let share = text.and_then(|text| memory.try_take(text.len()));
+        let Some(share) = share else { return self.lost(&TooLarge::of(Some(message)), input, NO_ROOM) };
         let delivery = self.state().requests.deliver(message);
         match delivery {
-            Delivery::Client(number, outlet, event) => self.give(number, &outlet, event),
+            Delivery::Client(number, outlet, event) => self.give(number, &outlet, event.held(share)),
             Delivery::Child(line) => input.force(message::line(line)),
             Delivery::Nobody(what) => tracing::debug!(child = "shared", "{what} is dropped"),
         }
@@ -226,10 +240,14 @@ impl Shared {
         }
     }
 
-    fn too_large(&self, id: Option<&Id>) {
-        let why = child::too_large();
+    /// Tells whoever waits for a message that it is not passed on.
+    fn lost(&self, lost: &TooLarge, input: &Input, why: &str) {
         tracing::warn!(child = "shared", "{why}");
-        let answer = id.and_then(|id| self.state().requests.too_large(id, &why));
+        let Some(id) = &lost.id else { return };
+        if lost.asks {
+            return input.force(message::line(message::error(Some(id), -32603, why)));
+        }
+        let answer = self.state().requests.lost(id, why);
         if let Some((outlet, event)) = answer {
             outlet.force(event);
         }
@@ -244,7 +262,7 @@ impl State {
             Child::Died => return Err(Unable::Died),
             Child::None => {}
         }
-        match child::start(&bridge.options.command, &bridge.reaper, "shared") {
+        match child::start(&bridge.options.command, &bridge.reaper, &bridge.memory, "shared") {
             Ok(started) => {
                 let input = started.0.clone();
                 self.child = Child::Runs { input: input.clone(), proven: true };

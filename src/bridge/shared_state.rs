@@ -75,8 +75,8 @@ impl Requests {
         });
     }
 
-    /// The answer to a request that the child gave but that was too large to be passed on.
-    pub(super) fn too_large(&mut self, number: &Id, why: &str) -> Option<(Outlet, Event)> {
+    /// The answer to a request that the child gave but that is not passed on.
+    pub(super) fn lost(&mut self, number: &Id, why: &str) -> Option<(Outlet, Event)> {
         let Id::Number(number) = number else { return None };
         let asked = self.waiting.remove(number)?;
         let message = message::error(Some(&asked.id), -32603, why).into();

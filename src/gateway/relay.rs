@@ -3,8 +3,18 @@
 //! A Pod that has no room says so before it does anything, so another one is asked at once, with any method, for as long as
 //! the request can be sent again. A Pod that cannot be reached has done nothing either, but costs time: that is tried again
 //! twice at most, within a budget. Anything else that may have reached the workload is never repeated.
+//!
+//! A Pod of an MCP server may have room for requests and none for another session: another Pod is asked for one, and when none
+//! has room, the client is told what the last one said.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use tokio::time::{Instant, Sleep};
 
@@ -18,7 +28,7 @@ use super::{
     pod::Reported,
     routes::Route,
     serve::Shared,
-    sessions::Session,
+    sessions::{Session, Tag},
     turn::{self, NoTurn, TIMEOUT},
     workload::Workload,
 };
@@ -68,16 +78,21 @@ pub(super) async fn relay<S: Link>(
     let _under_way = shared.metrics.begins(route.workload.kind, call.arrived);
     route.workload.budget.earn();
     let mut failures = 0;
+    let mut without_room: Vec<Tag> = Vec::new();
     loop {
-        let lease = match &call.session {
-            Some(session) => turn::held(&route, session).map_err(NoTurn::Refused),
-            None => turn::turn(client, call.path.key, &mut route, call.arrived, shared).await,
+        let other = (!without_room.is_empty()).then(|| turn::other(&route, &without_room)).flatten();
+        let lease = match (&call.session, other) {
+            (Some(session), _) => turn::held(&route, session).map_err(NoTurn::Refused),
+            (None, Some(lease)) => Ok(lease),
+            (None, None) => turn::turn(client, call.path.key, &mut route, call.arrived, shared).await,
         };
         let lease = match lease {
             Ok(lease) => lease,
             Err(NoTurn::Refused(answer)) => return Outcome::Refused(answer),
             Err(NoTurn::ClientGone) => return Outcome::Aborted,
         };
+        let others = route.pods.iter().any(|pod| pod.tag != lease.pod.tag && !without_room.contains(&pod.tag));
+        let sessionless = AtomicBool::new(false);
         let mut kept = lease.pod.reuse();
         let end = loop {
             let was_reused = kept.is_some();
@@ -89,7 +104,14 @@ pub(super) async fn relay<S: Link>(
                 },
             };
             forward::forward(call, &mut upstream.outgoing);
-            let policy = Answers { call, pod: &lease.pod, workload: &route.workload, sidecar: route.object.sidecar };
+            let policy = Answers {
+                call,
+                pod: &lease.pod,
+                workload: &route.workload,
+                sidecar: route.object.sidecar,
+                others,
+                sessionless: &sessionless,
+            };
             let first_byte = route.object.timeout.unwrap_or(TIMEOUT);
             let patience = Patience { first_byte, idle: IDLE };
             let exchange = Exchange::new(client, upstream, Request::from(*head), patience, policy).holding(HELD);
@@ -117,6 +139,11 @@ pub(super) async fn relay<S: Link>(
             break Ok(end);
         };
         match end {
+            Ok(End::Declined { .. }) if sessionless.load(Relaxed) => {
+                // It has room for anything else.
+                without_room.push(lease.pod.tag);
+                shared.metrics.retried("over-capacity");
+            }
             Ok(End::Declined { .. }) => {
                 lease.refused(shared.clock.now());
                 shared.metrics.retried("over-capacity");
@@ -167,15 +194,26 @@ struct Answers<'a> {
     workload: &'a Arc<Workload>,
     /// Whether what answers is one: a workload's own word for a refusal would make others do its work.
     sidecar: bool,
+    /// Whether a Pod is left that has not yet said that it has no room for another session.
+    others: bool,
+    /// Whether that is what this one says.
+    sessionless: &'a AtomicBool,
 }
 
 impl Policy for Answers<'_> {
     fn declines(&mut self, head: &ResponseHead<'_>) -> bool {
-        // The sidecar's word for "nothing was done".
-        self.call.session.is_none()
-            && self.sidecar
-            && head.status == 503
-            && reason(head).is_some_and(|reason| matches!(reason, b"over-capacity" | b"draining"))
+        if self.call.session.is_some() || !self.sidecar || head.status != 503 {
+            return false;
+        }
+        // The sidecar's words for "nothing was done", and the bridge's, which it passes on.
+        match reason(head) {
+            Some(b"over-capacity" | b"draining") => true,
+            Some(b"no-session") if self.workload.kind == Kind::McpServer && self.others => {
+                self.sessionless.store(true, Relaxed);
+                true
+            }
+            _ => false,
+        }
     }
 
     fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>) {

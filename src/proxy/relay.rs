@@ -174,6 +174,9 @@ fn only_listens(head: &RequestHead<'_>) -> bool {
     head.method == b"GET" || head.value("mcp-method") == Some(b"subscriptions/listen")
 }
 
+/// What the bridge of an MCP server says when it has no room for another session, upon which a gateway asks another Pod.
+const NO_SESSION: &[u8] = b"no-session";
+
 /// What the client gets of an answer's head.
 struct Answers<'a> {
     shared: &'a Shared,
@@ -196,6 +199,10 @@ impl Policy for Answers<'_> {
             self.slot.listen();
         }
         self.shared.metrics.answered(head.status, self.started.elapsed());
+        // The bridge's word, which is about sessions and nothing else.
+        if head.status == 503 && head.fields.values(head.bytes, "x-recif-reason").any(|reason| reason == NO_SESSION) {
+            writer = writer.field("x-recif-reason", NO_SESSION);
+        }
         writer = writer.field("x-recif-load", self.shared.load.text());
         writer.end_response(head, self.version, close || self.shared.life.stage() != Stage::Serving);
     }

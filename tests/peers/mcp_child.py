@@ -78,6 +78,14 @@ def work(request, params):
             raw(b"x" * (1 << 20))
         raw(b'"},"id":' + json.dumps(request["id"]).encode() + b"}\n")
         return None
+    if method == "huge_ask":
+        # A request of its own, of the same id as that of its client.
+        raw(b'{"jsonrpc":"2.0","id":' + json.dumps(request["id"]).encode() + b',"method":"sampling/createMessage","params":{"text":"')
+        for _ in range(params["mib"]):
+            raw(b"x" * (1 << 20))
+        raw(b'"}}\n')
+        with asked:
+            return {"told": asked.wait_for(lambda: request["id"] in answers, timeout=20)}
     if method == "cancelled":
         return {"ids": cancelled}
     if method == "orphan":
@@ -112,6 +120,11 @@ def serve(request):
 
 for line in sys.stdin.buffer:
     message = json.loads(line)
+    if message.get("method") == "deaf":
+        # It lives on and hears nothing more.
+        os.close(0)
+        send({"id": message["id"], "result": {}})
+        time.sleep(600)
     if "method" not in message:
         with asked:
             answers[message["id"]] = message.get("result")

@@ -90,6 +90,31 @@ async fn what_a_sessions_pod_refuses_is_not_asked_of_another() {
 }
 
 #[tokio::test]
+async fn a_pod_without_room_for_another_session_is_passed_over_and_the_last_one_is_heard() {
+    const NO_SESSION: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 4\r\n\
+        x-recif-reason: no-session\r\n\r\nfull";
+    const ROOM: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
+    let (mut a, mut b) = (Pod::start().await, Pod::start().await);
+    let gateway = Gateway::start(&[], &[]).await;
+    gateway.mcp(&[(a.address, Standing::Ready), (b.address, Standing::Ready)]);
+    let answers = async |pod: &mut Pod, answer: &[u8]| {
+        let (mut server, _) = pod.next().await;
+        exactly(&mut server, 2).await;
+        server.write_all(answer).await.unwrap();
+    };
+    // With room in one, whichever is asked first, and in none: then what the last one says is said, and nobody waits.
+    for (second, status) in [(ROOM, "HTTP/1.1 200 "), (NO_SESSION, "HTTP/1.1 503 ")] {
+        let mut client = gateway.asks(post("").as_bytes()).await;
+        tokio::select! {
+            () = answers(&mut a, NO_SESSION) => answers(&mut b, second).await,
+            () = answers(&mut b, NO_SESSION) => answers(&mut a, second).await,
+        }
+        let (answer, _) = whole(&mut client).await;
+        assert!(answer.starts_with(status), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn later_revisions_have_no_sessions() {
     let mut a = Pod::start().await;
     let gateway = Gateway::start(&[], &[]).await;
