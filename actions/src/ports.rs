@@ -10,7 +10,7 @@ use crds::{Agent, Flow, MCPServer, Model, PluginConfig, Prompt, RemoteMCPServer,
 use serde_json::Value;
 
 use crate::{
-    discovery::Discoveries,
+    discovery::{Definitions, Discoveries},
     machine::{ApiError, Key},
     render::Settings,
     workload::Baselines,
@@ -125,8 +125,8 @@ pub struct Child {
     pub data: BTreeMap<String, String>,
     /// Deployments: their progress.
     pub deployment: Option<DeploymentState>,
-    /// ConfigMaps of ours with the definitions of a server's tools: their text, which rendering reads.
-    pub definitions: Option<Arc<str>>,
+    /// ConfigMaps of ours with the definitions of a server's tools: these, which rendering reads.
+    pub definitions: Option<Arc<Definitions>>,
 }
 
 /// What a Deployment says of itself.

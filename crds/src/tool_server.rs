@@ -166,7 +166,7 @@ fn matches_glob(glob: &str, text: &str) -> bool {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolServerStatus {
-    /// The server's tools when it last told them, by name. Their definitions are in the ConfigMap <name>.mcp-tools.
+    /// The server's tools when it last told them, by name. Their definitions are in a ConfigMap of the server's own.
     #[schemars(schema_with = "schema::discovered_tools")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub discovered_tools: Vec<DiscoveredTool>,
@@ -222,9 +222,11 @@ pub struct ServerInfo {
     pub protocol_version: String,
 }
 
-/// Name of the ConfigMap with the definitions of a server's tools. An object's name has no dot, so it meets no other.
-pub fn tools_config_map(server: &str) -> String {
-    format!("{server}.mcp-tools")
+/// Name of the ConfigMap with the definitions of the tools of a server of this kind. An object's name has no dot, so it meets
+/// no other, and servers of both kinds may have the same name.
+pub fn tools_config_map(kind: &str, server: &str) -> String {
+    let suffix = if kind == "MCPServer" { "mcp-server-tools" } else { "mcp-tools" };
+    format!("{server}.{suffix}")
 }
 
 /// The key in it.

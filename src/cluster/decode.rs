@@ -3,6 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use actions::{
+    discovery::Definitions,
     machine::Key,
     ports::{Child, ChildKind, ChildRef, Controller, DeploymentState, ReplicasBy},
     render::MANAGED_BY_LABEL,
@@ -84,7 +85,7 @@ pub fn child(kind: ChildKind, head: &Head, json: &str) -> Result<Child, serde_js
         deleting: metadata.deletion_timestamp.is_some(),
         data,
         deployment,
-        definitions: definitions.map(Arc::from),
+        definitions: definitions.map(|text| Arc::new(Definitions::read(&text))),
     })
 }
 

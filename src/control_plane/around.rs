@@ -164,16 +164,16 @@ pub(super) fn config_map(head: &Head, json: &str) -> Result<ConfigMapSeen, Error
     let map: ConfigMap = serde_json::from_str(json)?;
     let owner =
         map.metadata.owner_references.unwrap_or_default().into_iter().find(|owner| owner.controller == Some(true));
-    let server = owner.filter(|owner| tools_config_map(&owner.name) == head.key.name);
+    let server = owner.filter(|owner| tools_config_map(&owner.kind, &owner.name) == head.key.name);
     let mut data = map.data.unwrap_or_default();
     let tools = server.and_then(|owner| Some((Kind::find(&owner.kind)?, data.remove(TOOLS_KEY)?.into())));
     let files = data.into_iter().map(|(name, text)| (name.into(), text.into()));
     Ok(ConfigMapSeen { files: files.collect(), tools })
 }
 
-/// The server whose tools a ConfigMap of this name holds.
-pub(super) fn server_of(config_map: &Key) -> Option<Key> {
-    let name = config_map.name.strip_suffix(tools_config_map("").as_str())?;
+/// The server of this kind whose tools a ConfigMap of this name holds.
+pub(super) fn server_of(kind: &Kind, config_map: &Key) -> Option<Key> {
+    let name = config_map.name.strip_suffix(tools_config_map(kind.name, "").as_str())?;
     Some(Key::new(&config_map.namespace, name))
 }
 

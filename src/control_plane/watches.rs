@@ -48,7 +48,7 @@ impl Scope {
         around.config_maps.subscribe(move |change| {
             let seen = change.new.as_ref().or(change.old.as_ref());
             if let Some((kind, _)) = seen.and_then(|seen| seen.tools.as_ref())
-                && let Some(server) = around::server_of(&change.key)
+                && let Some(server) = around::server_of(kind, &change.key)
             {
                 let tools = change.new.as_ref().and_then(|new| new.tools.as_ref());
                 follower.define(kind, &server, tools.map(|(_, text)| text.clone()));

@@ -277,7 +277,9 @@ async fn terms(
         };
         election.acquire().await;
         tracing::info!("holding the lease");
+        // What a step said on its way out of the last term is old.
         baselines.clear();
+        work.discoverer.clear();
         steps.leading(true);
         // Losing the lease drops every step under way.
         tokio::select! {

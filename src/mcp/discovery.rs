@@ -25,6 +25,7 @@ use url::Url;
 pub(crate) use super::metered::Failed;
 use super::metered::Metered;
 use super::problem;
+use super::reading::Places;
 use super::session::HANDSHAKE;
 use super::sse::SseTransport;
 
@@ -40,8 +41,10 @@ pub(crate) struct Question {
     pub(crate) url: Url,
     /// Sent with every request.
     pub(crate) headers: HashMap<HeaderName, HeaderValue>,
-    /// How long everything may take.
+    /// How long everything may take, for the words in which a user reads of it.
     pub(crate) timeout: Duration,
+    /// When that time is over.
+    pub(crate) end: Instant,
     /// What worked the last time.
     pub(crate) era: Option<Era>,
     /// The most tools that are taken.
@@ -80,11 +83,11 @@ impl Era {
     }
 }
 
-/// What a server told.
+/// What a server told; `T` is what is made of a tool.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Answer<T> {
     /// Its tools.
-    pub(crate) tools: Vec<McpTool>,
+    pub(crate) tools: Vec<T>,
     /// Whether there are more.
     pub(crate) more: bool,
     /// Its name and version.
@@ -123,14 +126,19 @@ impl From<Tool> for McpTool {
     }
 }
 
-/// Asks a server, by this client.
+/// Asks a server, by this client. What is read of it is held in `places`; each tool is reduced as soon as it is read, for its
+/// schemas take many times the memory of their text.
 ///
 /// # Errors
 /// Why its tools are not known.
-pub(crate) async fn discover(client: Client, question: &Question) -> Result<Answer, Failed> {
-    let client = Metered::new(client, question.terminates, question.silence);
-    let end = Instant::now() + question.timeout;
-    match timeout_at(end, ask(&client, question)).await {
+pub(crate) async fn discover<T>(
+    client: Client,
+    places: Places,
+    question: &Question,
+    reduce: impl Fn(McpTool) -> T,
+) -> Result<Answer<T>, Failed> {
+    let client = Metered::new(client, places, question.terminates, question.silence);
+    match timeout_at(question.end, ask(&client, question, reduce)).await {
         Ok(answer) => answer,
         Err(_) => Err(late(question)),
     }
@@ -141,14 +149,19 @@ fn late(question: &Question) -> Failed {
     Failed::new("ServerTimeout", message)
 }
 
-async fn ask(client: &Metered, question: &Question) -> Result<Answer, Failed> {
+async fn ask<T>(client: &Metered, question: &Question, reduce: impl Fn(McpTool) -> T) -> Result<Answer<T>, Failed> {
     let eras = match question.era {
         _ if question.sse => [Era::Initialize, Era::Initialize],
         Some(Era::Initialize) => [Era::Initialize, Era::Discover],
         Some(Era::Discover) | None => [Era::Discover, Era::Initialize],
     };
-    // A server that does not know the one may never answer it: that leaves time for the other.
-    let first = match timeout(question.timeout / 2, open(client, question, eras[0])).await {
+    let patience = if question.sse || question.era.is_some() {
+        question.end
+    } else {
+        // A server that does not know the one may never answer it: that leaves time for the other.
+        Instant::now() + question.end.saturating_duration_since(Instant::now()) / 2
+    };
+    let first = match timeout_at(patience, open(client, question, eras[0])).await {
         Ok(Ok(service)) => Ok((service, eras[0])),
         Ok(Err(error)) => Err(Some(error)),
         Err(_) => Err(None),
@@ -176,7 +189,7 @@ async fn ask(client: &Metered, question: &Question) -> Result<Answer, Failed> {
         }
     };
     client.take_failure();
-    let listed = list(&service, question.most).await;
+    let listed = list(&service, question.most, reduce).await;
     let changes = match &listed {
         Ok(_) => changes(&service, era).await,
         Err(_) => None,
@@ -187,7 +200,7 @@ async fn ask(client: &Metered, question: &Question) -> Result<Answer, Failed> {
     let revision = info.as_ref().map(|info| info.protocol_version.to_string()).unwrap_or_default();
     let changes = match changes {
         Some(subscription) => {
-            client.reset();
+            client.listen();
             Some(Changes { service, subscription })
         }
         None => {
@@ -221,13 +234,17 @@ async fn open(client: &Metered, question: &Question, era: Era) -> Result<Service
 }
 
 /// The tools, whether there are more, and how long that holds.
-async fn list(service: &Service, most: usize) -> Result<(Vec<McpTool>, bool, Option<Duration>), ServiceError> {
+async fn list<T>(
+    service: &Service,
+    most: usize,
+    reduce: impl Fn(McpTool) -> T,
+) -> Result<(Vec<T>, bool, Option<Duration>), ServiceError> {
     let (mut tools, mut cursor, mut holds) = (Vec::new(), None, None);
     for _ in 0..PAGES {
         let page = service.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor))).await?;
         let ttl = page.ttl_ms.map(Duration::from_millis);
         holds = if tools.is_empty() { ttl } else { holds.min(ttl) };
-        tools.extend(page.tools.into_iter().map(McpTool::from));
+        tools.extend(page.tools.into_iter().map(|tool| reduce(tool.into())));
         cursor = page.next_cursor;
         if cursor.is_none() || tools.len() > most {
             break;

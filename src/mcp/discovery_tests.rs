@@ -16,11 +16,11 @@ use futures::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use url::Url;
 
 use super::tests::Reference;
-use super::{Answer, Cidr, DENIED, Era, Failed, Question, Reach, Trust, discover};
+use super::{Answer, Cidr, DENIED, Era, Failed, McpTool, Places, Question, Reach, Trust, discover};
 
 fn reach(denied: &[&str]) -> Reach {
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -31,12 +31,25 @@ fn question(url: &str) -> Question {
     let url = Url::parse(url).unwrap();
     let timeout = Duration::from_secs(20);
     let silence = Duration::from_secs(300);
-    Question { url, headers: HashMap::new(), timeout, era: None, most: 1000, terminates: true, sse: false, silence }
+    Question {
+        url,
+        headers: HashMap::new(),
+        timeout,
+        end: Instant::now() + timeout,
+        era: None,
+        most: 1000,
+        terminates: true,
+        sse: false,
+        silence,
+    }
 }
 
-async fn ask(question: &Question) -> Result<Answer, Failed> {
-    let reach = reach(DENIED);
-    discover(reach.client(Trust::System).unwrap(), question).await
+async fn ask_by(client: reqwest::Client, question: &Question) -> Result<Answer<McpTool>, Failed> {
+    discover(client, Places::default(), question, |tool| tool).await
+}
+
+async fn ask(question: &Question) -> Result<Answer<McpTool>, Failed> {
+    ask_by(reach(DENIED).client(Trust::System).unwrap(), question).await
 }
 
 async fn failure(url: &str) -> Failed {
@@ -205,8 +218,8 @@ async fn a_server_that_is_none_is_told_by_what_it_does() {
     for (path, reason, words) in [
         ("html", "InvalidServerAnswer", "neither JSON nor a stream of events"),
         ("json", "InvalidServerAnswer", "no message of JSON-RPC"),
-        ("endless", "InvalidServerAnswer", "it sent more than 8 MiB"),
-        ("endless-events", "InvalidServerAnswer", "it sent more than 8 MiB"),
+        ("endless", "InvalidServerAnswer", "it sent more than 2 MiB"),
+        ("endless-events", "InvalidServerAnswer", "it sent more than 2 MiB"),
         ("elsewhere", "ServerRefused", "redirects to another place"),
         ("circle", "ServerRefused", "redirects to another place"),
         ("host", "ServerRefused", "does not take the host of spec.url in the Host header"),
@@ -227,7 +240,8 @@ async fn a_server_that_is_none_is_told_by_what_it_does() {
 async fn one_deadline_is_around_all_of_it() {
     let base = odd().await;
     for path in ["hangs", "drips"] {
-        let question = Question { timeout: Duration::from_secs(1), ..question(&format!("{base}/{path}")) };
+        let timeout = Duration::from_secs(1);
+        let question = Question { timeout, end: Instant::now() + timeout, ..question(&format!("{base}/{path}")) };
         let failed = ask(&question).await.unwrap_err();
         assert_eq!(failed.reason, "ServerTimeout", "{path}: {failed:?}");
         assert_eq!(failed.message, "it did not tell its tools within 1 s (spec.timeout)");
@@ -241,7 +255,7 @@ async fn a_name_is_judged_by_the_address_that_it_has_when_it_is_connected_to() {
     let question = Question { url: Url::parse(&url).unwrap(), ..question };
     let denying = reach(&["127.0.0.0/8", "::1/128"]);
     denying.admit(&question.url).unwrap();
-    let failed = discover(denying.client(Trust::System).unwrap(), &question).await.unwrap_err();
+    let failed = ask_by(denying.client(Trust::System).unwrap(), &question).await.unwrap_err();
     assert_eq!(failed.reason, "AddressDenied", "{failed:?}");
     assert!(failed.message.contains("which --mcp-deny-cidr of the operator denies"), "{failed:?}");
     assert!(asked.lock().unwrap().is_empty());
@@ -265,6 +279,56 @@ async fn credentials_do_not_leave_with_a_redirect() {
 async fn certificates_that_are_none_are_told() {
     let error = reach(&[]).client(Trust::Also(b"not a certificate")).unwrap_err();
     assert!(error.to_string().contains("certificate"), "{error}");
+}
+
+#[tokio::test]
+async fn nothing_that_a_server_says_in_an_error_is_repeated() {
+    const SECRET: &str = "sk-hunter2";
+    // At which method it refuses, and how: as JSON-RPC, by a status, or by what is no answer at all.
+    for (at, how) in [
+        ("initialize", "rpc"),
+        ("tools/list", "rpc"),
+        ("tools/list", "status"),
+        ("initialize", "status"),
+        ("initialize", "type"),
+        ("initialize", "other"),
+        ("tools/list", "other"),
+        ("tools/list", "text"),
+    ] {
+        let answer = move |method: Method, body: Bytes| async move {
+            let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let name = request["method"].as_str().unwrap_or_default();
+            if name == at {
+                let error = json!({"code": -32042, "message": SECRET, "data": SECRET});
+                let refusal = json!({"jsonrpc": "2.0", "id": request["id"], "error": error});
+                return match how {
+                    "rpc" => json_answer(refusal),
+                    "status" => (StatusCode::BAD_REQUEST, json_answer(refusal)).into_response(),
+                    "type" => ([(header::CONTENT_TYPE, SECRET)], SECRET).into_response(),
+                    "text" => ([(header::CONTENT_TYPE, "application/json")], SECRET).into_response(),
+                    _ => json_answer(json!({"jsonrpc": "2.0", "id": request["id"], "result": {SECRET: SECRET}})),
+                };
+            }
+            let result = match name {
+                "initialize" => json!({
+                    "protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "n", "version": "1"},
+                }),
+                "server/discover" => return (StatusCode::BAD_REQUEST, SECRET).into_response(),
+                _ if method == Method::GET => return StatusCode::METHOD_NOT_ALLOWED.into_response(),
+                _ => return StatusCode::ACCEPTED.into_response(),
+            };
+            json_answer(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
+        };
+        let url = serve(Router::new().route("/mcp", any(answer))).await + "/mcp";
+        for era in [None, Some(Era::Initialize), Some(Era::Discover)] {
+            let failed = ask(&Question { era, ..question(&url) }).await.unwrap_err();
+            assert!(!format!("{failed:?}").contains("hunter2"), "{at} {how}: {failed:?}");
+            if how == "rpc" && era.is_none() {
+                assert!(failed.message.contains("JSON-RPC error -32042"), "{at} {era:?}: {failed:?}");
+            }
+        }
+    }
 }
 
 /// A server of the first revision: `/sse` opens the stream, `/messages` takes what is said to it.
@@ -311,7 +375,7 @@ async fn a_server_of_the_first_revision_is_asked_over_its_stream_of_events() {
     let failed = ask(&question(format!("{}/html", odd().await))).await.unwrap_err();
     assert!(failed.message.contains("no stream of events"), "{failed:?}");
     let failed = ask(&question(format!("{}/endless-events", odd().await))).await.unwrap_err();
-    assert!(failed.message.contains("it sent more than 8 MiB"), "{failed:?}");
+    assert!(failed.message.contains("it sent more than 2 MiB"), "{failed:?}");
     let failed = ask(&question(format!("{}/not-there", odd().await))).await.unwrap_err();
     assert!(failed.message.contains("HTTP 404"), "{failed:?}");
 }

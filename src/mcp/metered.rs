@@ -4,7 +4,6 @@
 //! rmcp's own client caps one body or event at a time, and a server may send as many as it likes.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,9 +22,8 @@ use tokio::time::{Instant, sleep_until};
 use super::http::judge;
 use super::problem::causes;
 use super::reach::Denied;
+use super::reading::{MOST, Places, Reading};
 
-/// The most that is read in one discovery, in bytes.
-pub(super) const MOST: usize = 8 << 20;
 /// The most that is read of a refusal, in bytes.
 const REFUSAL: usize = 16 << 10;
 
@@ -55,7 +53,7 @@ impl Failed {
 #[derive(Clone)]
 pub(super) struct Metered {
     client: Client,
-    left: Arc<AtomicUsize>,
+    reading: Reading,
     failed: Arc<Mutex<Option<Failed>>>,
     /// Whether a session is ended at the server when it is over.
     terminates: bool,
@@ -69,10 +67,10 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 type Problem = StreamableHttpError<reqwest::Error>;
 
 impl Metered {
-    pub(super) fn new(client: Client, terminates: bool, silence: Duration) -> Self {
+    pub(super) fn new(client: Client, places: Places, terminates: bool, silence: Duration) -> Self {
         Self {
             client,
-            left: Arc::new(AtomicUsize::new(MOST)),
+            reading: Reading::new(places),
             failed: Arc::default(),
             terminates,
             silence,
@@ -89,9 +87,9 @@ impl Metered {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// What is read from now on counts anew.
-    pub(super) fn reset(&self) {
-        self.left.store(MOST, Ordering::Relaxed);
+    /// The server has answered, and is only listened to from now on.
+    pub(super) fn listen(&self) {
+        self.reading.listen();
     }
 
     /// Remembers the first failure, and says it in the transport's terms.
@@ -120,23 +118,24 @@ impl Metered {
         response: Response,
     ) -> impl Stream<Item = Result<Bytes, std::io::Error>> + Send + use<> {
         let counter = self.clone();
-        response.bytes_stream().map(move |chunk| match chunk {
-            Ok(chunk) => {
-                let take = |left: usize| left.checked_sub(chunk.len());
-                match counter.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
-                    Ok(_) => Ok(chunk),
-                    Err(_) => {
-                        let message = format!("it sent more than {} MiB", MOST >> 20);
-                        counter.fail("InvalidServerAnswer", message);
-                        Err(std::io::Error::other("the answer is too long"))
-                    }
-                }
+        response.bytes_stream().then(move |chunk| {
+            let counter = counter.clone();
+            async move { counter.count(chunk).await }
+        })
+    }
+
+    async fn count(&self, chunk: reqwest::Result<Bytes>) -> Result<Bytes, std::io::Error> {
+        match chunk {
+            Ok(chunk) if self.reading.take(&chunk).await.is_ok() => Ok(chunk),
+            Ok(_) => {
+                self.fail("InvalidServerAnswer", format!("it sent more than {} MiB", MOST >> 20));
+                Err(std::io::Error::other("the answer is too long"))
             }
             Err(error) => {
-                counter.fail("ServerUnreachable", format!("the connection broke: {}", causes(&error)));
+                self.fail("ServerUnreachable", format!("the connection broke: {}", causes(&error)));
                 Err(std::io::Error::other("the connection broke"))
             }
-        })
+        }
     }
 
     async fn whole(&self, response: Response) -> Result<Vec<u8>, Problem> {

@@ -19,6 +19,7 @@ mod http;
 mod metered;
 mod problem;
 mod reach;
+mod reading;
 mod session;
 mod sessions;
 mod sse;
@@ -27,6 +28,7 @@ pub(crate) mod tests;
 
 pub(crate) use discovery::{Answer, Changes, Era, Failed, McpTool, Question, discover};
 pub(crate) use reach::{Cidr, DENIED, Reach, Trust};
+pub(crate) use reading::Places;
 pub(crate) use session::McpError;
 #[cfg(test)]
 use session::Session;

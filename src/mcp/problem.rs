@@ -1,10 +1,12 @@
-//! rmcp's errors as the end of a sentence: what happened, without type names, and without the URL, which may hold a key.
+//! rmcp's errors as the end of a sentence: what happened, without type names, without the URL, which may hold a key, and
+//! without a word of the server's: what it says in an error may repeat the credentials that it was sent.
 
+use rmcp::model::ErrorData;
 use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
-/// Longest text, in bytes: some quote what the server sent.
+/// Longest text, in bytes.
 const LENGTH: usize = 400;
 
 /// Why no session came to be.
@@ -13,25 +15,49 @@ pub(super) fn startup(error: &ClientInitializeError) -> String {
         ClientInitializeError::TransportError { error, .. } => transport(error),
         // A server that knows neither era said the same twice.
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => startup(fallback),
-        ClientInitializeError::JsonRpcError(error) => line(&error.message),
-        other => line(&other.to_string()),
+        ClientInitializeError::JsonRpcError(error) => refusal(error),
+        ClientInitializeError::ConnectionClosed(_) => "the connection was closed".into(),
+        ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
+            "it speaks no revision of the protocol that is known here".into()
+        }
+        _ => "it answers something else than asked".into(),
     }
 }
 
 /// Why a call has no answer.
 pub(super) fn call(error: &ServiceError) -> String {
     match error {
+        ServiceError::McpError(error) => refusal(error),
         ServiceError::TransportSend(error) => transport(error),
-        other => line(&other.to_string()),
+        ServiceError::TransportClosed => "the connection was closed".into(),
+        ServiceError::Cancelled { .. } => "it ended the request".into(),
+        ServiceError::Timeout { .. } => "it did not answer in time".into(),
+        _ => "it answers something else than asked".into(),
     }
 }
 
+fn refusal(error: &ErrorData) -> String {
+    format!("it refuses with the JSON-RPC error {}", error.code.0)
+}
+
 fn transport(error: &DynamicTransportError) -> String {
-    match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
-        Some(StreamableHttpError::Client(error)) => http(error),
-        Some(other) => line(&other.to_string()),
-        None => line(&error.error.to_string()),
-    }
+    use StreamableHttpError as Http;
+    let Some(error) = error.error.downcast_ref::<Http<reqwest::Error>>() else {
+        return "the connection broke".into();
+    };
+    let words = match error {
+        Http::Client(error) => return http(error),
+        Http::HttpStatus(error) => return format!("HTTP {}", error.status),
+        Http::Sse(_) => "its stream of events cannot be read",
+        Http::UnexpectedEndOfStream => "its answer ends early",
+        Http::UnexpectedServerResponse(_) | Http::Deserialize(_) => "its answer is no message of JSON-RPC",
+        Http::ResponseBodyTooLarge { .. } => "its answer is too large",
+        Http::UnexpectedContentType(_) => "it answers neither JSON nor a stream of events",
+        Http::AuthRequired(_) | Http::InsufficientScope(_) => "it wants other credentials",
+        Http::SessionExpired | Http::ReinitializationFailed(_) => "it forgot the session",
+        _ => "the connection broke",
+    };
+    words.into()
 }
 
 /// The causes of a failed request; its own text has the URL.

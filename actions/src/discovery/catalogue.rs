@@ -1,10 +1,13 @@
 //! What is kept of a server's tools: the text of the ConfigMap, and the list in the status.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
 
 use crds::{digest, tool_server::DiscoveredTool};
 
-use super::{Discovered, MOST_TOOLS};
+use super::{Definition, Definitions, MOST_TOOLS};
 
 /// The most that the definitions of a server take in its ConfigMap, in bytes.
 const MOST_BYTES: usize = 900 * 1024;
@@ -19,8 +22,8 @@ const NAME: usize = 128;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Catalogue {
     /// The definitions as canonical JSON, sorted by name.
-    pub text: String,
-    /// SHA-256 (hex) of it.
+    pub definitions: Arc<Definitions>,
+    /// SHA-256 (hex) of their text.
     pub digest: String,
     /// Every tool, by name.
     pub tools: Vec<DiscoveredTool>,
@@ -28,48 +31,61 @@ pub struct Catalogue {
     pub flaw: Option<(&'static str, String)>,
 }
 
+/// A tool as far as a catalogue needs it: a text takes a fraction of the memory that its JSON values take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    name: String,
+    description: String,
+    definition: String,
+}
+
+impl From<&Definition> for Told {
+    fn from(tool: &Definition) -> Self {
+        // Texts and JSON values under text keys: this cannot fail.
+        let definition = digest::canonical_json(&serde_json::to_value(tool).unwrap_or_default());
+        let description = tool.description.chars().take(DESCRIPTION).collect();
+        Self { name: tool.name.clone(), description, definition }
+    }
+}
+
 impl Catalogue {
-    /// The tools of a server.
-    pub fn of(found: &Discovered) -> Self {
-        let (mut tools, mut refused) = (BTreeMap::new(), Vec::new());
-        for tool in &found.tools {
-            let is_name = (1..=NAME).contains(&tool.name.len()) && !tool.name.chars().any(char::is_control);
-            // Texts and JSON values under text keys: this cannot fail.
-            let definition = digest::canonical_json(&serde_json::to_value(tool).unwrap_or_default());
-            match tools.entry(tool.name.as_str()) {
+    /// The tools of a server, which may have `more` than were taken.
+    pub fn of(told: impl IntoIterator<Item = Told>, more: bool) -> Self {
+        let (mut tools, mut refused) = (BTreeMap::<String, Told>::new(), Vec::new());
+        for tool in told {
+            let name = tool.name.clone();
+            let is_name = (1..=NAME).contains(&name.len()) && !name.chars().any(char::is_control);
+            match tools.entry(name) {
                 Entry::Vacant(place) if is_name => {
-                    place.insert((definition, tool));
+                    place.insert(tool);
                 }
                 // Of several the same one is kept in whatever order the server tells them.
-                Entry::Occupied(mut known) if definition < known.get().0 => {
-                    known.insert((definition, tool));
-                    refused.push(tool.name.as_str());
+                Entry::Occupied(mut known) => {
+                    refused.push(tool.name.clone());
+                    if tool.definition < known.get().definition {
+                        known.insert(tool);
+                    }
                 }
-                _ => refused.push(tool.name.as_str()),
+                Entry::Vacant(_) => refused.push(tool.name),
             }
         }
-        let (mut text, mut listed, mut left_out) = ("[".to_owned(), Vec::new(), Vec::new());
-        let mut described = 0;
-        for (name, (definition, tool)) in tools {
-            let mut description: String = tool.description.chars().take(DESCRIPTION).collect();
-            described += stored(name) + stored(&description);
-            if described > DESCRIPTIONS {
-                description.clear();
-            }
-            let digest = digest::sha256_hex(definition.as_bytes());
-            listed.push(DiscoveredTool { name: name.to_owned(), description, digest });
-            if text.len() + definition.len() + 2 > MOST_BYTES {
-                left_out.push(name);
+        let (mut kept, mut listed, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut described, mut length) = (0, 1);
+        for (name, tool) in &tools {
+            described += stored(name) + stored(&tool.description);
+            let description = if described > DESCRIPTIONS { String::new() } else { tool.description.clone() };
+            let digest = digest::sha256_hex(tool.definition.as_bytes());
+            listed.push(DiscoveredTool { name: name.clone(), description, digest });
+            if length + tool.definition.len() + 1 > MOST_BYTES {
+                left_out.push(name.as_str());
                 continue;
             }
-            if text.len() > 1 {
-                text.push(',');
-            }
-            text.push_str(&definition);
+            length += tool.definition.len() + 1;
+            kept.push((name.as_str(), tool.definition.as_str()));
         }
-        text.push(']');
-        let digest = digest::sha256_hex(text.as_bytes());
-        Self { text, digest, flaw: flaw(found.more, &left_out, &refused), tools: listed }
+        let definitions = Arc::new(Definitions::join(kept));
+        let digest = digest::sha256_hex(definitions.text().as_bytes());
+        Self { definitions, digest, flaw: flaw(more, &left_out, &refused), tools: listed }
     }
 }
 
@@ -79,7 +95,7 @@ fn stored(text: &str) -> usize {
     text.chars().map(|c| if escaped(c) { 6 } else { c.len_utf8() }).sum()
 }
 
-fn flaw(more: bool, left_out: &[&str], refused: &[&str]) -> Option<(&'static str, String)> {
+fn flaw(more: bool, left_out: &[&str], refused: &[String]) -> Option<(&'static str, String)> {
     if !left_out.is_empty() {
         let names = some(left_out);
         return Some(("DefinitionsTooLarge", format!("more than 900 KiB of definitions: {names} cannot be used")));
@@ -95,13 +111,13 @@ fn flaw(more: bool, left_out: &[&str], refused: &[&str]) -> Option<(&'static str
 }
 
 /// The first few names.
-fn some(names: &[&str]) -> String {
+fn some(names: &[impl AsRef<str>]) -> String {
     const FEW: usize = 5;
-    let first: Vec<_> =
-        names.iter().take(FEW).map(|name| format!("{:?}", &name[..name.floor_char_boundary(64)])).collect();
+    let first =
+        names.iter().map(AsRef::as_ref).take(FEW).map(|name| format!("{:?}", &name[..name.floor_char_boundary(64)]));
     let rest = names.len().saturating_sub(FEW);
     let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
-    first.join(", ") + &more
+    first.collect::<Vec<_>>().join(", ") + &more
 }
 
 #[cfg(test)]
@@ -109,7 +125,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::discovery::Definition;
 
     fn tool(name: &str, description: &str) -> Definition {
         let input_schema = json!({"type": "object", "properties": {"b": {}, "a": {}}});
@@ -117,7 +132,7 @@ mod tests {
     }
 
     fn catalogue(tools: Vec<Definition>) -> Catalogue {
-        Catalogue::of(&Discovered { tools, ..Discovered::default() })
+        Catalogue::of(tools.iter().map(Told::from), false)
     }
 
     #[test]
@@ -126,7 +141,7 @@ mod tests {
         assert_eq!(one, catalogue(vec![tool("a", "A"), tool("b", "B")]));
         let expected =
             r#"[{"description":"A","inputSchema":{"properties":{"a":{},"b":{}},"type":"object"},"name":"a"},"#;
-        assert!(one.text.starts_with(expected), "{}", one.text);
+        assert!(one.definitions.text().starts_with(expected), "{:?}", one.definitions.text());
         assert_eq!((one.tools[0].name.as_str(), one.flaw), ("a", None));
     }
 
@@ -134,7 +149,7 @@ mod tests {
     fn a_description_is_cut_to_256_characters_in_the_status_alone() {
         let one = catalogue(vec![tool("a", &"ä".repeat(300))]);
         assert_eq!(one.tools[0].description.chars().count(), 256);
-        assert!(one.text.contains(&"ä".repeat(300)));
+        assert!(one.definitions.text().contains(&"ä".repeat(300)));
     }
 
     #[test]
@@ -143,7 +158,7 @@ mod tests {
         let one = catalogue(vec![large("a"), large("b"), large("c"), tool("d", "")]);
         let names: Vec<_> = one.tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c", "d"]);
-        assert!(one.text.len() <= MOST_BYTES && one.text.contains(r#""name":"d""#));
+        assert!(one.definitions.text().len() <= MOST_BYTES && one.definitions.contains("d"));
         let (reason, message) = one.flaw.unwrap();
         assert_eq!(reason, "DefinitionsTooLarge");
         assert!(message.contains("\"c\"") && !message.contains("\"a\""), "{message}");

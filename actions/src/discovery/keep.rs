@@ -30,21 +30,21 @@ pub async fn keep<K>(
 where
     K: Machine<World = World> + Resource<DynamicType = ()>,
 {
-    let catalogue = Catalogue::of(found);
-    if !write(cx, cr, &catalogue).await? {
+    let catalogue = &found.catalogue;
+    if !write(cx, cr, catalogue).await? {
         return Ok(None);
     }
-    let said = match catalogue.flaw {
+    let said = match &catalogue.flaw {
         None => condition(DISCOVERED, true, "Discovered", ""),
-        Some((reason, message)) => condition(DISCOVERED, false, reason, message),
+        Some((reason, message)) => condition(DISCOVERED, false, reason, message.as_str()),
     };
     let now = Timestamp::from_second(cx.clock.now().as_second()).unwrap_or_default();
     let same = before.discovered_tools == catalogue.tools && before.tools_digest.as_ref() == Some(&catalogue.digest);
     let status = ToolServerStatus {
         tool_count: i32::try_from(catalogue.tools.len()).ok(),
         tools_changed_at: if same { before.tools_changed_at.clone() } else { Some(Time(now)) },
-        discovered_tools: catalogue.tools,
-        tools_digest: Some(catalogue.digest),
+        discovered_tools: catalogue.tools.clone(),
+        tools_digest: Some(catalogue.digest.clone()),
         published_tools: before.published_tools,
         server_info: Some(found.server.clone()),
         era: Some(found.era.clone()),
@@ -58,7 +58,7 @@ where
     K: Machine<World = World> + Resource<DynamicType = ()>,
 {
     let key = cr.key();
-    let name = tool_server::tools_config_map(&key.name);
+    let name = tool_server::tools_config_map(K::KIND, &key.name);
     let child = ChildRef { kind: ChildKind::ConfigMap, namespace: key.namespace, name };
     let mut seen = cx.views.child(&child);
     if let Some(seen) = &seen {
@@ -68,7 +68,7 @@ where
             return Ok(true);
         }
     }
-    let manifest = tools_manifest(cr, child.clone(), &catalogue.text);
+    let manifest = tools_manifest(cr, child.clone(), catalogue.definitions.text());
     for attempt in 0..2 {
         if let Some(seen) = &seen {
             refuse_foreign(cr, seen)?;

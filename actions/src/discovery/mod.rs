@@ -5,6 +5,7 @@
 //! while a server is down: its tools in the status, their definitions in a ConfigMap.
 
 mod catalogue;
+mod definitions;
 mod keep;
 mod publish;
 mod served;
@@ -15,7 +16,8 @@ use crds::tool_server::{ServerHeader, ServerInfo, ServerTls};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use catalogue::Catalogue;
+pub use catalogue::{Catalogue, Told};
+pub use definitions::Definitions;
 pub use keep::{DISCOVERED, keep};
 pub use publish::{PUBLISHED, publish};
 pub(crate) use served::{Standing, served, standing};
@@ -74,12 +76,10 @@ pub struct Target {
 pub type Outcome = Result<Discovered, Undiscovered>;
 
 /// What a server told.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Discovered {
-    /// Its tools, at most [`MOST_TOOLS`], in its order.
-    pub tools: Vec<Definition>,
-    /// Whether it has more.
-    pub more: bool,
+    /// Its tools, at most [`MOST_TOOLS`].
+    pub catalogue: Catalogue,
     /// What it says that it is.
     pub server: ServerInfo,
     /// `initialize` or `discover`.

@@ -1,14 +1,17 @@
 //! Makes Tools of a server's tools: owned by the server, made again when somebody deletes or changes them, and deleted when the
 //! server has the tool no more, unless an agent still lists it: then the Tool stays, in Error, and says why.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    time::Duration,
+};
 
 use crds::{GROUP, MANAGED_BY, Tool, ToolServerStatus, ToolSpec, tool_server::Publish};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
 use serde_json::{Value, json};
 
-use super::{Catalogue, Definition, Discovered};
+use super::{Catalogue, Definition};
 use crate::{
     machine::{ActionError, ApiError, Context, Machine, condition, update_condition},
     ports::{ChildKind, ChildRef, World},
@@ -36,7 +39,8 @@ impl Published {
     }
 }
 
-/// Publishes what the server told. `before`: how many there were, so that a server that never published looks for nothing.
+/// Publishes what the server told. `before`: how many there were, so that a server that never published looks for nothing. That
+/// it begins to is in the status before the first Tool is there, or nobody would look for those that a crash left behind.
 ///
 /// # Errors
 /// Whatever the API server answered.
@@ -45,7 +49,7 @@ pub async fn publish<K>(
     cr: &K,
     wanted: &Publish,
     before: Option<i32>,
-    found: &Discovered,
+    told: &Catalogue,
 ) -> Result<Published, ActionError>
 where
     K: Machine<World = World> + Resource<DynamicType = ()>,
@@ -53,24 +57,26 @@ where
     if !wanted.enabled && before.is_none() {
         return Ok(Published::default());
     }
+    if before.is_none() {
+        cx.notes.look_again(Duration::ZERO);
+        let said = condition(PUBLISHED, false, "Publishing", "the Tools are about to be made");
+        return Ok(Published { count: Some(0), said: Some(said) });
+    }
     let key = cr.key();
-    let known = Catalogue::of(found);
-    // As they are kept: sorted, so that of names that are alike the same one wins in whatever order the server tells them.
-    let kept: Vec<Definition> = serde_json::from_str(&known.text).unwrap_or_default();
     let (mut tools, mut refused) = (BTreeMap::new(), Vec::new());
-    for tool in kept.iter().filter(|tool| wanted.takes(&tool.name)) {
-        match tools.entry(object_name(&wanted.prefix, &tool.name)) {
+    // Sorted, so that of names that are alike the same one wins in whatever order the server tells them.
+    for tool in told.definitions.names().filter(|tool| wanted.enabled && wanted.takes(tool)) {
+        match tools.entry(object_name(&wanted.prefix, tool)) {
             Entry::Vacant(place) if !place.key().is_empty() => {
                 place.insert(tool);
             }
-            _ => {
-                refused.push(format!("{:?} has a name like another tool's, or none that an object may have", tool.name))
-            }
+            _ => refused.push(format!("{tool:?} has a name like another tool's, or none that an object may have")),
         }
     }
     let mut count = 0;
     for (name, tool) in &tools {
-        match ensure(cx, cr, name, tool).await {
+        let Some(tool) = told.definitions.get(tool) else { continue };
+        match ensure(cx, cr, name, &tool).await {
             Ok(true) => count += 1,
             Ok(false) => refused.push(format!("tool \"{name}\" exists and belongs to somebody else")),
             Err(ActionError::Api(ApiError::Invalid(message))) => refused.push(format!("tool \"{name}\": {message}")),

@@ -10,7 +10,7 @@ use crds::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
 
-use super::{DISCOVERED, Definition, REASONS};
+use super::{DISCOVERED, REASONS};
 use crate::ports::{Child, ChildKind, ChildRef, Views};
 
 /// How a server stands towards those that use one of its tools.
@@ -111,11 +111,11 @@ pub(crate) fn standing(views: &dyn Views, reference: &Reference, from: &str, too
             Some((_, why)) => Standing::Missing(format!("is in phase Error: {why}")),
             None => Standing::Gone(format!("has no tool {tool:?}{}", others(&server.tools))),
         },
-        Some(known) => match kept(views, namespace, name) {
+        Some(known) => match kept(views, reference.kind, namespace, name) {
             Some(kept) if kept.data.get(TOOLS_KEY) == server.tools.tools_digest.as_ref() => {
-                match definition(&kept, tool) {
-                    None => Standing::Missing(format!("has too many definitions: that of {tool:?} is left out")),
-                    Some(_) => Standing::Known {
+                match kept.definitions.as_ref().is_some_and(|definitions| definitions.contains(tool)) {
+                    false => Standing::Missing(format!("has too many definitions: that of {tool:?} is left out")),
+                    true => Standing::Known {
                         digest: digest(&json!({ "url": server.url, "tool": known.digest })),
                         unreachable: server.trouble(),
                     },
@@ -141,8 +141,9 @@ fn others(server: &ToolServerStatus) -> String {
 pub(crate) fn served(views: &dyn Views, namespace: &str, tool: &Tool) -> Option<Arc<Tool>> {
     let (reference, name) = tool.spec.served_by()?;
     let namespace = reference.namespace.as_deref().filter(|other| !other.is_empty()).unwrap_or(namespace);
-    let server = Server::find(views, RefKind::parse(&reference.kind)?, namespace, &reference.name)?;
-    let definition = definition(kept(views, namespace, &reference.name)?.as_ref(), name)?;
+    let kind = RefKind::parse(&reference.kind)?;
+    let server = Server::find(views, kind, namespace, &reference.name)?;
+    let definition = kept(views, kind, namespace, &reference.name)?.definitions.as_ref()?.get(name)?;
     let mut tool = tool.clone();
     let spec = &mut tool.spec;
     spec.mcp_endpoint = Some(server.url);
@@ -156,12 +157,7 @@ pub(crate) fn served(views: &dyn Views, namespace: &str, tool: &Tool) -> Option<
     Some(Arc::new(tool))
 }
 
-fn kept(views: &dyn Views, namespace: &str, server: &str) -> Option<Arc<Child>> {
-    let (namespace, name) = (namespace.to_owned(), tools_config_map(server));
+fn kept(views: &dyn Views, kind: RefKind, namespace: &str, server: &str) -> Option<Arc<Child>> {
+    let (namespace, name) = (namespace.to_owned(), tools_config_map(kind.as_str(), server));
     views.child(&ChildRef { kind: ChildKind::ConfigMap, namespace, name })
-}
-
-fn definition(kept: &Child, name: &str) -> Option<Definition> {
-    let all: Vec<Definition> = serde_json::from_str(kept.definitions.as_deref()?).ok()?;
-    all.into_iter().find(|tool| tool.name == name)
 }

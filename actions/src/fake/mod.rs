@@ -24,6 +24,7 @@ pub(crate) use objects::{Id, Obj};
 pub(crate) use operator::{End, Operator, live};
 pub(crate) use ports::{Fault, Request, Verb};
 pub(crate) use samples::{NS, agent, agent_id, child_id, id, object, secret, settings, tool, tool_id};
+pub(crate) use servers::tells;
 pub(crate) use store::{Cascade, Health, Store};
 
 use crate::machine::Clock;

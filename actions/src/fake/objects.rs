@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::apply::OURS;
 use crate::{
+    discovery::Definitions,
     ports::{Child, ChildKind, ChildRef, Controller, DeploymentState, Pod, PodTrouble, ReplicasBy},
     workload::SCALER,
 };
@@ -119,7 +120,12 @@ impl Obj {
             deleting: self.is_deleting(),
             data: data.map(|(key, value)| (key.clone(), sha256_hex(text(value).as_bytes()))).collect(),
             deployment: (kind == ChildKind::Deployment).then(|| self.deployment()),
-            definitions: self.body.pointer("/data/tools.json").and_then(Value::as_str).map(Arc::from),
+            definitions: self
+                .body
+                .pointer("/data/tools.json")
+                .and_then(Value::as_str)
+                .map(Definitions::read)
+                .map(Arc::new),
         })
     }
 

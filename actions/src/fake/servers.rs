@@ -8,7 +8,7 @@ use std::{
 
 use super::{Id, SimClock};
 use crate::{
-    discovery::{Discoveries, Outcome, Target, Undiscovered, When},
+    discovery::{Catalogue, Definition, Discovered, Discoveries, Outcome, Target, Told, Undiscovered, When},
     machine::Clock,
 };
 
@@ -17,6 +17,12 @@ pub(crate) type Answers = Arc<Mutex<BTreeMap<String, Outcome>>>;
 
 /// How long a server takes.
 const TAKES: Duration = Duration::from_secs(1);
+
+/// What a server of the older era says that has these tools.
+pub(crate) fn tells(tools: &[Definition]) -> Outcome {
+    let catalogue = Catalogue::of(tools.iter().map(Told::from), false);
+    Ok(Discovered { catalogue, server: Default::default(), era: "initialize".to_owned() })
+}
 
 /// What one run of the operator knows of servers.
 pub(super) struct Servers {

@@ -63,7 +63,7 @@ async fn discover(cx: &Context<MCPServer>, next: &mut MCPServer) -> Result<(), A
         Ok(found) => {
             let Some((server, said)) = keep(cx, next, &before, found).await? else { return Ok(()) };
             let wanted = next.spec.publish.clone().unwrap_or_default();
-            let published = publish(cx, next, &wanted, before.published_tools, found).await?;
+            let published = publish(cx, next, &wanted, before.published_tools, &found.catalogue).await?;
             let status = next.status.get_or_insert_default();
             status.server = server;
             published.tell(&mut status.server, &mut status.workload.machine.conditions);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::{
-    discovery::{Definition, Discovered, Outcome, Undiscovered},
-    fake::{Cascade, Health, Id, Operator, Sim, agent, agent_id, id, object, secret, tool_id},
+    discovery::{Definition, Outcome, Undiscovered},
+    fake::{self, Cascade, Health, Id, Operator, Sim, agent, agent_id, id, object, secret, tool_id},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ fn stdio(more: Value) -> Value {
 
 fn tells(names: &[&str]) -> Outcome {
     let tool = |name: &&str| Definition { name: (*name).into(), input_schema: json!({}), ..Definition::default() };
-    Ok(Discovered { tools: names.iter().map(tool).collect(), era: "initialize".into(), ..Discovered::default() })
+    fake::tells(&names.iter().map(tool).collect::<Vec<_>>())
 }
 
 fn at(sim: &Sim, id: &Id, pointer: &str) -> Value {
@@ -137,7 +137,7 @@ async fn a_server_that_does_not_tell_its_tools_runs_on_and_keeps_them() {
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_taken_is_said_and_takes_no_server_out_of_running() {
     let sim = world();
-    sim.store().create(&id("ConfigMap", "files.mcp-tools"), json!({"metadata": {}, "data": {"a": "b"}}));
+    sim.store().create(&id("ConfigMap", "files.mcp-server-tools"), json!({"metadata": {}, "data": {"a": "b"}}));
     let mut operator = Operator::start(&sim);
     operator.run(2 * MINUTE).await;
     assert_eq!(phase(&sim, &server_id()), "Running");
@@ -146,7 +146,7 @@ async fn a_name_that_is_taken_is_said_and_takes_no_server_out_of_running() {
     sim.take_writes();
     operator.run(60 * MINUTE).await;
     assert_eq!(sim.take_writes(), [""; 0]);
-    sim.store().delete(&id("ConfigMap", "files.mcp-tools"), Cascade::Background);
+    sim.store().delete(&id("ConfigMap", "files.mcp-server-tools"), Cascade::Background);
     operator.run(30 * MINUTE).await;
     assert_eq!(at(&sim, &server_id(), "/status/toolCount"), 2);
 }

@@ -84,7 +84,7 @@ async fn tell(
     status.server = server;
     update_condition(&mut status.machine.conditions, said);
     let wanted = next.spec.publish.clone().unwrap_or_default();
-    let published = discovery::publish(cx, next, &wanted, before.published_tools, found).await?;
+    let published = discovery::publish(cx, next, &wanted, before.published_tools, &found.catalogue).await?;
     let status = next.status.get_or_insert_default();
     published.tell(&mut status.server, &mut status.machine.conditions);
     Ok(true)

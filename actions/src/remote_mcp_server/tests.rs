@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::{
-    discovery::{Definition, Discovered, Outcome, Undiscovered},
-    fake::{Cascade, Id, Operator, Sim, agent, agent_id, id, live, object, secret, tool_id},
+    discovery::{Definition, Outcome, Undiscovered},
+    fake::{self, Cascade, Id, Operator, Sim, agent, agent_id, id, live, object, secret, tool_id},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -26,8 +26,7 @@ fn definition(name: &str, description: &str) -> Definition {
 }
 
 fn tells(tools: &[(&str, &str)]) -> Outcome {
-    let tools = tools.iter().map(|(name, description)| definition(name, description)).collect();
-    Ok(Discovered { tools, era: "initialize".into(), ..Discovered::default() })
+    fake::tells(&tools.iter().map(|(name, description)| definition(name, description)).collect::<Vec<_>>())
 }
 
 fn down() -> Outcome {

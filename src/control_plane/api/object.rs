@@ -232,7 +232,7 @@ pub(super) fn rendered(app: App, caller: Caller, asked: Asked) -> Handled {
             }
         }
         if let Some(text) = app.fleet.tools(record.kind.name, &record.key) {
-            let object = format!("ConfigMap/{}", tools_config_map(&record.key.name));
+            let object = format!("ConfigMap/{}", tools_config_map(record.kind.name, &record.key.name));
             files.push(File { object, name: crds::tool_server::TOOLS_KEY.into(), text: text.to_string() });
         }
         Answer::of(&Rendered { files })

@@ -1,0 +1,106 @@
+//! The definitions of a server's tools as they are kept: one text, and where in it each tool is.
+//!
+//! A text has up to 900 KiB and dozens of Tools ask for one definition each, again and again: it is looked through once, when
+//! it is made or read from the cluster, and of the values in it only those that are asked for are ever built.
+
+use std::{borrow::Cow, collections::BTreeMap, fmt, ops::Range};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::Definition;
+
+/// Definitions, by name.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Definitions {
+    text: Box<str>,
+    places: BTreeMap<Box<str>, Range<usize>>,
+}
+
+impl fmt::Debug for Definitions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Definitions").field("names", &self.places.keys()).finish_non_exhaustive()
+    }
+}
+
+impl Definitions {
+    /// Reads the text of a ConfigMap. Somebody else may have written it: what is no list of definitions holds none.
+    pub fn read(text: &str) -> Self {
+        #[derive(Deserialize)]
+        struct Named<'a> {
+            #[serde(borrow)]
+            name: Cow<'a, str>,
+        }
+        let all: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
+        let place = |raw: &RawValue| {
+            let named: Named<'_> = serde_json::from_str(raw.get()).ok()?;
+            let start = (raw.get().as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
+            Some((Box::from(named.name.as_ref()), start..start + raw.get().len()))
+        };
+        let places = all.into_iter().filter_map(place).collect();
+        Self { text: text.into(), places }
+    }
+
+    /// Joins definitions, each with its name, in the order of their names.
+    pub(super) fn join<'a>(definitions: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let (mut text, mut places) = ("[".to_owned(), BTreeMap::new());
+        for (name, definition) in definitions {
+            if text.len() > 1 {
+                text.push(',');
+            }
+            let start = text.len();
+            text.push_str(definition);
+            places.insert(Box::from(name), start..text.len());
+        }
+        text.push(']');
+        Self { text: text.into(), places }
+    }
+
+    /// All of them, as JSON.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.places.keys().map(AsRef::as_ref)
+    }
+
+    /// Whether there is one of this name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.places.contains_key(name)
+    }
+
+    /// The one of this name.
+    pub fn get(&self, name: &str) -> Option<Definition> {
+        serde_json::from_str(self.text.get(self.places.get(name)?.clone())?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_is_what_was_joined() {
+        let (a, b) = (r#"{"inputSchema":{"a":[1,{"name":"x"}]},"name":"a"}"#, r#"{"inputSchema":{},"name":"b\"é"}"#);
+        let joined = Definitions::join([("a", a), ("b\"é", b)]);
+        assert_eq!(joined.text(), format!("[{a},{b}]"));
+        assert_eq!(Definitions::read(joined.text()), joined);
+        assert_eq!(joined.names().collect::<Vec<_>>(), ["a", "b\"é"]);
+        assert_eq!(joined.get("a").unwrap().input_schema["a"][0], 1);
+        assert_eq!(joined.get("b\"é").unwrap().name, "b\"é");
+        assert!(joined.contains("a") && !joined.contains("x") && joined.get("x").is_none());
+        assert_eq!(Definitions::read(Definitions::join([]).text()).names().count(), 0);
+    }
+
+    #[test]
+    fn a_text_of_somebody_else_is_read_as_far_as_it_goes() {
+        for text in ["", "{", "{}", "[1]", r#"[{"name":1}]"#] {
+            assert_eq!(Definitions::read(text).names().count(), 0, "{text}");
+        }
+        let spaced = Definitions::read(" [ {\"name\": \"\\u0061\", \"inputSchema\": {} } , {\"name\": \"b\"} ]");
+        assert_eq!(spaced.get("a").unwrap().name, "a");
+        assert!(spaced.contains("b") && spaced.get("b").is_none(), "no definition without a schema");
+    }
+}

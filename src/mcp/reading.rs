@@ -1,0 +1,132 @@
+//! What may be read of servers: of each within one discovery, and of all at once.
+//!
+//! Hundreds of servers may be asked at the same time, and each may send as much as it likes and then hang. So what is held of
+//! an answer is free of charge only while it is small; a large one needs one of a few places, and waits for it within its
+//! own deadline, as other large ones do. A list of a hundred tools is small.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The most that is read in one discovery, in bytes.
+pub(super) const MOST: usize = 2 << 20;
+/// Up to this many bytes an answer is small; and the most that an event of a stream that is kept may have.
+pub(super) const SMALL: usize = 128 << 10;
+/// How many large answers are read at a time.
+const LARGE: usize = 24;
+
+/// The places for large answers.
+#[derive(Debug, Clone)]
+pub(crate) struct Places(Arc<Semaphore>);
+
+impl Default for Places {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(LARGE)))
+    }
+}
+
+/// What was read of one server.
+#[derive(Debug, Clone)]
+pub(super) struct Reading {
+    places: Places,
+    count: Arc<Mutex<Count>>,
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    bytes: usize,
+    place: Option<OwnedSemaphorePermit>,
+    /// While the server is only listened to: bytes since the last end of an event.
+    unfinished: Option<usize>,
+}
+
+/// It is more than is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TooMuch;
+
+impl Reading {
+    pub(super) fn new(places: Places) -> Self {
+        Self { places, count: Arc::default() }
+    }
+
+    /// Counts a piece in, as soon as there is a place for it.
+    ///
+    /// # Errors
+    /// [`TooMuch`].
+    pub(super) async fn take(&self, piece: &[u8]) -> Result<(), TooMuch> {
+        let waits = {
+            let mut count = self.count();
+            count.bytes = count.bytes.saturating_add(piece.len());
+            if let Some(unfinished) = &mut count.unfinished {
+                // An event ends with an empty line, of whichever sort of line break.
+                let ends = piece.windows(2).any(|two| matches!(two, b"\n\n" | b"\r\r" | b"\n\r"));
+                *unfinished = if ends { 0 } else { unfinished.saturating_add(piece.len()) };
+                if *unfinished > SMALL {
+                    return Err(TooMuch);
+                }
+            }
+            if count.bytes > MOST {
+                return Err(TooMuch);
+            }
+            count.bytes > SMALL && count.place.is_none() && count.unfinished.is_none()
+        };
+        if waits {
+            // It is never closed.
+            let place = self.places.0.clone().acquire_owned().await.map_err(|_| TooMuch)?;
+            self.count().place = Some(place);
+        }
+        Ok(())
+    }
+
+    /// Its answer is taken in, and it is only listened to from now on.
+    pub(super) fn listen(&self) {
+        *self.count() = Count { unfinished: Some(0), ..Count::default() };
+    }
+
+    fn count(&self) -> MutexGuard<'_, Count> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn small_answers_wait_for_nobody_and_large_ones_for_each_other() {
+        let places = Places::default();
+        let large: Vec<_> = (0..LARGE).map(|_| Reading::new(places.clone())).collect();
+        for reading in &large {
+            assert_eq!(reading.take(&[0; SMALL + 1]).now_or_never(), Some(Ok(())));
+        }
+        let small = Reading::new(places.clone());
+        assert_eq!(small.take(&[0; SMALL]).now_or_never(), Some(Ok(())));
+        assert_eq!(small.take(&[0; 1]).now_or_never(), None, "it is large now, and there is no place");
+        large[0].listen();
+        assert_eq!(small.take(&[0; 1]).now_or_never(), Some(Ok(())));
+        drop(large);
+        assert_eq!(places.0.available_permits(), LARGE - 1);
+    }
+
+    #[test]
+    fn no_more_is_read_than_is_allowed() {
+        let reading = Reading::new(Places::default());
+        assert_eq!(reading.take(&vec![0; MOST]).now_or_never(), Some(Ok(())));
+        assert_eq!(reading.take(&[0]).now_or_never(), Some(Err(TooMuch)));
+    }
+
+    #[test]
+    fn an_event_of_a_stream_that_is_kept_ends_before_it_is_large() {
+        let reading = Reading::new(Places::default());
+        reading.listen();
+        let mut event = vec![b'x'; SMALL];
+        event.extend_from_slice(b"\r\n\r\n");
+        for _ in 0..4 {
+            assert_eq!(reading.take(&event).now_or_never(), Some(Ok(())));
+        }
+        assert_eq!(reading.take(&[b'x'; SMALL]).now_or_never(), Some(Ok(())));
+        assert_eq!(reading.take(b"x").now_or_never(), Some(Err(TooMuch)));
+    }
+}
