@@ -14,6 +14,7 @@ use bridge::{Bridge, Events, SOON, gone, request};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::{
+    net::TcpStream,
     process::Command,
     time::{sleep, timeout},
 };
@@ -81,6 +82,21 @@ async fn a_bad_request_is_refused_with_what_is_wrong() {
     let batch: Value =
         text("[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"}]").send().await.unwrap().json().await.unwrap();
     assert!(batch["error"]["message"].as_str().unwrap().contains("batches"), "{batch}");
+}
+
+#[tokio::test]
+async fn there_are_no_more_connections_than_allowed_and_probes_are_answered_nevertheless() {
+    let bridge = Bridge::start(&[]).await;
+    let address = bridge.url.strip_prefix("http://").unwrap();
+    let mut held = Vec::new();
+    for _ in 0..1024 {
+        held.push(TcpStream::connect(address).await.unwrap());
+    }
+    let refused = bridge.post(&request(1, "ping", json!({}))).send().await.unwrap();
+    assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].to_str().unwrap()), (503, "1"));
+    assert_eq!(bridge.probe("/livez").await, 200);
+    drop(held);
+    bridge.until("/mcp", 405).await;
 }
 
 #[tokio::test]

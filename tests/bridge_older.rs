@@ -178,11 +178,11 @@ async fn a_request_of_a_child_that_is_too_large_fails_at_the_child_and_no_reques
 
 #[tokio::test]
 async fn a_session_without_anything_to_do_ends() {
-    let bridge = Bridge::start(&["--idle", "300ms"]).await;
+    let bridge = Bridge::start(&["--idle", "2s"]).await;
     let (idle, listening, busy) = (bridge.session().await, bridge.session().await, bridge.session().await);
     let pid = idle.pid().await;
     let _open = listening.request(Method::GET).send().await.unwrap();
-    assert_eq!(busy.ask("sleep", json!({"seconds": 1})).await["result"], json!({}), "a request is something to do");
+    assert_eq!(busy.ask("sleep", json!({"seconds": 3})).await["result"], json!({}), "a request is something to do");
     gone(pid).await;
     assert_eq!(idle.post(request(1, "pid", json!({}))).await.status(), 404);
     assert_eq!(listening.post(request(1, "pid", json!({}))).await.status(), 200, "an open stream is something to do");

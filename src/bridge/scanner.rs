@@ -223,7 +223,8 @@ pub(crate) mod tests {
             (r#"{"methods":1,"amethod":2,"x":"method"}"#, false),
         ] {
             let mut scanner = Scanner::default();
-            text.bytes().for_each(|byte| drop(scanner.step(byte)));
+            let steps = text.bytes().map(|byte| scanner.step(byte)).last();
+            assert_eq!(steps, Some(Step::Done), "{text}");
             assert_eq!(scanner.asks(), asks, "{text}");
         }
     }
