@@ -51,6 +51,12 @@ impl<'a> Path<'a> {
         if path.is_hidden() { Err(Astray::Hidden) } else { Ok(path) }
     }
 
+    /// Whether it is an MCP server's document about what protects it.
+    pub(super) fn is_metadata(&self) -> bool {
+        let path = self.rest.split(|byte| *byte == b'?').next();
+        self.key.starts_with(b"mcp/") && path == Some(PROTECTED)
+    }
+
     /// Whether a server could take it for `/metrics` or something below `/_recif`, however it is written.
     fn is_hidden(&self) -> bool {
         let path = self.rest.split(|byte| *byte == b'?').next().unwrap_or_default();

@@ -89,7 +89,9 @@ impl Auth {
         let Self::Kubernetes(gate) = self else { return Ok(Caller::default()) };
         let (credential, hides_authorization) = credential::find(head);
         let anonymous = route.map_or(&[][..], |route| &route.object.anonymous_paths);
-        if anonymous::covers(anonymous, path.rest) {
+        // Whoever has no token learns there where to get one (RFC 9728, section 3).
+        let tells_where = path.is_metadata() && matches!(head.method, b"GET" | b"HEAD") && route.is_some();
+        if tells_where || anonymous::covers(anonymous, path.rest) {
             return Ok(Caller { user: None, hides_authorization });
         }
         // What no workload can be called needs no right: there is nothing to find.

@@ -74,10 +74,12 @@ async fn admit(auth: &Auth, fields: &str, target: &str) -> Result<Caller, Answer
     let bytes = format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
     let mut scratch = Fields::default();
     let head = RequestHead::read(bytes.as_bytes(), &mut scratch).unwrap();
-    let route = target.starts_with("/v1/agents/ns/a").then(route);
+    let route =
+        ["/v1/agents/ns/a", PROTECTED, "/v1/mcp/ns/m"].iter().any(|known| target.starts_with(known)).then(route);
     auth.admit(&head, &Path::read(head.target).unwrap(), route.as_ref()).await
 }
 
+const PROTECTED: &str = "/.well-known/oauth-protected-resource/v1/mcp/ns/m";
 const CHAT: &str = "/v1/agents/ns/a/chat";
 const OTHER: &str = "/v1/flows/ns/b";
 const ALICE: &str = "Authorization: Bearer good-alice\r\n";
@@ -140,6 +142,23 @@ async fn anonymous_paths_need_no_token_and_hide_the_gateways() {
     }
     assert_eq!(roles.asked(), [""; 0]);
     assert_eq!(admit(&auth, "", CHAT).await.unwrap_err().status, 401);
+}
+
+#[tokio::test]
+async fn what_protects_an_mcp_server_is_told_to_everybody_and_nothing_else_of_it() {
+    let (roles, auth) = gate();
+    for target in [PROTECTED, "/v1/mcp/ns/m/.well-known/oauth-protected-resource?x"] {
+        assert_eq!(admit(&auth, "", target).await.map(|caller| caller.user), Ok(None), "{target}");
+    }
+    assert_eq!(roles.asked(), [""; 0]);
+    for target in [
+        "/v1/mcp/ns/m/mcp",
+        "/v1/mcp/ns/m/.well-known/oauth-protected-resource/x",
+        "/v1/mcp/ns/m/.well-known//oauth-protected-resource",
+        "/v1/flows/ns/m/.well-known/oauth-protected-resource",
+    ] {
+        assert_eq!(admit(&auth, "", target).await.unwrap_err().status, 401, "{target}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
