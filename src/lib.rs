@@ -13,7 +13,7 @@ pub mod controllers;
 pub mod gateway;
 pub mod http1;
 pub mod limits;
-mod mcp;
+pub mod mcp;
 #[cfg(test)]
 #[path = "runner/tests/peers.rs"]
 mod peers;

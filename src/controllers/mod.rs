@@ -7,7 +7,7 @@
 //! beside the steps, and [`operator`] is the process around them.
 
 pub mod controller;
-mod discovery;
+pub mod discovery;
 pub mod kinds;
 pub mod operator;
 pub mod queue;

@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use actions::ports::{ChildKind, ChildRef, Controller, PodTrouble};
-use crds::{Agent, Tool};
+use crds::{Agent, MCPServer, RemoteMCPServer, Tool};
 use serde_json::{Value, json};
 
 use super::*;
@@ -78,6 +78,82 @@ fn referrers_are_woken_by_what_a_reference_is_judged_by_only() {
     ];
     for (path, value, expected) in table {
         assert_eq!(judge::<Tool>(&base, wakes_referrers, path, value), expected, "{path}");
+    }
+}
+
+/// A server that told one tool, as both kinds have it.
+fn server(kind: &str, phase: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": "agents.recif.dev/v1", "kind": kind,
+        "metadata": {"name": "s", "namespace": "ns", "uid": "u", "generation": 1, "labels": {}, "annotations": {}},
+        "spec": spec,
+        "status": {"phase": phase, "observedGeneration": 1, "toolsDigest": "1", "toolCount": 1, "publishedTools": 0,
+            "toolsChangedAt": "2026-01-01T00:00:00Z", "era": "discover",
+            "discoveredTools": [{"name": "t", "description": "", "digest": "1"}],
+            "conditions": [
+                {"type": "Ready", "status": "True", "reason": "Available", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                {"type": "ToolsPublished", "status": "True", "reason": "Published", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+    })
+}
+
+#[test]
+fn the_users_of_a_server_are_woken_by_its_tools_and_how_it_stands() {
+    let remote = server("RemoteMCPServer", "Available", json!({"url": "http://a"}));
+    let own = json!({"transportType": "stdio", "deployment": {"image": "i/i", "cmd": "c"}});
+    let own = server("MCPServer", "Running", own);
+    let table = [
+        ("/metadata/generation", json!(2), true),
+        ("/metadata/uid", json!("v"), true),
+        ("/status/toolsDigest", json!("2"), true),
+        ("/status/phase", json!("Terminated"), true),
+        ("/status/conditions/0/status", json!("False"), true),
+        ("/status/toolsChangedAt", json!("2026-01-02T00:00:00Z"), false),
+        ("/status/era", json!("initialize"), false),
+        ("/status/publishedTools", json!(1), false),
+        ("/status/conditions/1/status", json!("False"), false),
+        ("/metadata/annotations", json!({"a": "b"}), false),
+    ];
+    for (path, value, expected) in table {
+        assert_eq!(judge::<RemoteMCPServer>(&remote, wakes_referrers, path, value.clone()), expected, "{path}");
+        assert_eq!(judge::<MCPServer>(&own, wakes_referrers, path, value), expected, "{path}");
+    }
+}
+
+#[test]
+fn a_server_is_woken_by_its_spec_and_never_by_what_it_told() {
+    let remote = server("RemoteMCPServer", "Available", json!({"url": "http://a"}));
+    for (path, value, expected) in [
+        ("/metadata/generation", json!(2), true),
+        ("/metadata/labels", json!({"a": "b"}), true),
+        ("/status/toolsDigest", json!("2"), false),
+        ("/status/discoveredTools", json!([]), false),
+        ("/status/phase", json!("Error"), false),
+    ] {
+        assert_eq!(judge::<RemoteMCPServer>(&remote, wakes_itself, path, value), expected, "{path}");
+    }
+}
+
+#[test]
+fn a_server_is_woken_when_its_definitions_are_not_as_it_left_them() {
+    let kept = |owned: &str| Child {
+        child: ChildRef { kind: ChildKind::ConfigMap, namespace: "ns".into(), name: "s.mcp-tools".into() },
+        controller: Some(Controller { kind: "RemoteMCPServer".into(), ..child().controller.unwrap() }),
+        owned: Some(owned.into()),
+        deployment: None,
+        ..child()
+    };
+    let touched = Child { resource_version: 9, ..kept("1") };
+    for (what, new, cause, expected) in [
+        ("drift", Some(kept("2")), Cause::Watch, true),
+        ("gone", None, Cause::Watch, true),
+        ("foreign annotation", Some(touched), Cause::Watch, false),
+        ("our own apply", Some(kept("2")), Cause::Write, false),
+    ] {
+        let change = change(Some(kept("1")), new, cause);
+        assert_eq!(wakes_owner(&change), expected, "{what}");
+        assert_eq!(owners("RemoteMCPServer", &change).map(|key| key.name).collect::<Vec<_>>(), ["a"]);
     }
 }
 

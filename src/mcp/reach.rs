@@ -20,7 +20,7 @@ pub(crate) const DENIED: &[&str] =
 
 /// A range of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Cidr {
+pub struct Cidr {
     base: IpAddr,
     length: u8,
 }

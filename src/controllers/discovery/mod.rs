@@ -40,7 +40,7 @@ const AILING: usize = 512;
 type Wake = Box<dyn Fn(&'static str, &Key) + Send + Sync>;
 
 /// The servers.
-pub(super) struct Discoverer {
+pub struct Discoverer {
     shared: Arc<Shared>,
     servers: Mutex<HashMap<(&'static str, Key), Server>>,
 }
@@ -90,7 +90,7 @@ impl fmt::Debug for Discoverer {
 
 impl Discoverer {
     /// Asks nobody yet. Addresses in the ranges that are `denied` are not connected to.
-    pub(super) fn new(cluster: Arc<dyn Cluster>, denied: Vec<Cidr>) -> Self {
+    pub fn new(cluster: Arc<dyn Cluster>, denied: Vec<Cidr>) -> Self {
         Self::asking(Asker::new(cluster, denied))
     }
 
@@ -105,18 +105,18 @@ impl Discoverer {
     }
 
     /// Whom news is told.
-    pub(super) fn on_news(&self, wake: impl Fn(&'static str, &Key) + Send + Sync + 'static) {
+    pub fn on_news(&self, wake: impl Fn(&'static str, &Key) + Send + Sync + 'static) {
         // Set once, when the queues are made.
         let _ = self.shared.wake.set(Box::new(wake));
     }
 
     /// The object is gone.
-    pub(super) fn forget(&self, kind: &'static str, key: &Key) {
+    pub fn forget(&self, kind: &'static str, key: &Key) {
         self.servers().remove(&(kind, key.clone()));
     }
 
     /// Asks nobody any more and forgets what was said: whoever leads meanwhile asks for itself.
-    pub(super) fn clear(&self) {
+    pub fn clear(&self) {
         self.servers().clear();
     }
 

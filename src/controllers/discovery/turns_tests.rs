@@ -35,11 +35,14 @@ enum Way {
     Unready,
 }
 
-/// Servers by address, and when each was asked in which era.
+/// Whom somebody asked, when, and in which era.
+type Asked = (String, Instant, Option<Era>);
+
+/// Servers by address, and what they were asked.
 #[derive(Clone, Default)]
 struct Servers {
     ways: Arc<Mutex<BTreeMap<String, Way>>>,
-    asked: Arc<Mutex<Vec<(String, Instant, Option<Era>)>>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
     at_once: Arc<AtomicUsize>,
 }
 
