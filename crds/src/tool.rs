@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::ObjectRef;
 use crate::schema;
 use crate::status::ReferenceStatus;
+use crate::tool_server::ServerHeader;
 
 /// What a tool is, how it is called and what it takes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -58,10 +59,10 @@ pub struct ToolSpec {
     /// HTTP method of an http tool. Default of the runtime: GET.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// Headers of an http tool. $NAME in a value is replaced from the agent's environment.
+    /// Headers of an http or mcp tool. $NAME in a value is replaced from the agent's environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Headers of an http tool whose values are in Secrets.
+    /// Headers of an http or mcp tool whose values are in Secrets.
     #[schemars(schema_with = "schema::headers_from")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers_from: Vec<HeaderSource>,
@@ -106,6 +107,18 @@ pub struct ToolSpec {
     /// Whether agents get the tool. Default: true.
     #[serde(default = "yes")]
     pub enabled: bool,
+    /// How the server of a discovered tool is called. No object holds it: it is added for rendering.
+    #[serde(skip)]
+    pub call: ServerCall,
+}
+
+/// How the server of a discovered tool is called.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ServerCall {
+    /// The server's headers, those of the Tool itself left out.
+    pub headers: Vec<ServerHeader>,
+    /// Whether it speaks the transport of the protocol's first revision, over a stream of events.
+    pub sse: bool,
 }
 
 impl ToolSpec {

@@ -13,10 +13,14 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use futures::{FutureExt, StreamExt, stream};
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsAcceptor;
 use url::Url;
 
 use super::tests::Reference;
@@ -57,7 +61,7 @@ async fn failure(url: &str) -> Failed {
 }
 
 /// Serves until the test ends.
-async fn serve(routes: Router) -> String {
+pub(super) async fn serve(routes: Router) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, routes).await });
@@ -122,7 +126,7 @@ async fn older(State(server): State<Older>, method: Method, headers: HeaderMap, 
     answer
 }
 
-fn json_answer(value: Value) -> Response {
+pub(super) fn json_answer(value: Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
@@ -332,22 +336,31 @@ async fn nothing_that_a_server_says_in_an_error_is_repeated() {
 }
 
 /// A server of the first revision: `/sse` opens the stream, `/messages` takes what is said to it.
-async fn first_revision(endpoint: &'static str) -> String {
+pub(super) async fn first_revision(endpoint: &'static str, token: Option<&'static str>) -> String {
+    let admits = move |headers: &HeaderMap| {
+        token.is_none_or(|token| headers.get("x-api-key").is_some_and(|given| given == token))
+    };
     let (sender, _) = tokio::sync::broadcast::channel::<String>(16);
     let events = sender.clone();
-    let open = move || {
+    let open = move |headers: HeaderMap| {
         let receiver = events.subscribe();
         async move {
+            if !admits(&headers) {
+                return StatusCode::UNAUTHORIZED.into_response();
+            }
             let first =
                 stream::once(async move { Ok::<_, Infallible>(format!("event: endpoint\ndata: {endpoint}\n\n")) });
             let rest = stream::unfold(receiver, |mut receiver| async move {
                 let text = receiver.recv().await.ok()?;
                 Some((Ok(format!("event: message\ndata: {text}\n\n")), receiver))
             });
-            ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(first.chain(rest)))
+            ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(first.chain(rest))).into_response()
         }
     };
-    let take = move |body: Bytes| async move {
+    let take = move |headers: HeaderMap, body: Bytes| async move {
+        if !admits(&headers) {
+            return StatusCode::UNAUTHORIZED;
+        }
         let request: Value = serde_json::from_slice(&body).unwrap();
         let tool = json!({"name": "old", "description": "As old as it gets", "inputSchema": {"type": "object"}});
         let result = match request["method"].as_str() {
@@ -355,6 +368,7 @@ async fn first_revision(endpoint: &'static str) -> String {
                 "protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": {"name": "first", "version": "0"},
             }),
             Some("tools/list") => json!({"tools": [tool]}),
+            Some("tools/call") => json!({"content": [{"type": "text", "text": "as ever"}]}),
             _ => return StatusCode::ACCEPTED,
         };
         let _ = sender.send(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string());
@@ -366,10 +380,10 @@ async fn first_revision(endpoint: &'static str) -> String {
 #[tokio::test]
 async fn a_server_of_the_first_revision_is_asked_over_its_stream_of_events() {
     let question = |url: String| Question { sse: true, ..question(&url) };
-    let answer = ask(&question(first_revision("/messages?session=1").await)).await.unwrap();
+    let answer = ask(&question(first_revision("/messages?session=1", None).await)).await.unwrap();
     assert_eq!((answer.tools[0].name.as_str(), answer.revision.as_str()), ("old", "2024-11-05"));
     assert_eq!(answer.era, Era::Initialize);
-    let failed = ask(&question(first_revision("http://elsewhere.example/messages").await)).await.unwrap_err();
+    let failed = ask(&question(first_revision("http://elsewhere.example/messages", None).await)).await.unwrap_err();
     assert_eq!(failed.reason, "ServerRefused");
     assert!(failed.message.contains("to another place"), "{failed:?}");
     let failed = ask(&question(format!("{}/html", odd().await))).await.unwrap_err();
@@ -422,4 +436,120 @@ async fn a_server_that_says_that_its_tools_changed_is_heard_and_its_session_is_e
     timeout(Duration::from_secs(20), changes.next()).await.unwrap();
     changes.close().await;
     timeout(Duration::from_secs(20), deleted.notified()).await.unwrap();
+}
+
+/// A server of the newer era that tells when its tools change, which is when `change` is told.
+async fn newer(change: Arc<Notify>, left: Arc<Notify>) -> String {
+    let answer = move |body: Bytes| {
+        let (change, left) = (change.clone(), left.clone());
+        async move {
+            let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let id = request["id"].clone();
+            let result = match request["method"].as_str() {
+                Some("server/discover") => json!({
+                    "resultType": "complete", "supportedVersions": ["2026-07-28"],
+                    "capabilities": {"tools": {"listChanged": true}}, "ttlMs": 0, "cacheScope": "private",
+                }),
+                Some("tools/list") => json!({
+                    "resultType": "complete", "tools": [{"name": "t", "inputSchema": {"type": "object"}}],
+                    "ttlMs": 90_000, "cacheScope": "private",
+                }),
+                Some("subscriptions/listen") => return listened(id, change, Left(left)),
+                _ => return StatusCode::ACCEPTED.into_response(),
+            };
+            json_answer(json!({"jsonrpc": "2.0", "id": id, "result": result}))
+        }
+    };
+    serve(Router::new().route("/mcp", any(answer))).await + "/mcp"
+}
+
+/// Tells when a client has left.
+struct Left(Arc<Notify>);
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+fn listened(id: Value, change: Arc<Notify>, left: Left) -> Response {
+    let event = move |method: &str, params: Value| {
+        let mut params = params;
+        params["_meta"] = json!({"io.modelcontextprotocol/subscriptionId": id.clone()});
+        let message = json!({"jsonrpc": "2.0", "method": method, "params": params});
+        Ok::<_, Infallible>(format!("event: message\ndata: {message}\n\n"))
+    };
+    let first = event("notifications/subscriptions/acknowledged", json!({"notifications": {"toolsListChanged": true}}));
+    let rest = stream::once(async move {
+        change.notified().await;
+        event("notifications/tools/list_changed", json!({}))
+    });
+    let silent = stream::once(async move {
+        let _left = left;
+        pending().await
+    });
+    let body = Body::from_stream(stream::iter([first]).chain(rest).chain(silent));
+    ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
+}
+
+#[tokio::test]
+async fn a_server_of_the_newer_era_is_listened_to_and_says_how_long_its_list_holds() {
+    let (change, left) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let url = newer(change.clone(), left.clone()).await;
+    let answer = ask(&question(&url)).await.unwrap();
+    assert_eq!((answer.era, answer.holds), (Era::Discover, Some(Duration::from_secs(90))));
+    assert_eq!(answer.tools[0].name, "t");
+    let mut changes = answer.changes.unwrap();
+    assert!(changes.next().now_or_never().is_none(), "nothing changed yet");
+    change.notify_one();
+    timeout(Duration::from_secs(20), changes.next()).await.unwrap();
+    changes.close().await;
+    timeout(Duration::from_secs(20), left.notified()).await.unwrap();
+}
+
+/// A server behind TLS, with a certificate that no authority of the system signed.
+async fn secured(folder: &str) -> String {
+    let file = |name: &str| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(name);
+    let certificate = CertificateDer::from_pem_file(file("one.crt")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(file("one.key")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(vec![certificate], key).unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    // Who is let in is passed on to a server without TLS.
+    let plain = newer(Arc::default(), Arc::default()).await;
+    let plain = plain.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((io, _)) = listener.accept().await {
+            let (acceptor, plain) = (acceptor.clone(), plain.clone());
+            tokio::spawn(async move {
+                let mut client = acceptor.accept(io).await.ok()?;
+                let mut server = TcpStream::connect(plain).await.ok()?;
+                copy_bidirectional(&mut client, &mut server).await.ok()
+            });
+        }
+    });
+    format!("https://localhost:{port}/mcp")
+}
+
+#[tokio::test]
+async fn a_certificate_is_taken_by_its_authority_or_because_nobody_looks_and_else_refused() {
+    const CERTS: &str = "src/gateway/tests/certs";
+    let url = secured(CERTS).await;
+    let pem =
+        |name: &str| std::fs::read(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(CERTS).join(name)).unwrap();
+    let (own, other) = (pem("one.crt"), pem("two.crt"));
+    let reach = reach(DENIED);
+    for (trust, taken) in
+        [(Trust::System, false), (Trust::Also(&other), false), (Trust::Also(&own), true), (Trust::Anyone, true)]
+    {
+        let asked = ask_by(reach.client(trust).unwrap(), &question(&url)).await;
+        assert_eq!(asked.is_ok(), taken, "{trust:?}: {asked:?}");
+        if let Err(failed) = asked {
+            assert_eq!(failed.reason, "ServerUnreachable");
+            assert!(failed.message.contains("certificate"), "{failed:?}");
+        }
+    }
 }

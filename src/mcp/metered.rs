@@ -24,6 +24,8 @@ use super::problem::causes;
 use super::reach::Denied;
 use super::reading::{MOST, Places, Reading};
 
+/// How long the stream of a server that is called may be silent.
+pub(super) const SILENCE: Duration = Duration::from_secs(300);
 /// The most that is read of a refusal, in bytes.
 const REFUSAL: usize = 16 << 10;
 
@@ -76,6 +78,12 @@ impl Metered {
             silence,
             next_stream: Arc::default(),
         }
+    }
+
+    /// For a server whose tools are called.
+    pub(super) fn of_calls(client: Client) -> Self {
+        let reading = Reading::of_calls();
+        Self { reading, ..Self::new(client, Places::default(), true, SILENCE) }
     }
 
     pub(super) fn http(&self) -> &Client {

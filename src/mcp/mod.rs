@@ -27,9 +27,10 @@ mod sse;
 pub(crate) mod tests;
 
 pub(crate) use discovery::{Answer, Changes, Era, Failed, McpTool, Question, discover};
-pub(crate) use reach::{Cidr, DENIED, Reach, Trust};
+pub use reach::Cidr;
+pub(crate) use reach::{DENIED, Reach, Trust};
 pub(crate) use reading::Places;
-pub(crate) use session::McpError;
 #[cfg(test)]
 use session::Session;
+pub(crate) use session::{McpError, Server};
 pub(crate) use sessions::Sessions;

@@ -25,10 +25,16 @@ impl Default for Places {
     }
 }
 
+/// The most that an answer to a call, or anything else on the stream of a server that is called, may have, in bytes.
+const EVENT: usize = 4 << 20;
+
 /// What was read of one server.
 #[derive(Debug, Clone)]
 pub(super) struct Reading {
     places: Places,
+    /// In all, and between two ends of an event.
+    most: usize,
+    event: usize,
     count: Arc<Mutex<Count>>,
 }
 
@@ -46,7 +52,14 @@ pub(super) struct TooMuch;
 
 impl Reading {
     pub(super) fn new(places: Places) -> Self {
-        Self { places, count: Arc::default() }
+        Self { places, most: MOST, event: SMALL, count: Arc::default() }
+    }
+
+    /// Of a server whose tools are called, for as long as that goes on.
+    pub(super) fn of_calls() -> Self {
+        let reading = Self { most: usize::MAX, event: EVENT, ..Self::new(Places::default()) };
+        reading.listen();
+        reading
     }
 
     /// Counts a piece in, as soon as there is a place for it.
@@ -61,11 +74,11 @@ impl Reading {
                 // An event ends with an empty line, of whichever sort of line break.
                 let ends = piece.windows(2).any(|two| matches!(two, b"\n\n" | b"\r\r" | b"\n\r"));
                 *unfinished = if ends { 0 } else { unfinished.saturating_add(piece.len()) };
-                if *unfinished > SMALL {
+                if *unfinished > self.event {
                     return Err(TooMuch);
                 }
             }
-            if count.bytes > MOST {
+            if count.bytes > self.most {
                 return Err(TooMuch);
             }
             count.bytes > SMALL && count.place.is_none() && count.unfinished.is_none()

@@ -1,7 +1,9 @@
 //! One server, connected.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use http::HeaderMap;
 use reqwest::Client;
 use rmcp::model::{CallToolRequestParams, CallToolResult, ClientConfig, ContentBlock};
 use rmcp::model::{Implementation, ProtocolVersion, ResourceContents};
@@ -12,7 +14,9 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::http::Http;
+use super::metered::{Metered, SILENCE};
 use super::problem;
+use super::sse::SseTransport;
 
 /// The newest revision with a handshake.
 pub(super) const HANDSHAKE: ProtocolVersion = ProtocolVersion::V_2025_11_25;
@@ -49,6 +53,28 @@ pub(crate) enum McpError {
     },
 }
 
+/// A server, and how it is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Server {
+    /// Where it is.
+    pub(crate) url: Url,
+    /// Sent with every request.
+    pub(crate) headers: HeaderMap,
+    /// Whether it speaks the transport of the first revision, over a stream of events.
+    pub(crate) sse: bool,
+}
+
+impl Server {
+    /// One that is called without headers.
+    pub(crate) fn at(url: &Url) -> Self {
+        Self { url: url.clone(), headers: HeaderMap::new(), sse: false }
+    }
+
+    fn host(&self) -> &str {
+        self.url.authority().rsplit('@').next().unwrap_or_default()
+    }
+}
+
 /// A connection to one server. Dropping it ends the server's session.
 pub(crate) struct Session {
     service: RunningService<RoleClient, ClientConfig>,
@@ -56,27 +82,15 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects to `url` and agrees on a revision, within `deadline`.
+    /// Connects to a server and agrees on a revision, within `deadline`.
     ///
     /// # Errors
     /// [`McpError::Broken`] or [`McpError::Timeout`].
-    pub(crate) async fn connect(client: Client, url: &Url, deadline: Duration) -> Result<Self, McpError> {
-        let host = url.authority().rsplit('@').next().unwrap_or_default().to_owned();
-        let transport = StreamableHttpClientTransport::with_client(
-            Http(client),
-            StreamableHttpClientTransportConfig::with_uri(url.as_str()),
-        );
-        let me = Implementation::new("recif", env!("CARGO_PKG_VERSION"));
-        let lifecycle = ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::LATEST],
-            legacy_version: Some(HANDSHAKE),
-        };
-        let connecting = serve_client_with_lifecycle(ClientConfig::new(Default::default(), me), transport, lifecycle);
-        match tokio::time::timeout(deadline, connecting).await {
+    pub(crate) async fn connect(client: Client, server: &Server, deadline: Duration) -> Result<Self, McpError> {
+        let host = server.host().to_owned();
+        match tokio::time::timeout(deadline, service(client, server)).await {
             Ok(Ok(service)) => Ok(Self { service, host }),
-            Ok(Err(error)) => {
-                Err(McpError::Broken { host, problem: format!("cannot be used: {}", problem::startup(&error)) })
-            }
+            Ok(Err(problem)) => Err(McpError::Broken { host, problem: format!("cannot be used: {problem}") }),
             Err(_) => Err(McpError::Timeout { host, after: deadline }),
         }
     }
@@ -121,6 +135,28 @@ impl Session {
             Err(_) => Err(McpError::Timeout { host: self.host.clone(), after: deadline }),
         }
     }
+}
+
+async fn service(client: Client, server: &Server) -> Result<RunningService<RoleClient, ClientConfig>, String> {
+    let headers: HashMap<_, _> = server.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let me = Implementation::new("recif", env!("CARGO_PKG_VERSION"));
+    let config = ClientConfig::new(Default::default(), me);
+    let served = if server.sse {
+        let client = Metered::of_calls(client);
+        let transport = SseTransport::open(&client, &server.url, &headers, SILENCE).await;
+        let transport = transport.map_err(|failed| failed.message)?;
+        let config = config.with_protocol_version(HANDSHAKE);
+        serve_client_with_lifecycle(config, transport, ClientLifecycleMode::Initialize).await
+    } else {
+        let place = StreamableHttpClientTransportConfig::with_uri(server.url.as_str()).custom_headers(headers);
+        let transport = StreamableHttpClientTransport::with_client(Http(client), place);
+        let lifecycle = ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::LATEST],
+            legacy_version: Some(HANDSHAKE),
+        };
+        serve_client_with_lifecycle(config, transport, lifecycle).await
+    };
+    served.map_err(|error| problem::startup(&error))
 }
 
 /// What a server's answer says, as text.

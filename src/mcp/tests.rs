@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use futures::stream;
@@ -17,7 +18,8 @@ use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 use url::Url;
 
-use super::{McpError, Session, Sessions};
+use super::discovery_tests::{first_revision, json_answer, serve};
+use super::{McpError, Server, Session, Sessions};
 use crate::peers;
 
 /// Enough for any server on loopback; tests end long before.
@@ -65,7 +67,7 @@ fn object(value: Value) -> Map<String, Value> {
 #[tokio::test]
 async fn the_reference_server_is_called_and_listed() {
     let server = Reference::start(0);
-    let session = Session::connect(client(), &server.url(), DEADLINE).await.unwrap();
+    let session = Session::connect(client(), &Server::at(&server.url()), DEADLINE).await.unwrap();
     let call = async |name: &str, arguments: Value| session.call_tool(name, object(arguments), DEADLINE).await;
     assert_eq!(call("echo", json!({"message": "hi"})).await.unwrap(), "Echo: hi");
     assert_eq!(call("get-sum", json!({"a": 2, "b": 3})).await.unwrap(), "The sum of 2 and 3 is 5.");
@@ -82,7 +84,9 @@ async fn a_session_is_kept_and_opened_again_after_the_server_restarted() {
     let (sessions, client) = (Sessions::default(), client());
     let server = Reference::start(0);
     let url = server.url();
-    let echo = async || sessions.call_tool(&client, &url, "echo", object(json!({"message": "x"})), DEADLINE).await;
+    let echo = async || {
+        sessions.call_tool(&client, &Server::at(&url), "echo", object(json!({"message": "x"})), DEADLINE).await
+    };
     assert_eq!(echo().await.unwrap(), "Echo: x");
     assert_eq!(echo().await.unwrap(), "Echo: x");
     let port = server.port;
@@ -97,7 +101,9 @@ async fn a_server_that_forgot_its_sessions_gets_a_new_one() {
     let (sessions, client) = (Sessions::default(), client());
     let server = Reference::start(0);
     let (url, port) = (server.url(), server.port);
-    let echo = async || sessions.call_tool(&client, &url, "echo", object(json!({"message": "x"})), DEADLINE).await;
+    let echo = async || {
+        sessions.call_tool(&client, &Server::at(&url), "echo", object(json!({"message": "x"})), DEADLINE).await
+    };
     assert_eq!(echo().await.unwrap(), "Echo: x");
     drop(server);
     let _server = Reference::start(port);
@@ -162,7 +168,7 @@ async fn modern(body: Bytes) -> Response {
 #[tokio::test]
 async fn a_server_of_the_newer_era_is_called_without_a_handshake() {
     let url = Url::parse(&format!("{}/modern", odd().await)).unwrap();
-    let session = Session::connect(client(), &url, DEADLINE).await.unwrap();
+    let session = Session::connect(client(), &Server::at(&url), DEADLINE).await.unwrap();
     let call = async |name: &str| session.call_tool(name, Map::new(), DEADLINE).await;
     assert_eq!(call("structured").await.unwrap(), r#"{"n":1}"#);
     assert_eq!(call("other").await.unwrap_err(), McpError::Tool("it is broken".into()));
@@ -181,7 +187,7 @@ async fn a_server_that_is_none_is_an_error() {
         format!("{base}/endless-events"),
         format!("http://user:SECRET@{closed}/?key=SECRET"),
     ] {
-        let error = Session::connect(client(), &Url::parse(&url).unwrap(), DEADLINE).await.err().unwrap();
+        let error = Session::connect(client(), &Server::at(&Url::parse(&url).unwrap()), DEADLINE).await.err().unwrap();
         assert!(matches!(error, McpError::Broken { .. }), "{url}: {error:?}");
         let text = error.to_string();
         assert!(text.starts_with("the MCP server at 127.0.0.1:") && text.len() < 1000, "{text}");
@@ -194,11 +200,12 @@ async fn a_server_that_hangs_is_given_up() {
     let base = odd().await;
     let deadline = Duration::from_secs(20);
     let url = Url::parse(&format!("{base}/hangs")).unwrap();
-    let error = Session::connect(client(), &url, deadline).await.err().unwrap();
+    let error = Session::connect(client(), &Server::at(&url), deadline).await.err().unwrap();
     assert!(matches!(error, McpError::Timeout { after, .. } if after == deadline), "{error:?}");
 
     let url = Url::parse(&format!("{base}/modern")).unwrap();
-    let error = Sessions::default().call_tool(&client(), &url, "hang", Map::new(), deadline).await.unwrap_err();
+    let error =
+        Sessions::default().call_tool(&client(), &Server::at(&url), "hang", Map::new(), deadline).await.unwrap_err();
     assert!(matches!(error, McpError::Timeout { .. }), "{error:?}");
 }
 
@@ -216,9 +223,63 @@ async fn calls_at_once_share_one_session() {
     });
     tokio::spawn(async move { axum::serve(listener, routes).await });
     let (sessions, client) = (Sessions::default(), client());
-    let calls = (0..8).map(|_| sessions.call_tool(&client, &url, "structured", Map::new(), DEADLINE));
+    let server = Server::at(&url);
+    let calls = (0..8).map(|_| sessions.call_tool(&client, &server, "structured", Map::new(), DEADLINE));
     for answer in futures::future::join_all(calls).await {
         assert_eq!(answer.unwrap(), r#"{"n":1}"#);
     }
+    assert_eq!(opened.load(Ordering::Relaxed), 1);
+}
+
+fn with_token(url: &str, sse: bool) -> Server {
+    let mut headers = HeaderMap::new();
+    headers.insert("x-api-key", HeaderValue::from_static("sesame"));
+    Server { headers, sse, ..Server::at(&Url::parse(url).unwrap()) }
+}
+
+#[tokio::test]
+async fn a_server_of_the_first_revision_is_called_over_its_stream_of_events() {
+    let (sessions, client) = (Sessions::default(), client());
+    let url = first_revision("/messages?session=1", Some("sesame")).await;
+    let call = async |server: &Server| sessions.call_tool(&client, server, "old", Map::new(), DEADLINE).await;
+    for _ in 0..2 {
+        assert_eq!(call(&with_token(&url, true)).await.unwrap(), "as ever");
+    }
+    let refused = call(&Server { sse: true, ..Server::at(&Url::parse(&url).unwrap()) }).await.unwrap_err();
+    assert!(refused.to_string().contains("HTTP 401"), "{refused}");
+}
+
+#[tokio::test]
+async fn headers_are_sent_with_every_request_and_others_mean_another_session() {
+    let opened = Arc::new(AtomicUsize::new(0));
+    let count = opened.clone();
+    let answer = move |headers: HeaderMap, body: Bytes| {
+        let count = count.clone();
+        async move {
+            if headers.get("x-api-key").is_none_or(|key| key != "sesame") {
+                return StatusCode::UNAUTHORIZED.into_response();
+            }
+            let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let result = match request["method"].as_str() {
+                Some("initialize") => {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    json!({"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "n", "version": "1"}})
+                }
+                Some("tools/call") => json!({"content": [{"type": "text", "text": "in"}]}),
+                Some("server/discover") => return StatusCode::BAD_REQUEST.into_response(),
+                _ => return StatusCode::ACCEPTED.into_response(),
+            };
+            json_answer(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
+        }
+    };
+    let url = serve(Router::new().route("/mcp", any(answer))).await + "/mcp";
+    let (sessions, client) = (Sessions::default(), client());
+    let call = async |server: &Server| sessions.call_tool(&client, server, "t", Map::new(), DEADLINE).await;
+    for _ in 0..2 {
+        assert_eq!(call(&with_token(&url, false)).await.unwrap(), "in");
+    }
+    let refused = call(&Server::at(&Url::parse(&url).unwrap())).await.unwrap_err();
+    assert!(!refused.to_string().contains("sesame"), "{refused}");
+    assert_eq!(call(&with_token(&url, false)).await.unwrap(), "in");
     assert_eq!(opened.load(Ordering::Relaxed), 1);
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crds::{
     MachineStatus, Phase, RefKind, Reference, ReferencePhase, Tool, ToolServerStatus, WorkloadPhase,
     digest::digest,
-    tool_server::{AllowedNamespaces, TOOLS_KEY, tools_config_map},
+    tool::ServerCall,
+    tool_server::{AllowedNamespaces, ServerHeader, TOOLS_KEY, tools_config_map},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
@@ -34,6 +35,8 @@ struct Server {
     current: bool,
     /// Whether it runs in the cluster.
     runs: bool,
+    headers: Vec<ServerHeader>,
+    sse: bool,
     allowed: AllowedNamespaces,
 }
 
@@ -46,7 +49,9 @@ impl Server {
                 let current = status.machine.observed_generation == server.metadata.generation;
                 let url = server.spec.url.clone();
                 let allowed = server.spec.allowed_namespaces.clone().unwrap_or_default();
-                Some(Self { url, machine: status.machine, tools: status.server, current, runs: false, allowed })
+                let (headers, sse) = (server.spec.headers_from.clone(), server.spec.protocol == "SSE");
+                let (machine, tools) = (status.machine, status.server);
+                Some(Self { url, machine, tools, current, runs: false, headers, sse, allowed })
             }
             RefKind::MCPServer => {
                 let server = views.mcp_server(namespace, name)?;
@@ -54,10 +59,18 @@ impl Server {
                 let (machine, url) = (status.workload.machine, status.workload.endpoint.unwrap_or_default());
                 let current = machine.observed_generation == server.metadata.generation;
                 let allowed = AllowedNamespaces::default();
-                Some(Self { url, machine, tools: status.server, current, runs: true, allowed })
+                let (tools, headers) = (status.server, Vec::new());
+                Some(Self { url, machine, tools, current, runs: true, headers, sse: false, allowed })
             }
             _ => None,
         }
+    }
+
+    /// How it is called from a namespace. Secrets and ConfigMaps are read by Pods of their own namespace alone: in another one
+    /// those of the same names are others, and not for this server.
+    fn call(&self, own: &str, from: &str) -> ServerCall {
+        let readable = self.headers.iter().filter(|header| header.value_from.is_none() || own == from);
+        ServerCall { headers: readable.cloned().collect(), sse: self.sse }
     }
 
     /// Whether what is known of its tools is of the spec as it is. A server that runs keeps its tools while it moves, for its
@@ -115,15 +128,29 @@ pub(crate) fn standing(views: &dyn Views, reference: &Reference, from: &str, too
             Some(kept) if kept.data.get(TOOLS_KEY) == server.tools.tools_digest.as_ref() => {
                 match kept.definitions.as_ref().is_some_and(|definitions| definitions.contains(tool)) {
                     false => Standing::Missing(format!("has too many definitions: that of {tool:?} is left out")),
-                    true => Standing::Known {
-                        digest: digest(&json!({ "url": server.url, "tool": known.digest })),
-                        unreachable: server.trouble(),
-                    },
+                    true => {
+                        let mut used = json!({ "url": server.url, "tool": known.digest });
+                        let call = server.call(namespace, from);
+                        if call != ServerCall::default() {
+                            let values: Vec<_> =
+                                call.headers.iter().map(|it| value_digest(views, namespace, it)).collect();
+                            used["call"] = json!({ "headers": call.headers, "values": values, "sse": call.sse });
+                        }
+                        Standing::Known { digest: digest(&used), unreachable: server.trouble() }
+                    }
                 }
             }
             _ => Standing::NotYet("is writing its definitions".to_owned()),
         },
     }
+}
+
+/// The digest of a header's value that is in a Secret or ConfigMap.
+fn value_digest(views: &dyn Views, namespace: &str, header: &ServerHeader) -> Option<String> {
+    let from = header.value_from.as_ref()?;
+    let kind = if from.is_secret() { ChildKind::Secret } else { ChildKind::ConfigMap };
+    let (namespace, name) = (namespace.to_owned(), from.name.clone());
+    views.child(&ChildRef { kind, namespace, name })?.data.get(&from.key).cloned()
 }
 
 /// The names of a few tools, for whoever wrote another one.
@@ -140,12 +167,20 @@ fn others(server: &ToolServerStatus) -> String {
 /// server's, or nothing is known of it.
 pub(crate) fn served(views: &dyn Views, namespace: &str, tool: &Tool) -> Option<Arc<Tool>> {
     let (reference, name) = tool.spec.served_by()?;
-    let namespace = reference.namespace.as_deref().filter(|other| !other.is_empty()).unwrap_or(namespace);
+    let from = namespace;
+    let namespace = reference.namespace.as_deref().filter(|other| !other.is_empty()).unwrap_or(from);
     let kind = RefKind::parse(&reference.kind)?;
     let server = Server::find(views, kind, namespace, &reference.name)?;
     let definition = kept(views, kind, namespace, &reference.name)?.definitions.as_ref()?.get(name)?;
     let mut tool = tool.clone();
     let spec = &mut tool.spec;
+    spec.call = server.call(namespace, from);
+    let own = |header: &ServerHeader| {
+        let names = spec.headers.keys().chain(spec.headers_from.iter().map(|from| &from.name));
+        names.into_iter().any(|name| name.eq_ignore_ascii_case(&header.name))
+    };
+    let others: Vec<_> = spec.call.headers.iter().filter(|header| !own(header)).cloned().collect();
+    spec.call.headers = others;
     spec.mcp_endpoint = Some(server.url);
     if spec.description.as_deref().unwrap_or_default().is_empty() {
         spec.description = Some(definition.description).filter(|text| !text.is_empty());

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crds::{ModelSpec, Tool, flow::FlowDefinition, tool::ToolType};
+use crds::{ModelSpec, Tool, digest::sha256_hex, flow::FlowDefinition, tool::ToolType};
 
 use crate::{
     discovery::served,
     ports::{ChildKind, ChildRef, World},
-    render::{AGENT_PORT, Credentials, FlowModel, FlowParts, FlowTool, endpoint_of, header_variables, is_builtin_tool},
+    render::{
+        AGENT_PORT, Credentials, FlowModel, FlowParts, FlowTool, HeaderFrom, endpoint_of, header_variables,
+        is_builtin_tool,
+    },
 };
 
 /// The parts of the flow called `name`.
@@ -20,10 +23,13 @@ pub(crate) fn flow_parts(world: &World, namespace: &str, name: &str, definition:
     let tools = definition.tools.iter().filter_map(|named| {
         let tool = match world.views.tool(namespace, &named.name) {
             None => is_builtin_tool(&named.name).then_some(FlowTool::Builtin),
-            Some(tool) => tool.spec.enabled.then(|| FlowTool::Object {
-                url: url(world, namespace, &tool),
-                header_values: header_values(world, namespace, &tool),
-                tool: served(world.views.as_ref(), namespace, &tool).unwrap_or(tool),
+            Some(tool) => tool.spec.enabled.then(|| {
+                let tool = served(world.views.as_ref(), namespace, &tool).unwrap_or(tool);
+                FlowTool::Object {
+                    url: url(world, namespace, &tool),
+                    header_values: header_values(world, namespace, &tool),
+                    tool,
+                }
             }),
         };
         Some((named.name.clone(), tool?))
@@ -50,11 +56,15 @@ fn url(world: &World, namespace: &str, tool: &Tool) -> Option<String> {
     }
 }
 
-/// Variable to digest of each header's value that is in a Secret.
+/// Variable to digest of each header's value that is in no file.
 fn header_values(world: &World, namespace: &str, tool: &Tool) -> BTreeMap<String, String> {
     let variables = header_variables(&tool.spec).into_iter();
-    let value = |name: &str, key: &str| secret(world, namespace, name)?.remove(key);
-    variables.filter_map(|found| Some((found.name.clone(), value(&found.secret, &found.key)?))).collect()
+    let digest = |from: &HeaderFrom| match from {
+        HeaderFrom::Secret(name, key) => data(world, ChildKind::Secret, namespace, name)?.remove(key),
+        HeaderFrom::ConfigMap(name, key) => data(world, ChildKind::ConfigMap, namespace, name)?.remove(key),
+        HeaderFrom::Text(text) => Some(sha256_hex(text.as_bytes())),
+    };
+    variables.filter_map(|found| Some((found.name.clone(), digest(&found.source)?))).collect()
 }
 
 fn model(world: &World, namespace: &str, definition: &FlowDefinition) -> Option<FlowModel> {
@@ -64,7 +74,7 @@ fn model(world: &World, namespace: &str, definition: &FlowDefinition) -> Option<
     };
     let plugin = world.views.plugin_config(namespace, &model.plugin_config_ref.name)?.spec.clone();
     let credentials = plugin.credentials_ref.as_ref().map(|named| {
-        let mut values = secret(world, namespace, &named.name).unwrap_or_default();
+        let mut values = data(world, ChildKind::Secret, namespace, &named.name).unwrap_or_default();
         if !plugin.credential_keys.is_empty() {
             values.retain(|key, _| plugin.credential_keys.contains(key));
         }
@@ -74,7 +84,7 @@ fn model(world: &World, namespace: &str, definition: &FlowDefinition) -> Option<
 }
 
 /// Key to digest of the value, of a Secret.
-fn secret(world: &World, namespace: &str, name: &str) -> Option<BTreeMap<String, String>> {
-    let child = ChildRef { kind: ChildKind::Secret, namespace: namespace.to_owned(), name: name.to_owned() };
+fn data(world: &World, kind: ChildKind, namespace: &str, name: &str) -> Option<BTreeMap<String, String>> {
+    let child = ChildRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
     Some(world.views.child(&child)?.data.clone())
 }

@@ -13,7 +13,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crds::{
-    RefKind, Reference, Refers,
+    RefKind, Reference, Refers, RemoteMCPServer, RemoteMCPServerSpec,
     cycle::{Node, cycle_through},
 };
 
@@ -78,6 +78,9 @@ impl<'a> Lookup<'a> {
                         found.insert(here, judge::data_digest(reference, &data));
                     }
                 }
+                RefKind::RemoteMCPServer => {
+                    self.collect_data(&format!("{here}/"), &self.sent_to(reference), found);
+                }
                 _ => self.collect_data(&format!("{here}/"), &self.behind(reference.kind, &reference.name), found),
             }
         }
@@ -93,6 +96,14 @@ impl<'a> Lookup<'a> {
             _ => None,
         };
         behind.unwrap_or_default()
+    }
+
+    /// What a server's headers are read from, if whoever calls it may read it: in its own namespace.
+    fn sent_to(&self, server: &Reference) -> Vec<Reference> {
+        let here = server.namespace.as_deref().is_none_or(|namespace| namespace == self.namespace);
+        let server = self.views.remote_mcp_server(self.namespace, &server.name).filter(|_| here);
+        let spec = server.map(|server| RemoteMCPServerSpec { tls: None, ..server.spec.clone() });
+        spec.map(|spec| RemoteMCPServer::new("", spec).references()).unwrap_or_default()
     }
 
     /// The circle on which an object stands, as a sentence.

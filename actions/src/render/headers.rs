@@ -1,10 +1,12 @@
 //! Headers of tools whose values are in Secrets: each value is a variable of the container, and the header refers to it.
 //!
-//! So a credential is in no rendered file: the variable is made by the kubelet, from the Secret.
+//! So a credential is in no rendered file: the variable is made by the kubelet, from the Secret. The headers of a server whose
+//! tool it is are no different, but that whoever wrote them is not to refer to the variables of whoever calls the tool: a
+//! value of theirs in which a name could be read is such a variable, too.
 
 use std::collections::BTreeMap;
 
-use crds::ToolSpec;
+use crds::{ToolSpec, tool_server::ServerHeader};
 use serde_json::{Value, json};
 
 /// One header's value as a variable of the container.
@@ -12,37 +14,68 @@ use serde_json::{Value, json};
 pub struct HeaderVariable {
     /// `TOOL_<TOOL>_<HEADER>` in upper case, every other character an underscore.
     pub name: String,
-    /// The Secret that holds the value.
-    pub secret: String,
-    /// The key in it.
-    pub key: String,
+    /// Where its value is.
+    pub source: HeaderFrom,
+}
+
+/// Where a header's value is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HeaderFrom {
+    /// In a Secret: its name, and the key in it.
+    Secret(String, String),
+    /// In a ConfigMap, likewise.
+    ConfigMap(String, String),
+    /// Here.
+    Text(String),
 }
 
 impl HeaderVariable {
     /// The variable as in a Pod.
     pub fn env(&self) -> Value {
-        json!({ "name": self.name, "valueFrom": { "secretKeyRef": { "name": self.secret, "key": self.key } } })
+        let from = |kind: &str, name: &str, key: &str| json!({ "valueFrom": { kind: { "name": name, "key": key } } });
+        let mut env = match &self.source {
+            HeaderFrom::Secret(name, key) => from("secretKeyRef", name, key),
+            HeaderFrom::ConfigMap(name, key) => from("configMapKeyRef", name, key),
+            // Else the kubelet would look for names in it.
+            HeaderFrom::Text(text) => json!({ "value": text.replace('$', "$$") }),
+        };
+        env["name"] = json!(self.name);
+        env
     }
 }
 
 /// The variables of a tool, in the order of its headers.
 pub fn header_variables(tool: &ToolSpec) -> Vec<HeaderVariable> {
-    let variable = |source: &crds::tool::HeaderSource| HeaderVariable {
+    let own = tool.headers_from.iter().map(|source| HeaderVariable {
         name: variable_name(&tool.name, &source.name),
-        secret: source.secret_key_ref.name.clone(),
-        key: source.secret_key_ref.key.clone(),
-    };
-    tool.headers_from.iter().map(variable).collect()
+        source: HeaderFrom::Secret(source.secret_key_ref.name.clone(), source.secret_key_ref.key.clone()),
+    });
+    let servers = tool.call.headers.iter().filter_map(|header| {
+        let source = match &header.value_from {
+            Some(from) if from.is_secret() => HeaderFrom::Secret(from.name.clone(), from.key.clone()),
+            Some(from) => HeaderFrom::ConfigMap(from.name.clone(), from.key.clone()),
+            None => HeaderFrom::Text(named(header)?.to_owned()),
+        };
+        Some(HeaderVariable { name: variable_name(&tool.name, &header.name), source })
+    });
+    own.chain(servers).collect()
 }
 
-/// All headers of a tool: those of the spec verbatim, those from Secrets as `$NAME`.
+/// All headers of a tool: those of the spec verbatim, those that are variables as `$NAME`.
 pub fn headers(tool: &ToolSpec) -> BTreeMap<&str, String> {
+    let variable = |header: &str| format!("${}", variable_name(&tool.name, header));
     let plain = tool.headers.iter().map(|(name, value)| (name.as_str(), value.clone()));
-    let secret = tool.headers_from.iter().map(|source| {
-        let variable = variable_name(&tool.name, &source.name);
-        (source.name.as_str(), format!("${variable}"))
+    let secret = tool.headers_from.iter().map(|source| (source.name.as_str(), variable(&source.name)));
+    let servers = tool.call.headers.iter().map(|header| match (&header.value, &header.value_from, named(header)) {
+        (Some(value), None, None) => (header.name.as_str(), value.clone()),
+        _ => (header.name.as_str(), variable(&header.name)),
     });
-    plain.chain(secret).collect()
+    plain.chain(secret).chain(servers).collect()
+}
+
+/// The value of a server's header in which the name of a variable could be read.
+fn named(header: &ServerHeader) -> Option<&str> {
+    header.value.as_deref().filter(|value| value.contains('$'))
 }
 
 fn variable_name(tool: &str, header: &str) -> String {

@@ -81,6 +81,9 @@ struct Rendered<'a> {
     /// The tool's name at its server, where it is another one.
     #[serde(skip_serializing_if = "str::is_empty")]
     mcp_tool: &'a str,
+    /// `sse` where its server speaks the transport of the protocol's first revision.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    mcp_transport: &'a str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parameters: Vec<Parameter<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,6 +127,7 @@ fn rendered<'a>(slot: &ToolSlot<'a>) -> Option<Rendered<'a>> {
         allowed_env: &spec.allowed_env,
         mcp_endpoint: or_empty(&spec.mcp_endpoint),
         mcp_tool: spec.served_by().map(|(_, name)| name).filter(|name| *name != spec.name).unwrap_or_default(),
+        mcp_transport: if spec.call.sse { "sse" } else { "" },
         parameters: spec.parameters.iter().map(parameter).collect(),
         input_schema: spec.input_schema.as_ref(),
         output_schema: spec.output_schema.as_ref(),

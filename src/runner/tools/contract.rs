@@ -8,8 +8,8 @@
 //! }
 //! ```
 //!
-//! The other implementations are `{"mcp": {"url", "tool"}}`, `{"flow": {"url"}}`, `{"agent": {"url"}}`,
-//! `{"cli": {"binary", "allowedCommands", "allowedEnv"}}` and `{"builtin": "calculator"}`.
+//! The other implementations are `{"mcp": {"url", "tool", "headers", "transport"}}`, `{"flow": {"url"}}`,
+//! `{"agent": {"url"}}`, `{"cli": {"binary", "allowedCommands", "allowedEnv"}}` and `{"builtin": "calculator"}`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -80,6 +80,7 @@ mod tests {
         for (implementation, label) in [
             (json!({"http": {"url": "http://h/{id}", "method": "POST", "headers": {"a": "$B"}}}), "http"),
             (json!({"mcp": {"url": "http://h/mcp", "tool": "x"}}), "mcp"),
+            (json!({"mcp": {"url": "http://h/sse", "tool": "x", "headers": {"a": "$B"}, "transport": "sse"}}), "mcp"),
             (json!({"flow": {"url": "http://h/f"}}), "flow"),
             (json!({"agent": {"url": "http://h"}}), "agent"),
             (json!({"cli": {"binary": "ls", "allowedCommands": ["-l"], "allowedEnv": ["LS_COLORS"]}}), "cli"),

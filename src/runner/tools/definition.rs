@@ -14,6 +14,7 @@ use url::Url;
 
 use super::builtin::Builtin;
 use super::cli::{CliTool, holds_words};
+use super::headers::Headers;
 use super::http::HttpTool;
 use super::input::Input;
 use super::mcp::McpTool;
@@ -120,6 +121,10 @@ pub(super) enum Target {
     Mcp {
         url: String,
         tool: String,
+        #[serde(default)]
+        headers: BTreeMap<String, String>,
+        /// `streamable-http`, which is meant where nothing is said, or `sse`.
+        transport: Option<String>,
     },
     Flow {
         url: String,
@@ -192,11 +197,16 @@ impl Definition {
                 input = Input::Parameters(AgentTool::parameters());
                 Kind::Agent(AgentTool { url: absolute(&url)? })
             }
-            Target::Mcp { url, tool } => {
+            Target::Mcp { url, tool, headers, transport } => {
                 if !declared {
                     input = Input::anything()?;
                 }
-                Kind::Mcp(McpTool { url: absolute(&url)?, tool })
+                let sse = match transport.as_deref() {
+                    None | Some("streamable-http") => false,
+                    Some("sse") => true,
+                    Some(_) => return Err("its transport is none of sse, streamable-http".into()),
+                };
+                Kind::Mcp(McpTool { url: absolute(&url)?, tool, headers: Headers::read(&headers)?, sse })
             }
         };
         Ok(Self {

@@ -28,6 +28,7 @@ struct Element {
     allowed_env: Vec<String>,
     mcp_endpoint: Option<String>,
     mcp_tool: Option<String>,
+    mcp_transport: Option<String>,
     #[serde(default)]
     parameters: Vec<Parameter>,
     input_schema: Option<Value>,
@@ -76,6 +77,8 @@ impl Element {
             "mcp" => Target::Mcp {
                 url: self.mcp_endpoint.ok_or("it has no mcpEndpoint")?,
                 tool: self.mcp_tool.unwrap_or_else(|| name.clone()),
+                headers: self.headers,
+                transport: self.mcp_transport,
             },
             "flow" => Target::Flow { url: endpoint? },
             "agent" => Target::Agent { url: endpoint? },
@@ -113,6 +116,14 @@ mod tests {
             (json!({"name": "t", "type": "http"}), "tool `t`: it has no endpoint"),
             (json!({"name": "t", "type": "cli"}), "tool `t`: it has no binary"),
             (json!({"name": "t", "type": "mcp"}), "tool `t`: it has no mcpEndpoint"),
+            (
+                json!({"name": "t", "type": "mcp", "mcpEndpoint": "http://h", "mcpTransport": "SECRET"}),
+                "tool `t`: its transport is none of sse, streamable-http",
+            ),
+            (
+                json!({"name": "t", "type": "mcp", "mcpEndpoint": "http://h", "headers": {"a b": "SECRET"}}),
+                "tool `t`: `a b` is not a header name",
+            ),
             (json!({"name": "t", "type": "flow"}), "tool `t`: it has no endpoint"),
             (
                 json!({"name": "t", "type": "agent", "endpoint": "SECRET"}),

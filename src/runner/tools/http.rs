@@ -4,15 +4,13 @@
 //! GET or DELETE. Any 2xx is the answer; any other status is an error that tells the model what the server said.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use reqwest::Method;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::ToolError;
 use super::client::{self, HttpClient};
-use super::headers::expand;
+use super::headers::Headers;
 use super::template::{Template, plain};
 
 /// Where and how.
@@ -20,18 +18,7 @@ use super::template::{Template, plain};
 pub(super) struct HttpTool {
     template: Template,
     method: Method,
-    /// Name, and value with references to the environment.
-    headers: Vec<(HeaderName, HeaderText)>,
-}
-
-/// A header's value before its references are replaced. It may hold a credential, so it is never printed.
-#[derive(Clone, PartialEq)]
-struct HeaderText(String);
-
-impl fmt::Debug for HeaderText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
+    headers: Headers,
 }
 
 impl HttpTool {
@@ -52,11 +39,7 @@ impl HttpTool {
             "PATCH" => Method::PATCH,
             _ => return Err("its method is none of GET, DELETE, POST, PUT, PATCH".into()),
         };
-        let named = |(name, value): (&String, &String)| match name.parse() {
-            Ok(parsed) => Ok((parsed, HeaderText(value.clone()))),
-            Err(_) => Err(format!("`{name}` is not a header name")),
-        };
-        Ok(Self { template, method, headers: headers.iter().map(named).collect::<Result<_, _>>()? })
+        Ok(Self { template, method, headers: Headers::read(headers)? })
     }
 
     /// Calls it.
@@ -74,27 +57,11 @@ impl HttpTool {
         if !has_body && !arguments.is_empty() {
             url.query_pairs_mut().extend_pairs(arguments.iter().map(|(name, value)| (name, plain(value))));
         }
-        let mut request = client.for_url(&url)?.request(self.method.clone(), url).headers(self.headers(environment)?);
+        let mut request =
+            client.for_url(&url)?.request(self.method.clone(), url).headers(self.headers.expand(environment)?);
         if has_body {
             request = request.json(&arguments);
         }
         client::read(request.send().await.map_err(client::failed)?).await
-    }
-
-    fn headers(&self, environment: &(dyn Fn(&str) -> Option<String> + Send + Sync)) -> Result<HeaderMap, ToolError> {
-        let mut headers = HeaderMap::new();
-        for (name, HeaderText(value)) in &self.headers {
-            let value = expand(value, environment).map_err(|variable| {
-                ToolError::Failed(format!(
-                    "header {name} refers to the environment variable {variable}, which is not set"
-                ))
-            })?;
-            // A mounted secret often ends with a newline, which no header may hold.
-            let mut value = HeaderValue::from_str(value.trim_end_matches(['\r', '\n']))
-                .map_err(|_| ToolError::Failed(format!("header {name} has a value that no header may hold")))?;
-            value.set_sensitive(true);
-            headers.insert(name, value);
-        }
-        Ok(headers)
     }
 }

@@ -9,7 +9,8 @@ use url::Url;
 use super::ToolError;
 use super::capped::capped;
 use super::client::HttpClient;
-use crate::mcp::{McpError, Sessions};
+use super::headers::Headers;
+use crate::mcp::{McpError, Server, Sessions};
 
 /// Which tool of which server.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +19,10 @@ pub(super) struct McpTool {
     pub(super) url: Url,
     /// The tool's name there.
     pub(super) tool: String,
+    /// What is sent with each request.
+    pub(super) headers: Headers,
+    /// Whether the server speaks the transport of the protocol's first revision.
+    pub(super) sse: bool,
 }
 
 impl McpTool {
@@ -30,12 +35,14 @@ impl McpTool {
         arguments: BTreeMap<String, Value>,
         client: &HttpClient,
         sessions: &Sessions,
+        environment: &(dyn Fn(&str) -> Option<String> + Send + Sync),
         deadline: Duration,
     ) -> Result<String, ToolError> {
         let client = client.for_url(&self.url)?;
         // Before the caller gives up, so that a session in which a call hangs is not used for the next.
         let own = deadline - deadline / 20;
-        let answer = sessions.call_tool(client, &self.url, &self.tool, arguments.into_iter().collect(), own).await;
+        let server = Server { headers: self.headers.expand(environment)?, sse: self.sse, ..Server::at(&self.url) };
+        let answer = sessions.call_tool(client, &server, &self.tool, arguments.into_iter().collect(), own).await;
         match answer {
             Ok(text) => Ok(capped(&text)),
             Err(McpError::Timeout { .. }) => Err(ToolError::Timeout(deadline)),

@@ -121,7 +121,7 @@ impl Toolbox {
             Kind::Http(http) => http.call(arguments, client, &*self.environment).await,
             Kind::Cli(cli, names) => cli.call(names, &arguments).await,
             Kind::Builtin(builtin) => builtin.call(&arguments, client).await,
-            Kind::Mcp(mcp) => mcp.call(arguments, client, sessions, tool.timeout).await,
+            Kind::Mcp(mcp) => mcp.call(arguments, client, sessions, &*self.environment, tool.timeout).await,
             Kind::Flow(flow) => flow.call(&arguments, client).await,
             Kind::Agent(agent) => agent.call(&arguments, client).await,
             Kind::Knowledge(base) => knowledge::call(base, &arguments).await,

@@ -191,7 +191,7 @@ impl FlowFiles {
             let file = tool_file::tool_file(object, tool);
             let mut folder = &mut plain_tools;
             if let FlowTool::Object { tool, header_values, .. } = tool {
-                if !tool.spec.headers.is_empty() || !tool.spec.headers_from.is_empty() {
+                if !crate::render::headers(&tool.spec).is_empty() {
                     folder = &mut secret_tools;
                 }
                 for header in header_variables(&tool.spec) {

@@ -77,6 +77,11 @@ enum Implementation<'a> {
     Mcp {
         url: &'a str,
         tool: &'a str,
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        headers: BTreeMap<&'a str, String>,
+        /// `sse` where its server speaks the transport of the protocol's first revision.
+        #[serde(skip_serializing_if = "str::is_empty")]
+        transport: &'a str,
     },
     Flow {
         url: &'a str,
@@ -103,7 +108,8 @@ fn implementation<'a>(spec: &'a ToolSpec, url: &'a str) -> Implementation<'a> {
         },
         Some(ToolType::Mcp) => {
             let tool = spec.served_by().map_or(spec.name.as_str(), |(_, name)| name);
-            Implementation::Mcp { url: or_empty(&spec.mcp_endpoint), tool }
+            let transport = if spec.call.sse { "sse" } else { "" };
+            Implementation::Mcp { url: or_empty(&spec.mcp_endpoint), tool, headers: headers(spec), transport }
         }
         Some(ToolType::Flow) => Implementation::Flow { url },
         Some(ToolType::Agent) => Implementation::Agent { url },
