@@ -16,7 +16,7 @@ COPY . .
 COPY --from=ui /ui/dist src/control_plane/ui/dist
 RUN cargo build --release --locked --bin recif --bin recif-runner \
     && cp target/release/recif target/release/recif-runner / \
-    && cargo rustc --release --locked --bin recif-proxy -- -C target-feature=+crt-static \
+    && hack/build-proxy \
     && cp target/release/recif-proxy /
 
 FROM ${BINARIES} AS binaries

@@ -24,10 +24,10 @@ impl<'o> HeadWriter<'o> {
     /// Begins a response: HTTP/1.1, status and reason as received.
     pub fn response(head: &ResponseHead<'_>, out: &'o mut Vec<u8>) -> Self {
         out.reserve(head.bytes.len() + ADDED);
-        let end = memchr::memchr(b'\n', head.bytes).map_or(0, |at| at + 1);
-        let line = &head.bytes[..end];
+        // Without a field, the empty line follows.
+        let end = head.fields.lines().first().map_or(head.bytes.len() - 2, |line| line.start as usize);
         out.extend_from_slice(b"HTTP/1.1");
-        out.extend_from_slice(line.get(8..).unwrap_or_default());
+        out.extend_from_slice(head.bytes.get(8..end).unwrap_or_default());
         Self { out }
     }
 
@@ -77,10 +77,12 @@ impl<'o> HeadWriter<'o> {
     /// Ends a request's head with what belongs to its connection, and with the host if only the target or nobody named it, as
     /// HTTP/1.0 may.
     pub fn end_request(mut self, head: &RequestHead<'_>) {
-        if head.value("host").is_none() {
+        if !head.fields.has(Kind::Host) {
             self = self.field("Host", if head.host.is_empty() { b"localhost" } else { head.host });
         }
-        if let Some(protocol) = head.value("upgrade").filter(|_| head.upgrades) {
+        if head.upgrades
+            && let Some(protocol) = head.value("upgrade")
+        {
             self = self.field("Connection", "Upgrade").field("Upgrade", protocol);
         }
         self.end();
@@ -89,8 +91,8 @@ impl<'o> HeadWriter<'o> {
     /// Ends a final response's head with what belongs to its connection. `close`: it ends with the answer; `version` is the
     /// client's.
     pub fn end_response(self, head: &ResponseHead<'_>, version: Version, close: bool) {
-        let upgrade = head.fields.values(head.bytes, "upgrade").next().filter(|_| head.status == 101);
-        match upgrade {
+        let upgrade = || head.fields.values(head.bytes, "upgrade").next();
+        match (head.status == 101).then(upgrade).flatten() {
             Some(protocol) => self.field("Connection", "Upgrade").field("Upgrade", protocol),
             None if close => self.field("Connection", "close"),
             // A client of HTTP/1.0 that asked to stay must be told that it may.

@@ -31,7 +31,7 @@ struct Inner {
     /// Streams that only listen, which are no work.
     streams: u32,
     /// In-flight integrated over time up to `since`, in request-microseconds.
-    busy: u128,
+    busy: u64,
     since: Instant,
     completed: u64,
     refused: u64,
@@ -180,7 +180,7 @@ impl Load {
             inflight: inner.in_flight,
             streams: inner.streams,
             concurrency: self.cap,
-            busy_ms: u64::try_from(inner.busy / 1000).unwrap_or(u64::MAX),
+            busy_ms: inner.busy / 1000,
             completed: inner.completed,
             refused: inner.refused,
             peaks: peaks.collect(),
@@ -196,7 +196,8 @@ impl Load {
 impl Inner {
     /// Brings what grows with time up to now.
     fn settle(&mut self, now: Instant) {
-        self.busy += u128::from(self.in_flight) * now.saturating_duration_since(self.since).as_micros();
+        let passed = now.saturating_duration_since(self.since);
+        self.busy += u64::from(self.in_flight) * (passed.as_secs() * 1_000_000 + u64::from(passed.subsec_micros()));
         self.since = now.max(self.since);
         if now < self.second_ends {
             return;

@@ -190,7 +190,8 @@ impl Policy for Answers<'_> {
     fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>) {
         let mut writer = HeadWriter::response(head, out).copy(head.bytes, head.fields, |name| {
             // A gateway takes either for the sidecar's own word.
-            name.eq_ignore_ascii_case(b"x-recif-load") || name.eq_ignore_ascii_case(b"x-recif-reason")
+            matches!(name, [b'x' | b'X', ..])
+                && (name.eq_ignore_ascii_case(b"x-recif-load") || name.eq_ignore_ascii_case(b"x-recif-reason"))
         });
         if head.is_interim() {
             return writer.end();
