@@ -1,8 +1,8 @@
 //! `/v1/events`: every change as it happens, as server-sent events.
 //!
 //! A client is a place in the journal and nothing else. What it has not read yet is not queued for it: when it reads on, it
-//! gets the newest state of whatever changed. So a slow client costs no more than a quick one, and one that reads nothing any
-//! more is dropped by the system when what was sent to it is not acknowledged in time.
+//! gets the newest state of whatever changed. So a slow client costs no more than a quick one, and the connection of one that
+//! takes nothing any more breaks after a while.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 

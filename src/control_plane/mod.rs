@@ -14,6 +14,7 @@ pub mod fleet;
 mod live;
 mod load;
 pub mod mirror;
+mod patient;
 mod process;
 mod relay;
 mod serve;

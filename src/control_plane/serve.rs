@@ -8,7 +8,6 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
@@ -16,7 +15,9 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// How long a client may leave what was sent to it unacknowledged, or not read it, before the system drops it.
+use super::patient::Patient;
+
+/// How long a client may take nothing of what is sent to it before it is dropped.
 const UNREAD: Duration = Duration::from_secs(30);
 /// How long a client may take to send the head of a request.
 const HEAD: Duration = Duration::from_secs(30);
@@ -27,12 +28,16 @@ const END: Duration = Duration::from_secs(5);
 
 /// Serves until `stop`, and then what is under way for a while.
 pub(super) async fn run(listener: TcpListener, router: Router, stop: CancellationToken) {
+    run_patiently(listener, router, stop, UNREAD).await;
+}
+
+async fn run_patiently(listener: TcpListener, router: Router, stop: CancellationToken, unread: Duration) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => drop(connections.spawn(connection(stream, router.clone(), stop.clone()))),
+                Ok((stream, _)) => drop(connections.spawn(connection(stream, router.clone(), stop.clone(), unread))),
                 Err(error) => {
                     // No files are left, or the client has gone already.
                     tracing::warn!(%error, "a connection cannot be taken");
@@ -46,15 +51,13 @@ pub(super) async fn run(listener: TcpListener, router: Router, stop: Cancellatio
     let _ = timeout(END, ended).await;
 }
 
-async fn connection(stream: TcpStream, router: Router, stop: CancellationToken) {
-    let socket = SockRef::from(&stream);
-    // Where either is not to be had, the connection works without.
-    let _ = socket.set_tcp_user_timeout(Some(UNREAD));
-    let _ = socket.set_tcp_nodelay(true);
+async fn connection(stream: TcpStream, router: Router, stop: CancellationToken, unread: Duration) {
+    // Where it is not to be had, the connection works without.
+    let _ = stream.set_nodelay(true);
     let service = TowerToHyperService::new(router);
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(BUFFER).pipeline_flush(false);
-    let connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
+    let connection = builder.serve_connection(TokioIo::new(Patient::new(stream, unread)), service).with_upgrades();
     tokio::pin!(connection);
     // A connection that breaks is the client's affair.
     tokio::select! {
@@ -63,5 +66,75 @@ async fn connection(stream: TcpStream, router: Router, stop: CancellationToken) 
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use axum::{body::Body, routing::get};
+    use bytes::Bytes;
+    use futures::stream;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        sync::mpsc,
+    };
+
+    use super::*;
+
+    async fn start(router: Router, unread: Duration) -> (std::net::SocketAddr, CancellationToken) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        tokio::spawn(run_patiently(listener, router, stop.clone(), unread));
+        (address, stop)
+    }
+
+    /// Says when it is dropped.
+    struct Held(mpsc::Sender<()>);
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            let _ = self.0.try_send(());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_reads_nothing_is_dropped() {
+        let (held, mut gone) = mpsc::channel(1);
+        let endless = move || {
+            let held = Held(held.clone());
+            let piece = |held| async { Some((Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 4096])), held)) };
+            async move { Body::from_stream(stream::unfold(held, piece)) }
+        };
+        let (address, stop) = start(Router::new().route("/", get(endless)), Duration::from_millis(300)).await;
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+        let dropped = timeout(Duration::from_secs(60), gone.recv()).await;
+        assert_eq!(dropped, Ok(Some(())), "the server still sends");
+        stop.cancel();
+    }
+
+    #[tokio::test]
+    async fn what_is_under_way_ends_before_the_process() {
+        let (reached, mut is_reached) = mpsc::channel(1);
+        let (go, may) = tokio::sync::watch::channel(false);
+        let slow = move || {
+            let (mut may, reached) = (may.clone(), reached.clone());
+            async move {
+                reached.send(()).await.unwrap();
+                may.wait_for(|may| *may).await.unwrap();
+                "done"
+            }
+        };
+        let (address, stop) = start(Router::new().route("/", get(slow)), UNREAD).await;
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+        is_reached.recv().await.unwrap();
+        stop.cancel();
+        go.send(true).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("done"), "{answer}");
     }
 }
