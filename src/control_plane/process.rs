@@ -129,6 +129,7 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
     let (starting, started) = (app.clone(), board.clone());
     tasks.spawn(async move {
         started.started().await;
+        starting.fleet.go_live();
         starting.synced.store(true, Relaxed);
         tracing::info!("every watch has started");
         std::future::pending().await

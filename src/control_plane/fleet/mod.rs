@@ -15,7 +15,10 @@ mod summary;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Instant,
 };
 
@@ -40,6 +43,7 @@ pub struct Fleet {
     definitions: Mutex<BTreeMap<(u8, Key), Arc<str>>>,
     stamps: watch::Sender<u64>,
     epoch: Box<str>,
+    live: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -84,7 +88,13 @@ impl Fleet {
             definitions: Mutex::default(),
             stamps: watch::Sender::new(0),
             epoch: epoch.into(),
+            live: AtomicBool::new(false),
         }
+    }
+
+    /// From now on what comes is news: before, objects were only met, and their steps happened long ago.
+    pub fn go_live(&self) {
+        self.live.store(true, Relaxed);
     }
 
     /// Which run of the process this is.
@@ -94,12 +104,22 @@ impl Fleet {
 
     /// Follows a change of an object of the kind in this place of [`KINDS`].
     pub fn follow(&self, row: u8, change: &Change<Record>) {
-        let mut inner = self.write();
-        match (&change.new, &change.old) {
-            (Some(new), old) => inner.put(row, new.clone(), old.as_ref().map(|old| old.seq)),
-            (None, Some(old)) => inner.remove(row, old.clone()),
+        let inner = match (&change.new, &change.old) {
+            (Some(new), old) => {
+                // Of another object of that name, every entry is new.
+                let told = old.as_ref().filter(|old| old.uid == new.uid).map_or(0, |old| old.seq);
+                let moves = if self.live.load(Relaxed) { new.history_after(told) } else { Vec::new() };
+                let mut inner = self.write();
+                inner.put(row, new.clone(), moves);
+                inner
+            }
+            (None, Some(old)) => {
+                let mut inner = self.write();
+                inner.remove(row, old.clone());
+                inner
+            }
             (None, None) => return,
-        }
+        };
         self.stamps.send_replace(inner.journal.last());
     }
 
@@ -121,8 +141,7 @@ impl Fleet {
         let mut inner = self.write();
         let server = inner.kinds.get(usize::from(row)).and_then(|kind| kind.get(key)).cloned();
         if let Some(Entry { record, .. }) = server {
-            let seq = record.seq;
-            inner.put(row, record, Some(seq));
+            inner.put(row, record, Vec::new());
             self.stamps.send_replace(inner.journal.last());
         }
     }
@@ -204,7 +223,7 @@ impl Fleet {
 }
 
 impl Inner {
-    fn put(&mut self, row: u8, record: Arc<Record>, seen: Option<i64>) {
+    fn put(&mut self, row: u8, record: Arc<Record>, moves: Vec<HistoryEntry>) {
         let Some(kind) = self.kinds.get_mut(usize::from(row)) else { return };
         let place = (row, record.key.clone());
         if record.attention {
@@ -213,9 +232,6 @@ impl Inner {
             self.attention.remove(&place);
         }
         let before = kind.get(&record.key).map(|entry| entry.stamp);
-        // Of another object of that name, every entry is new.
-        let same = kind.get(&record.key).is_some_and(|entry| entry.record.uid == record.uid);
-        let moves = record.history_after(seen.filter(|_| same).unwrap_or_default());
         let stamp = self.journal.applied(before, record.clone(), moves);
         kind.insert(place.1, Entry { stamp, record });
     }

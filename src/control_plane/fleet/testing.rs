@@ -15,7 +15,9 @@ pub(in crate::control_plane) struct Stage {
 
 impl Stage {
     pub(in crate::control_plane) fn new() -> Self {
-        Self { fleet: Arc::new(Fleet::new("e")), version: 0, columns: BTreeMap::new() }
+        let fleet = Arc::new(Fleet::new("e"));
+        fleet.go_live();
+        Self { fleet, version: 0, columns: BTreeMap::new() }
     }
 
     /// Makes or changes an Agent.
