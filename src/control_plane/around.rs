@@ -41,6 +41,10 @@ pub(super) struct Around {
 /// A Deployment.
 #[derive(Debug)]
 pub(super) struct DeploymentSeen {
+    /// Its uid.
+    pub(super) uid: Box<str>,
+    /// The uid of the object that made it; empty: none did.
+    pub(super) owner: Box<str>,
     /// Pods that are wanted.
     pub(super) desired: i32,
     /// Pods that are ready.
@@ -152,11 +156,14 @@ fn label(kind: &Kind) -> String {
 }
 
 /// Reads a Deployment.
-pub(super) fn deployment(_: &Head, json: &str) -> Result<DeploymentSeen, Error> {
+pub(super) fn deployment(head: &Head, json: &str) -> Result<DeploymentSeen, Error> {
     let deployment: Deployment = serde_json::from_str(json)?;
     let desired = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let ready = deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
-    Ok(DeploymentSeen { desired, ready, trouble: deployment_trouble(&deployment).into() })
+    let trouble = deployment_trouble(&deployment).into();
+    let owners = deployment.metadata.owner_references.unwrap_or_default();
+    let owner = owners.into_iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.into());
+    Ok(DeploymentSeen { uid: head.uid.as_str().into(), owner: owner.unwrap_or_default(), desired, ready, trouble })
 }
 
 /// Reads a ConfigMap.

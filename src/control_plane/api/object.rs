@@ -189,6 +189,16 @@ fn children_of(app: &App, record: &Record) -> Vec<Child> {
         })
         .collect();
     if record.kind.role == Role::Workload {
+        // Made, but not yet in the status, which is written when there is something to say.
+        let recorded = items.iter().any(|child| child.kind == "Deployment");
+        let made = app.around.deployments.get(&record.key).filter(|found| !recorded && found.owner == record.uid);
+        items.extend(made.map(|found| Child {
+            kind: "Deployment".into(),
+            name: record.key.name.clone(),
+            uid: found.uid.to_string(),
+            state: format!("{}/{} ready", found.ready, found.desired),
+            message: found.trouble.join("; "),
+        }));
         items.extend(app.around.pods_of(record.kind, &record.key).iter().map(|pod| Child {
             kind: "Pod".into(),
             name: pod.name.to_string(),

@@ -69,7 +69,7 @@ fn stage() -> Stage {
         "Flow",
         "a",
         "flow",
-        json!({ "tools": [{ "name": "ask" }] }),
+        json!({ "prompts": [{ "prompt": { "name": "p", "content": "c" } }], "tools": [{ "name": "ask" }] }),
         json!({ "phase": "Resolving", "children": children }),
     );
     stage.put(
@@ -230,7 +230,7 @@ async fn what_hangs_on_an_object_is_shown() {
         map.observe(crate::cluster::Seen::new(head(name), seen), crate::cluster::Cause::Watch);
     };
     seen(&api.app.around.config_maps, "flow-config", json!({ "data": { "flow.json": "{}" } }));
-    let pod = json!({ "metadata": { "labels": { "recif.dev/flow": "flow" } }, "status": { "phase": "Pending", "conditions":
+    let pod = json!({ "metadata": { "name": "flow-1", "labels": { "recif.dev/flow": "flow" } }, "status": { "phase": "Pending", "conditions":
         [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node" }] } });
     let pod = around::pod(&head("flow-1"), &pod.to_string()).unwrap();
     api.app.around.pods.observe(crate::cluster::Seen::new(head("flow-1"), pod), crate::cluster::Cause::Watch);
