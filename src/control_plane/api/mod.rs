@@ -7,6 +7,8 @@ mod openapi;
 mod operation;
 mod overview;
 pub(super) mod problem;
+#[cfg(test)]
+mod schemathesis;
 mod table;
 #[cfg(test)]
 mod tests;
