@@ -42,11 +42,18 @@ class Api:
         self.local = threading.local()
 
     def send(self, method, path, body=None, kind="application/json"):
-        connection = getattr(self.local, "connection", None)
-        if connection is None:
-            connection = self.local.connection = http.client.HTTPSConnection(self.url.hostname, self.url.port, context=self.context)
-        connection.request(method, path, json.dumps(body) if body is not None else None, self.headers | {"Content-Type": kind})
-        answer = connection.getresponse()
+        if not hasattr(self.local, "connection"):
+            self.local.connection = http.client.HTTPSConnection(self.url.hostname, self.url.port, context=self.context)
+        connection = self.local.connection
+        sent = (method, path, json.dumps(body) if body is not None else None, self.headers | {"Content-Type": kind})
+        try:
+            connection.request(*sent)
+            answer = connection.getresponse()
+        except (http.client.RemoteDisconnected, BrokenPipeError):
+            # It was idle for too long.
+            connection.close()
+            connection.request(*sent)
+            answer = connection.getresponse()
         text = answer.read()
         if answer.status >= 400 and answer.status != 409:
             sys.exit(f"{method} {path}: {answer.status} {text[:300]}")

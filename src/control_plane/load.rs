@@ -41,8 +41,12 @@ const LONGEST: usize = 64 * 1024;
 pub(super) struct Loads {
     client: Client<HttpConnector, Empty<Bytes>>,
     port: u16,
-    known: Mutex<HashMap<Box<str>, (Instant, Arc<OnceCell<Arc<Load>>>)>>,
+    /// By the workload's uid.
+    known: Mutex<HashMap<Box<str>, (Instant, Look)>>,
 }
+
+/// A look at the Pods of one workload, once it is done.
+type Look = Arc<OnceCell<Arc<Load>>>;
 
 /// What a sidecar says.
 #[derive(Deserialize)]

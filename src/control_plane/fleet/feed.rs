@@ -63,7 +63,7 @@ impl Feed {
     pub fn read(&mut self, limit: usize) -> Option<Batch> {
         // Marked first: what changes while this reads is looked at again.
         self.stamps.mark_unchanged();
-        let inner = self.fleet.read();
+        let inner = self.fleet.lock();
         if self.read != 0 && !inner.journal.knows(self.read) {
             self.read = 0;
             return Some(Batch::Reset);
@@ -80,6 +80,6 @@ impl Feed {
 
     /// The transitions that came with the changes after `stamp`, up to the one read last, as far as they are remembered.
     pub fn transitions_after(&self, stamp: u64) -> Vec<Transition> {
-        self.fleet.read().journal.transitions(stamp, self.read)
+        self.fleet.lock().journal.transitions(stamp, self.read)
     }
 }

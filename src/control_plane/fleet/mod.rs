@@ -16,7 +16,7 @@ mod summary;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Instant,
@@ -32,14 +32,14 @@ pub use columns::Column;
 pub use feed::{Batch, Changed, Feed};
 use journal::Journal;
 pub use mask::MASKED;
-pub use query::{BadCursor, Cursor, Page, Selection, Sight, Sort, Visible};
+pub use query::{BadCursor, Cursor, Page, Phases, Selection, Sight, Sort, Visible};
 pub use record::{Link, Record};
 pub use summary::{Ready, Replicas, ServerFacts, Summary};
 
 /// Every object of our kinds.
 #[derive(Debug)]
 pub struct Fleet {
-    inner: RwLock<Inner>,
+    inner: Mutex<Inner>,
     definitions: Mutex<BTreeMap<(u8, Key), Arc<str>>>,
     stamps: watch::Sender<u64>,
     epoch: Box<str>,
@@ -84,7 +84,7 @@ impl Fleet {
             journal: Journal::default(),
         };
         Self {
-            inner: RwLock::new(inner),
+            inner: Mutex::new(inner),
             definitions: Mutex::default(),
             stamps: watch::Sender::new(0),
             epoch: epoch.into(),
@@ -109,12 +109,12 @@ impl Fleet {
                 // Of another object of that name, every entry is new.
                 let told = old.as_ref().filter(|old| old.uid == new.uid).map_or(0, |old| old.seq);
                 let moves = if self.live.load(Relaxed) { new.history_after(told) } else { Vec::new() };
-                let mut inner = self.write();
+                let mut inner = self.lock();
                 inner.put(row, new.clone(), moves);
                 inner
             }
             (None, Some(old)) => {
-                let mut inner = self.write();
+                let mut inner = self.lock();
                 inner.remove(row, old.clone());
                 inner
             }
@@ -138,7 +138,7 @@ impl Fleet {
                 None => drop(known.remove(&place)),
             }
         }
-        let mut inner = self.write();
+        let mut inner = self.lock();
         let server = inner.kinds.get(usize::from(row)).and_then(|kind| kind.get(key)).cloned();
         if let Some(Entry { record, .. }) = server {
             inner.put(row, record, Vec::new());
@@ -156,13 +156,13 @@ impl Fleet {
     /// The object of that kind and name.
     pub fn get(&self, kind: &Kind, key: &Key) -> Option<Entry> {
         let row = row(kind)?;
-        self.read().kinds.get(usize::from(row))?.get(key).cloned()
+        self.lock().kinds.get(usize::from(row))?.get(key).cloned()
     }
 
     /// The objects of a kind in a namespace that the object of this uid made.
     pub fn owned_by(&self, kind: &str, namespace: &str, owner: &str) -> Vec<Arc<Record>> {
         let Some(row) = Kind::find(kind).and_then(row) else { return Vec::new() };
-        let inner = self.read();
+        let inner = self.lock();
         let kind = inner.kinds.get(usize::from(row)).into_iter();
         let there = kind.flat_map(|kind| {
             let from = Key::new(namespace, "");
@@ -173,7 +173,7 @@ impl Fleet {
 
     /// Every object, by kind and name, and the stamp of the last change in them.
     pub fn snapshot(&self) -> (u64, Vec<Arc<Record>>) {
-        let inner = self.read();
+        let inner = self.lock();
         (inner.journal.last(), inner.all().map(|entry| entry.record.clone()).collect())
     }
 
@@ -189,13 +189,13 @@ impl Fleet {
 
     /// What changes after this stamp; `None`: it is from another epoch, or too much was forgotten since.
     pub fn feed_after(self: &Arc<Self>, stamp: u64) -> Option<Feed> {
-        let knows = self.read().journal.knows(stamp);
+        let knows = self.lock().journal.knows(stamp);
         knows.then(|| Feed::new(self.clone(), stamp))
     }
 
     /// How many objects there are.
     pub fn len(&self) -> usize {
-        self.read().kinds.iter().map(BTreeMap::len).sum()
+        self.lock().kinds.iter().map(BTreeMap::len).sum()
     }
 
     /// Whether there is none.
@@ -205,20 +205,16 @@ impl Fleet {
 
     /// When the oldest change after this stamp was seen, as far as its object did not change again; `None`: there is none.
     pub fn oldest_after(&self, stamp: u64) -> Option<Instant> {
-        self.read().journal.oldest_after(stamp)
+        self.lock().journal.oldest_after(stamp)
     }
 
     /// The stamp of the last change.
     pub fn last(&self) -> u64 {
-        self.read().journal.last()
+        self.lock().journal.last()
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
-        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -120,6 +120,9 @@ impl Visible {
     }
 }
 
+/// Phases, and how many objects are in each.
+pub type Phases = Vec<(Box<str>, usize)>;
+
 /// One page of a list.
 #[derive(Debug)]
 pub struct Page {
@@ -130,7 +133,7 @@ pub struct Page {
     /// Where the next page begins, if there is one.
     pub next: Option<Cursor>,
     /// Of each kind, each phase and how many objects are in it, whatever kinds and phases are asked for.
-    pub counts: Vec<(&'static str, Vec<(Box<str>, usize)>)>,
+    pub counts: Vec<(&'static str, Phases)>,
 }
 
 /// A place in an order.
@@ -198,7 +201,7 @@ fn compare(one: &Record, other: &Record, sort: Sort) -> Ordering {
 impl Fleet {
     /// One page of a list.
     pub fn list(&self, selection: &Selection<'_>) -> Page {
-        let inner = self.read();
+        let inner = self.lock();
         let mut walk = Walk::new(selection);
         let Selection { sort, descending, limit, after, .. } = *selection;
         // The indexes are in this order already.
@@ -234,7 +237,7 @@ impl Fleet {
 
     /// The namespaces in which there are objects of a kind.
     pub fn namespaces(&self, row: u8) -> Vec<String> {
-        let inner = self.read();
+        let inner = self.lock();
         let mut names: Vec<String> = Vec::new();
         for key in inner.kinds.get(usize::from(row)).into_iter().flat_map(|kind| kind.keys()) {
             if names.last() != Some(&key.namespace) {

@@ -62,7 +62,7 @@ fn a_reader_who_missed_deletions_that_are_forgotten_begins_anew() {
     assert!(stage.fleet.feed_after(feed.position()).is_none());
     assert_eq!(told(&mut feed, 10), "reset");
     assert!(told(&mut feed, 10).starts_with("stays Running, -a"));
-    let journal = &stage.fleet.read().journal;
+    let journal = &stage.fleet.lock().journal;
     assert!(journal.after(0, usize::MAX).len() <= 4097, "deletions do not pile up");
 }
 
