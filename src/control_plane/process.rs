@@ -105,6 +105,7 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
         around: Around::new(),
         auth,
         loads: Loads::new(),
+        store: store.clone(),
         clients: Clients::new(stop.clone()),
         relay,
         synced: Default::default(),

@@ -1,6 +1,7 @@
 //! The REST API: a table of operations, each a GET that is answered from the read model.
 
 mod answer;
+mod history;
 mod lists;
 mod object;
 mod openapi;
@@ -45,6 +46,7 @@ use super::{
     relay::{self, Relay},
     ui,
 };
+use crate::store::Store;
 
 /// What requests are answered from.
 pub(super) type App = Arc<Parts>;
@@ -60,6 +62,8 @@ pub(super) struct Parts {
     pub(super) auth: Auth,
     /// How busy workloads are.
     pub(super) loads: Loads,
+    /// What happened before.
+    pub(super) store: Arc<Store>,
     /// Those who follow.
     pub(super) clients: Clients,
     /// The way to the gateway.

@@ -15,14 +15,18 @@ use serde_json::Value;
 use super::{
     App,
     answer::Answer,
+    history::older,
     lists::kind_of,
     operation::{Asked, Param, Values},
     problem::Problem,
     types::{Child, Children, Condition, Event, Events, File, Rendered, Step, ToolDefinition, Tools, Trace, Why},
 };
-use crate::control_plane::{
-    auth::Caller,
-    fleet::{Entry, MASKED, Record},
+use crate::{
+    control_plane::{
+        auth::Caller,
+        fleet::{Entry, MASKED, Record},
+    },
+    store::gaps,
 };
 
 /// Parameters of a trace.
@@ -82,23 +86,13 @@ pub(super) fn trace(app: App, caller: Caller, asked: Asked) -> Handled {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
         let since = asked.number("since").unwrap_or_default();
-        let entries: Vec<Step> = record.history_after(since).iter().map(Step::from).collect();
-        Answer::of(&Trace { gaps: gaps(since, &entries), entries })
+        let known: Vec<Step> = record.history_after(since).iter().map(Step::from).collect();
+        let mut entries = older(&app, &record, since, &known).await;
+        entries.extend(known);
+        let gaps = gaps(since, entries.iter().map(|entry| entry.seq));
+        Answer::of(&Trace { entries, gaps })
     }
     .boxed()
-}
-
-/// The numbers that are missing after `since`.
-fn gaps(since: i64, entries: &[Step]) -> Vec<(i64, i64)> {
-    let mut expected = since + 1;
-    let mut gaps = Vec::new();
-    for entry in entries {
-        if entry.seq > expected {
-            gaps.push((expected, entry.seq - 1));
-        }
-        expected = entry.seq + 1;
-    }
-    gaps
 }
 
 /// Why it is as it is.
@@ -312,35 +306,4 @@ pub(super) fn tools(app: App, caller: Caller, asked: Asked) -> Handled {
         Err(refused.unwrap_or_else(|| Problem::missing(format!("there is no MCP server {key}"))))
     }
     .boxed()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gaps_are_what_is_missing_between_and_before() {
-        let step = |seq| {
-            Step::from(&HistoryEntry {
-                seq,
-                at: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH),
-                from: String::new(),
-                to: String::new(),
-                action: String::new(),
-                reason: String::new(),
-                took_ms: 0,
-                trace_id: String::new(),
-            })
-        };
-        for (since, seqs, expected) in [
-            (0, vec![], vec![]),
-            (0, vec![1, 2, 3], vec![]),
-            (0, vec![4, 5, 9], vec![(1, 3), (6, 8)]),
-            (4, vec![5, 6], vec![]),
-            (2, vec![5], vec![(3, 4)]),
-        ] {
-            let steps: Vec<_> = seqs.iter().map(|seq| step(*seq)).collect();
-            assert_eq!(gaps(since, &steps), expected, "{since} {seqs:?}");
-        }
-    }
 }

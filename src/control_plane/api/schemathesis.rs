@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::router;
 use crate::{
-    control_plane::{fleet::testing::Stage, serve, testing::app},
+    control_plane::{fleet::testing::Stage, serve, testing::app_with_history},
     peers,
 };
 
@@ -21,7 +21,8 @@ async fn no_request_of_schemathesis_is_answered_wrongly() {
     stage.put("RemoteMCPServer", "default", "s", json!({ "url": "http://h/mcp" }), json!(null));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (url, stop) = (format!("http://{}", listener.local_addr().unwrap()), CancellationToken::new());
-    let server = tokio::spawn(serve::run(listener, router(app(&stage.fleet, "")), stop.clone()));
+    let (app, _database) = app_with_history(&stage.fleet).await;
+    let server = tokio::spawn(serve::run(listener, router(app), stop.clone()));
     let folder = std::env::temp_dir().join(format!("recif-schemathesis-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let mut command = Command::from(peers::python("rest_client.py"));

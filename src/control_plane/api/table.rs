@@ -5,12 +5,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
     answer::Answer,
-    lists, object,
+    history, lists, object,
     operation::{Operation, Schematic},
     overview,
     types::{
         Children, Events, FleetPage, Graph, Load, Machine, Me, Object, Page, Rendered, Status, ToolServers, Tools,
-        Trace, Why,
+        Trace, Transitions, Why,
     },
 };
 use crate::control_plane::live;
@@ -74,6 +74,14 @@ pub(super) const OPERATIONS: &[Operation] = &[
         query: object::TOOLS,
         answer: Schematic::Json(schema::<Tools>),
         handle: object::tools,
+    },
+    Operation {
+        path: "/v1/transitions",
+        id: "listTransitions",
+        about: "What happened in the fleet, the newest first; also to what is gone.",
+        query: history::TRANSITIONS,
+        answer: Schematic::Json(schema::<Transitions>),
+        handle: history::transitions,
     },
     Operation {
         path: "/v1/{plural}",

@@ -5,7 +5,12 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::control_plane::{around, fleet::testing::Stage, testing::app};
+use crate::control_plane::{
+    around,
+    fleet::testing::Stage,
+    testing::{Database, app, app_with_history},
+};
+use crate::store;
 
 struct Api {
     app: App,
@@ -16,6 +21,11 @@ impl Api {
     fn new(stage: &Stage) -> Self {
         let app = app(&stage.fleet, "");
         Self { router: router(app.clone()), app }
+    }
+
+    async fn with_history(stage: &Stage) -> (Self, Database) {
+        let (app, database) = app_with_history(&stage.fleet).await;
+        (Self { router: router(app.clone()), app }, database)
     }
 
     async fn send(&self, method: Method, path: &str, fields: &[(&str, &str)]) -> Response {
@@ -303,11 +313,51 @@ async fn before_every_watch_has_begun_nothing_is_answered() {
     assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (503, &"1".parse().unwrap()));
 }
 
+#[tokio::test]
+async fn what_the_status_forgot_comes_from_the_database() {
+    let stage = stage();
+    let (api, mut database) = Api::with_history(&stage).await;
+    let step = |seq| store::Step {
+        seq,
+        at: jiff::Timestamp::from_second(seq).unwrap(),
+        from: "Pending".into(),
+        to: "Resolving".into(),
+        action: "accept".into(),
+        reason: String::new(),
+        took_ms: 1,
+        trace_id: "t".into(),
+    };
+    let record = |name: &str, seqs: &[i64]| store::Record {
+        key: store::ObjectKey { kind: "Tool", namespace: "a".into(), name: name.into() },
+        uid: format!("a-{name}"),
+        version: 1,
+        observed_at: jiff::Timestamp::UNIX_EPOCH,
+        workload: None,
+        server: None,
+        steps: seqs.iter().copied().map(step).collect(),
+    };
+    let records = vec![record("ask", &[1, 3, 5]), record("gone", &[7])];
+    database.writer.write(&store::Batch { records, gone: Vec::new() }).await.unwrap();
+    let seqs = |body: &Value, list: &str| -> Vec<i64> {
+        body[list].as_array().unwrap().iter().map(|entry| entry["seq"].as_i64().unwrap()).collect()
+    };
+    let (_, trace) = api.get("/v1/tools/a/ask/trace").await;
+    assert_eq!((seqs(&trace, "entries"), &trace["gaps"]), (vec![1, 3, 5], &json!([[2, 2], [4, 4]])));
+    let (_, trace) = api.get("/v1/tools/a/ask/trace?since=1").await;
+    assert_eq!((seqs(&trace, "entries"), &trace["gaps"]), (vec![3, 5], &json!([[2, 2], [4, 4]])));
+    let (_, first) = api.get("/v1/transitions?limit=3").await;
+    assert_eq!((seqs(&first, "items"), first["items"][0]["name"].as_str()), (vec![7, 5, 3], Some("gone")));
+    let (_, second) = api.get(&format!("/v1/transitions?before={}", first["continue"].as_str().unwrap())).await;
+    assert_eq!((seqs(&second, "items"), second.get("continue")), (vec![1], None));
+    assert_eq!(api.get("/v1/transitions?before=x").await.1["parameter"], "before");
+    assert_eq!(Api::new(&stage).get("/v1/transitions").await.0, 503, "without a database");
+}
+
 /// Whatever is answered is as the document says; each operation of the document is there.
 #[tokio::test]
 async fn answers_are_as_the_document_says() {
     let stage = stage();
-    let api = Api::new(&stage);
+    let (api, _database) = Api::with_history(&stage).await;
     let (_, document) = api.get("/openapi.json").await;
     assert_eq!(document["openapi"], "3.1.0");
     let paths = document["paths"].as_object().unwrap();

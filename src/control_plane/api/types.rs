@@ -7,7 +7,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::control_plane::fleet::{ServerFacts, Summary};
+use crate::{
+    control_plane::fleet::{ServerFacts, Summary},
+    store,
+};
 
 /// A page of a list.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -348,4 +351,28 @@ pub(crate) struct Transition {
     /// The step.
     #[serde(flatten)]
     pub(crate) step: Step,
+}
+
+impl From<store::Transition> for Step {
+    fn from(told: store::Transition) -> Self {
+        let store::Transition { seq, at, from, to, action, reason, took_ms, trace_id, .. } = told;
+        Self { seq, at: at.to_string(), from, to, action, reason, took_ms, trace_id }
+    }
+}
+
+impl From<store::Transition> for Transition {
+    fn from(told: store::Transition) -> Self {
+        let (kind, namespace) = (told.kind.clone(), told.namespace.clone());
+        Self { kind, namespace, name: told.name.clone(), uid: told.uid.clone(), step: Step::from(told) }
+    }
+}
+
+/// A page of what happened.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Transitions {
+    /// Steps, the newest first.
+    pub(super) items: Vec<Transition>,
+    /// What to send as `before` for the next page; absent on the last one.
+    #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
+    pub(super) next: Option<String>,
 }

@@ -109,6 +109,11 @@ impl Visible {
         Self(Some(kinds))
     }
 
+    /// What is seen of each kind, in the order of [`KINDS`]; `None`: everything.
+    pub fn sights(&self) -> Option<&[Sight]> {
+        self.0.as_deref()
+    }
+
     /// Whether objects of a kind in a namespace are seen.
     pub fn sees(&self, row: u8, namespace: &str) -> bool {
         let Some(kinds) = &self.0 else { return true };

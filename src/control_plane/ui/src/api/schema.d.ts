@@ -123,6 +123,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/transitions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What happened in the fleet, the newest first; also to what is gone. */
+        get: operations["listTransitions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/{plural}": {
         parameters: {
             query?: never;
@@ -698,6 +715,13 @@ export interface components {
             /** @description Its uid. */
             uid: string;
         };
+        /** @description A page of what happened. */
+        Transitions: {
+            /** @description What to send as `before` for the next page; absent on the last one. */
+            continue?: string | null;
+            /** @description Steps, the newest first. */
+            items: components["schemas"]["Transition"][];
+        };
         /** @description Why an object is as it is. */
         Why: {
             /** @description What hangs on it. */
@@ -986,6 +1010,45 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Tools"];
                     "application/yaml": components["schemas"]["Tools"];
+                };
+            };
+            /** @description What If-None-Match names is still so. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            406: components["responses"]["Problem"];
+            503: components["responses"]["Problem"];
+        };
+    };
+    listTransitions: {
+        parameters: {
+            query?: {
+                /** @description The most steps on the page. */
+                limit?: number;
+                /** @description Where the page begins: the `continue` of the page before it. */
+                before?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Transitions"];
+                    "application/yaml": components["schemas"]["Transitions"];
                 };
             };
             /** @description What If-None-Match names is still so. */

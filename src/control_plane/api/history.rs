@@ -1,0 +1,95 @@
+//! What happened, as far back as the database goes: older steps of an object, and those of the whole fleet.
+
+use crds::KINDS;
+use futures::{FutureExt as _, future::BoxFuture};
+use http::StatusCode;
+
+use super::{
+    App,
+    answer::Answer,
+    operation::{Asked, Param, Values},
+    problem::Problem,
+    types::{Step, Transition, Transitions},
+};
+use crate::{
+    control_plane::{
+        auth::Caller,
+        fleet::{Fleet, Record, Sight, Visible},
+    },
+    store,
+};
+
+/// Steps on a page unless somebody says how many.
+const USUAL: usize = 100;
+/// The most steps on a page.
+const MOST: i64 = 1000;
+/// The most older steps of one object.
+const OLDER: usize = 1000;
+
+/// Parameters of the fleet's history.
+pub(super) const TRANSITIONS: &[Param] = &[
+    Param { name: "limit", about: "The most steps on the page.", values: Values::Number(1, MOST), many: false },
+    Param {
+        name: "before",
+        about: "Where the page begins: the `continue` of the page before it.",
+        values: Values::Text,
+        many: false,
+    },
+];
+
+/// What happened in the fleet, the newest first.
+pub(super) fn transitions(app: App, caller: Caller, asked: Asked) -> BoxFuture<'static, Result<Answer, Problem>> {
+    async move {
+        let limit = asked.number("limit").and_then(|limit| usize::try_from(limit).ok()).unwrap_or(USUAL);
+        let before = asked.one("before").filter(|text| !text.is_empty()).map(str::parse::<store::Cursor>).transpose();
+        let before = before.map_err(|()| Problem::parameter("before", "before: it was not given out here"))?;
+        let visible = app.auth.visible(&caller, &app.fleet, &[], &[]).await?;
+        let page = app
+            .store
+            .latest(&seen(&visible, &app.fleet), before.as_ref(), limit)
+            .await
+            .map_err(|error| away(&error))?;
+        let items = page.items.into_iter().map(Transition::from).collect();
+        Answer::of(&Transitions { items, next: page.next.map(|next| next.to_string()) })
+    }
+    .boxed()
+}
+
+/// The steps of an object after this number that its status does not hold any more. Without a database that answers there are
+/// none.
+pub(super) async fn older(app: &App, record: &Record, since: i64, known: &[Step]) -> Vec<Step> {
+    let first = known.first().map_or(i64::MAX, |step| step.seq);
+    if first <= since.saturating_add(1) {
+        return Vec::new();
+    }
+    match app.store.steps(&record.uid, since, OLDER).await {
+        Ok(steps) => steps.into_iter().filter(|step| step.seq < first).map(Step::from).collect(),
+        Err(error) => {
+            tracing::debug!(%error, "older steps cannot be read");
+            Vec::new()
+        }
+    }
+}
+
+/// What the database is to show of what a caller may see.
+fn seen(visible: &Visible, fleet: &Fleet) -> store::Visible {
+    let Some(sights) = visible.sights() else { return store::Visible::All };
+    if sights.iter().all(|sight| *sight == Sight::All) {
+        return store::Visible::All;
+    }
+    let mut pairs = Vec::new();
+    for ((row, kind), sight) in (0_u8..).zip(KINDS).zip(sights) {
+        // Of a kind that is seen everywhere: the namespaces that have some of it now.
+        let names = match sight {
+            Sight::All => fleet.namespaces(row),
+            Sight::Namespaces(names) => names.iter().cloned().collect(),
+        };
+        pairs.extend(names.into_iter().map(|namespace| (kind.name.to_owned(), namespace)));
+    }
+    store::Visible::Only(pairs)
+}
+
+fn away(error: &store::StoreError) -> Problem {
+    tracing::warn!(%error, "what happened cannot be read");
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the database does not answer: try again")
+}
