@@ -40,7 +40,7 @@ impl ControlPlane {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let mut command = ns.env.recif_command();
         command.arg("control-plane").arg("--bind").arg(address.to_string()).args(["--namespaces", &ns.name]);
-        command.env("RECIF_AUTH", "none").env("DATABASE_URL", database).kill_on_drop(true);
+        command.arg("--log=error").env("RECIF_AUTH", "none").env("DATABASE_URL", database).kill_on_drop(true);
         let process = command.spawn().context("start the control plane")?;
         let started = Self { process, address };
         let ready =

@@ -208,7 +208,12 @@ impl Session<'_> {
             }
             let missing: Vec<_> = of_kind.into_iter().filter(|record| !self.is_stored(record, &known)).collect();
             for some in missing.chunks(BATCH) {
-                let records = some.iter().map(|record| self.record(record)).collect();
+                let mut records = Vec::with_capacity(some.len());
+                for record in some {
+                    records.push(self.record(record));
+                    // Reading them takes a while, and the API is served by the same thread.
+                    tokio::task::yield_now().await;
+                }
                 self.writer.write(&Batch { records, gone: Vec::new() }).await?;
                 self.note(some.iter().copied());
             }
