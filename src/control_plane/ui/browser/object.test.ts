@@ -72,7 +72,7 @@ describe("an object", () => {
     await page.goto(`${control.url}/ui/graph?namespace=${namespace}`);
     await page.locator(".node.missing", { hasText: "shop-cart" }).waitFor();
     await page.getByText("1 broken reference").waitFor();
-    await page.getByRole("link", { name: /^Agent echo in/ }).click();
+    await page.getByRole("link", { name: /^echo Agent/ }).click();
     await page.getByRole("heading", { level: 1, name: "echo" }).waitFor();
   });
 });

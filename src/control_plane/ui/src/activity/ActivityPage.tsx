@@ -154,11 +154,12 @@ function useFeed(): Feed {
 
 function List({ list, more, loading }: { list: readonly Transition[]; more: (() => void) | null; loading: boolean }): ReactElement {
   const scroller = useRef<HTMLDivElement>(null);
+  const getItemKey = useCallback((index: number) => `${list[index]?.uid} ${list[index]?.seq}`, [list]);
   const virtual = useVirtualizer({
     count: list.length,
     getScrollElement: () => scroller.current,
     estimateSize: () => 64,
-    getItemKey: (index) => `${list[index]?.uid} ${list[index]?.seq}`,
+    getItemKey,
     overscan: 10,
   });
   const items = virtual.getVirtualItems();

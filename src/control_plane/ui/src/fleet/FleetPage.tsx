@@ -133,11 +133,11 @@ function Kinds({ counts, search, change }: { counts: Counts; search: FleetSearch
             className="kind"
             aria-pressed={search.kind?.includes(kind) ?? false}
             onClick={() => change(toggled(search.kind, kind))}
-            aria-label={`${kindLabel(kind)}: ${sum}, of which ${sum - good} not as they should be`}
           >
             <span className="muted small">{kindLabel(kind)}</span>
             <span className="kind-count nums">{count(sum)}</span>
             <Share phases={phases} sum={sum} />
+            {sum > good && <span className="visually-hidden">{`, ${sum - good} not as they should be`}</span>}
           </button>
         );
       })}

@@ -7,7 +7,7 @@
 
 import { type ColumnDef, rowSortingFeature, tableFeatures, useTable } from "@tanstack/react-table";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { type KeyboardEvent, memo, type ReactElement, useEffect, useMemo, useRef, useState } from "react";
+import { type KeyboardEvent, memo, type ReactElement, useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 import type { Summary } from "../api/types.ts";
 import { Icon } from "../shell/icons.tsx";
@@ -120,13 +120,11 @@ export function FleetTable(props: {
     manualSorting: true,
     state: { sorting },
   });
-  const virtual = useVirtualizer({
-    count: rows.length,
-    getScrollElement: () => scroller.current,
-    estimateSize: (index) => (rows[index]?.why ? 62 : 42) + (narrow ? 18 : 0),
-    getItemKey: (index) => (rows[index] ? keyOf(rows[index]) : index),
-    overscan: 12,
-  });
+  // The same functions while the rows are the same: with others the place of every row is reckoned anew.
+  const estimateSize = useCallback((index: number) => (rows[index]?.why ? 62 : 42) + (narrow ? 18 : 0), [rows, narrow]);
+  const getItemKey = useCallback((index: number) => rows[index]?.uid ?? index, [rows]);
+  const getScrollElement = useCallback(() => scroller.current, []);
+  const virtual = useVirtualizer({ count: rows.length, getScrollElement, estimateSize, getItemKey, overscan: 12 });
   // Heights change with the rows and with the width of the window.
   useEffect(() => virtual.measure(), [virtual, rows, narrow]);
 

@@ -221,6 +221,7 @@ function Node(props: { node: GraphNode; x: number; y: number; focused: boolean; 
           {node.kind}
           {node.missing && ", missing"}
         </span>
+        <span className="visually-hidden">{`${node.phase ?? "no phase"}, in ${node.namespace}`}</span>
       </span>
     </>
   );
@@ -233,7 +234,6 @@ function Node(props: { node: GraphNode; x: number; y: number; focused: boolean; 
           to="/objects/$plural/$namespace/$name"
           params={{ plural: pluralOf(node.kind), namespace: node.namespace, name: node.name }}
           className={className}
-          aria-label={label}
           title={label}
           {...touch}
         >
