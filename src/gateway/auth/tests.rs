@@ -64,18 +64,25 @@ fn gate() -> (Arc<Roles>, Auth) {
     (roles.clone(), Auth::Kubernetes(Gate::asking(roles, vec!["recif".into()])))
 }
 
-fn route() -> Route {
-    let object = Object { anonymous_paths: ["/.well-known/*".into()].into(), ..object() };
+/// Whom a target leads to: an agent that shows its card to everybody, and an MCP server that says nothing of the kind.
+fn route(target: &str) -> Option<Route> {
+    let anonymous_paths: Box<[Box<str>]> = if target.starts_with("/v1/agents/ns/a") {
+        Box::new(["/.well-known/*".into()])
+    } else if target.starts_with(PROTECTED) || target.starts_with("/v1/mcp/ns/m") {
+        Box::default()
+    } else {
+        return None;
+    };
+    let object = Object { anonymous_paths, ..object() };
     let workload = Workload::new(Kind::Agent, "ns", "a", Clock::new());
-    Route { object: Arc::new(object), workload, pods: Arc::new([]), all: Arc::new([]) }
+    Some(Route { object: Arc::new(object), workload, pods: Arc::new([]), all: Arc::new([]) })
 }
 
 async fn admit(auth: &Auth, fields: &str, target: &str) -> Result<Caller, Answer> {
     let bytes = format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
     let mut scratch = Fields::default();
     let head = RequestHead::read(bytes.as_bytes(), &mut scratch).unwrap();
-    let route =
-        ["/v1/agents/ns/a", PROTECTED, "/v1/mcp/ns/m"].iter().any(|known| target.starts_with(known)).then(route);
+    let route = route(target);
     auth.admit(&head, &Path::read(head.target).unwrap(), route.as_ref()).await
 }
 
