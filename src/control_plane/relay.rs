@@ -1,6 +1,7 @@
 //! `/gateway/*`: passes requests on to the gateway, byte for byte and streaming, so that a browser needs to know one origin only.
 //!
-//! The caller's token goes along, and the gateway judges it: nothing is decided here.
+//! The caller's token goes along, and the gateway judges it. Only pages of this origin may send requests through here; what a
+//! browser says of itself ends here, because a workload would take it for a page of elsewhere.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,6 +36,10 @@ const HOP_BY_HOP: [&str; 9] = [
     "transfer-encoding",
     "upgrade",
 ];
+
+/// What a browser says of the page that asks.
+const OF_THE_PAGE: [&str; 7] =
+    ["origin", "referer", "cookie", "sec-fetch-dest", "sec-fetch-mode", "sec-fetch-site", "sec-fetch-user"];
 
 /// The way to the gateway.
 #[derive(Debug, Clone)]
@@ -82,6 +87,9 @@ impl Relay {
             let detail = "no gateway is known here: start the control plane with --gateway-url";
             return Err(Problem::new(StatusCode::NOT_FOUND, detail));
         };
+        if !is_of_this_origin(request.headers()) {
+            return Err(Problem::new(StatusCode::FORBIDDEN, "a page of another origin may not ask through here"));
+        }
         *request.uri_mut() = target(gateway, request.uri())
             .ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "this path cannot be passed on"))?;
         let upgrade = upgrade_of(request.headers());
@@ -117,6 +125,16 @@ fn target(gateway: &Uri, asked: &Uri) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
+/// Whether no page asks, or one that came from here: by the name that the browser knows, which something in between may have
+/// put elsewhere. (A page of another origin can set neither.)
+fn is_of_this_origin(fields: &HeaderMap) -> bool {
+    let Some(origin) = fields.get(header::ORIGIN) else { return true };
+    let authority = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, authority)| authority);
+    let here =
+        [header::HOST.as_str(), "x-forwarded-host"].into_iter().filter_map(|name| fields.get(name)?.to_str().ok());
+    authority.is_some_and(|authority| here.into_iter().any(|host| host.eq_ignore_ascii_case(authority)))
+}
+
 /// The protocol that is asked for instead of HTTP.
 fn upgrade_of(fields: &HeaderMap) -> Option<HeaderValue> {
     let asks = fields.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
@@ -128,6 +146,9 @@ fn upgrade_of(fields: &HeaderMap) -> Option<HeaderValue> {
 fn forward(fields: &mut HeaderMap, upgrade: Option<HeaderValue>) {
     let host = fields.remove(header::HOST);
     keep_end_to_end(fields, upgrade);
+    for name in OF_THE_PAGE {
+        fields.remove(name);
+    }
     // Where the workload is found by whoever asked. The gateway believes it if it trusts this process.
     if let Some(host) = host {
         fields.entry("x-forwarded-host").or_insert(host);

@@ -158,3 +158,25 @@ fn only_an_origin_is_a_gateway() {
         assert!(Relay::new(bad).is_err(), "{bad}");
     }
 }
+
+#[test]
+fn only_pages_of_this_origin_ask_through_here_and_the_gateway_hears_of_no_page() {
+    let fields = |pairs: &[(&'static str, &'static str)]| -> HeaderMap {
+        pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+    };
+    for (pairs, fits) in [
+        (&[("host", "ui.example:8780")][..], true),
+        (&[("host", "ui.example:8780"), ("origin", "http://UI.example:8780")], true),
+        (&[("host", "10.0.0.1"), ("x-forwarded-host", "ui.example"), ("origin", "https://ui.example")], true),
+        (&[("host", "ui.example:8780"), ("origin", "http://ui.example")], false),
+        (&[("host", "ui.example"), ("origin", "https://evil.example")], false),
+        (&[("host", "ui.example"), ("origin", "null")], false),
+    ] {
+        assert_eq!(is_of_this_origin(&fields(pairs)), fits, "{pairs:?}");
+    }
+    let mut sent =
+        fields(&[("host", "ui"), ("origin", "http://ui"), ("cookie", "a=b"), ("sec-fetch-site", "same-origin")]);
+    forward(&mut sent, None);
+    let names: Vec<_> = sent.keys().map(HeaderName::as_str).filter(|name| !name.starts_with("x-forwarded")).collect();
+    assert_eq!(names, [""; 0]);
+}
