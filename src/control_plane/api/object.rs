@@ -2,7 +2,7 @@
 
 use actions::machine::Key;
 use crds::{
-    ChildRecord, HistoryEntry, Kind, MachineStatus, Role,
+    ChildRecord, HistoryEntry, Kind, MCPServerSpec, MachineStatus, Role,
     tool_server::tools_config_map,
     trouble::{brief, reference_trouble},
     why::why,
@@ -289,8 +289,8 @@ pub(super) fn tools(app: App, caller: Caller, asked: Asked) -> Handled {
         for kind in kinds {
             match app.auth.may_get(&caller, kind, &key.namespace, &key.name).await {
                 Err(problem) => refused = Some(problem),
-                Ok(()) if app.fleet.get(kind, &key).is_none() => {}
                 Ok(()) => {
+                    let Some(entry) = app.fleet.get(kind, &key) else { continue };
                     let text = app.fleet.tools(kind.name, &key);
                     let items: Vec<ToolDefinition> = text
                         .map(|text| serde_json::from_str(&text))
@@ -298,7 +298,8 @@ pub(super) fn tools(app: App, caller: Caller, asked: Asked) -> Handled {
                         .map_err(|error| Problem::defect(&error))?
                         .unwrap_or_default();
                     let routed = kind.name == "MCPServer";
-                    let call_path = routed.then(|| format!("/v1/mcp/{}/{}", key.namespace, key.name));
+                    let call_path = routed
+                        .then(|| format!("/v1/mcp/{}/{}{}", key.namespace, key.name, endpoint(&entry.record.object())));
                     return Answer::of(&Tools { items, call_path });
                 }
             }
@@ -306,4 +307,10 @@ pub(super) fn tools(app: App, caller: Caller, asked: Asked) -> Handled {
         Err(refused.unwrap_or_else(|| Problem::missing(format!("there is no MCP server {key}"))))
     }
     .boxed()
+}
+
+/// The path of an MCP server's endpoint.
+fn endpoint(object: &Value) -> String {
+    let spec = MCPServerSpec::deserialize(&object["spec"]);
+    spec.map_or_else(|_| "/mcp".to_owned(), |spec| spec.path().to_owned())
 }

@@ -283,7 +283,7 @@ async fn tools_of_servers_come_with_the_path_that_calls_them() {
         api.get("/v1/toolservers/a/files/tools").await.1,
         json!({
             "items": [{ "name": "read", "description": "reads", "inputSchema": { "type": "object" } }],
-            "callPath": "/v1/mcp/a/files",
+            "callPath": "/v1/mcp/a/files/mcp",
         })
     );
     assert_eq!(api.get("/v1/toolservers/a/docs/tools").await.1, json!({ "items": [], "callPath": null }));
