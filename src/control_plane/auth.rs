@@ -98,15 +98,7 @@ impl Auth {
     /// He does not say, or nobody knows him.
     pub(super) async fn who(&self, fields: &HeaderMap) -> Result<Caller, Problem> {
         let access = match self {
-            Self::None { anywhere } => {
-                let own = *anywhere || fields.get(header::HOST).is_none_or(|host| is_own(host.as_bytes()));
-                let foreign = fields.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
-                if !own || foreign {
-                    let detail = "without sign-in only what is asked of this machine as localhost, and by no page of others, is answered";
-                    return Err(Problem::new(StatusCode::FORBIDDEN, detail));
-                }
-                return Ok(Caller::default());
-            }
+            Self::None { anywhere } => return local(*anywhere, fields).map(|()| Caller::default()),
             Self::Kubernetes(access) => access,
         };
         let mut values = fields.get_all(header::AUTHORIZATION).iter();
@@ -123,6 +115,17 @@ impl Auth {
             Ok(Err(_)) => Err(unknown()),
             Err(Unavailable) => Err(unavailable()),
         }
+    }
+
+    /// Lets a request with these fields go on to the gateway, whose judgement it needs where there is sign-in. Where there is
+    /// none, only what is asked of this machine goes on, and nothing from pages of others; the relay looks at `Origin` itself.
+    ///
+    /// # Errors
+    /// It comes from a page of others, or under the name of another machine.
+    pub(super) fn may_relay(&self, fields: &HeaderMap) -> Result<(), Problem> {
+        let Self::None { anywhere } = self else { return Ok(()) };
+        local(*anywhere, fields)?;
+        if fields.get("sec-fetch-site").is_some_and(|site| site == "same-site") { Err(foreign()) } else { Ok(()) }
     }
 
     /// Lets a caller read one object.
@@ -207,6 +210,19 @@ async fn sight(
     let answers: Vec<_> = stream::iter(asked).map(may).buffer_unordered(AT_A_TIME).collect().await;
     let seen = answers.into_iter().filter_map(Result::transpose).collect::<Result<HashSet<_>, _>>()?;
     Ok(Sight::Namespaces(seen))
+}
+
+/// Refuses, where there is no sign-in, what is asked under the name of another machine or by a page of others.
+fn local(anywhere: bool, fields: &HeaderMap) -> Result<(), Problem> {
+    let own = anywhere || fields.get(header::HOST).is_none_or(|host| is_own(host.as_bytes()));
+    let cross = fields.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
+    if own && !cross { Ok(()) } else { Err(foreign()) }
+}
+
+fn foreign() -> Problem {
+    let detail =
+        "without sign-in only what is asked of this machine as localhost, and by no page of others, is answered";
+    Problem::new(StatusCode::FORBIDDEN, detail)
 }
 
 /// Whether the value of `Host` is a name of this machine itself.

@@ -145,10 +145,17 @@ async fn without_sign_in_only_this_machine_is_answered() {
         let mut fields = HeaderMap::new();
         fields.insert("host", HeaderValue::from_static(host));
         assert_eq!(open.who(&fields).await.is_ok(), expected, "{host}");
+        assert_eq!(open.may_relay(&fields).is_ok(), expected, "{host}");
         assert!(Auth::None { anywhere: true }.who(&fields).await.is_ok(), "{host}");
     }
     let foreign = fields(&[("host", "localhost"), ("sec-fetch-site", "cross-site")]);
     assert_eq!(open.who(&foreign).await.unwrap_err().status(), 403);
+}
+
+#[test]
+fn with_sign_in_the_gateway_judges_who_asks() {
+    let (_, auth) = auth();
+    assert!(auth.may_relay(&fields(&[("host", "ui.example"), ("origin", "https://other.example")])).is_ok());
 }
 
 #[derive(Parser)]

@@ -1,7 +1,8 @@
 //! `/gateway/*`: passes requests on to the gateway, byte for byte and streaming, so that a browser needs to know one origin only.
 //!
 //! The caller's token goes along, and the gateway judges it. Only pages of this origin may send requests through here; what a
-//! browser says of itself ends here, because a workload would take it for a page of elsewhere.
+//! browser says of itself ends here, because a workload would take it for a page of elsewhere. What a workload answers must
+//! not act as the UI, on whose origin it arrives: a browser that opens it as a page does so in a sandbox.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +18,7 @@ use hyper_util::{
 };
 use tokio::io::copy_bidirectional;
 
-use super::api::problem::Problem;
+use super::{api::problem::Problem, serve::Peer};
 
 /// What stands in front of the gateway's own paths.
 pub(super) const PREFIX: &str = "/gateway";
@@ -40,6 +41,9 @@ const HOP_BY_HOP: [&str; 9] = [
 /// What a browser says of the page that asks.
 const OF_THE_PAGE: [&str; 7] =
     ["origin", "referer", "cookie", "sec-fetch-dest", "sec-fetch-mode", "sec-fetch-site", "sec-fetch-user"];
+
+/// Fields of an answer that would have effect on the whole origin, which is the UI's.
+const OF_THE_ORIGIN: [&str; 3] = ["clear-site-data", "service-worker-allowed", "set-cookie"];
 
 /// The way to the gateway.
 #[derive(Debug, Clone)]
@@ -94,7 +98,8 @@ impl Relay {
             .ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "this path cannot be passed on"))?;
         let upgrade = upgrade_of(request.headers());
         let from = upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
-        forward(request.headers_mut(), upgrade.clone());
+        let peer = request.extensions().get::<Peer>().copied();
+        forward(request.headers_mut(), upgrade.clone(), peer);
         let mut answer = self.client.request(request).await.map_err(|error| {
             tracing::debug!(error = %chain(&error), "the gateway cannot be reached");
             Problem::new(StatusCode::BAD_GATEWAY, "the gateway cannot be reached, or broke off: try again")
@@ -104,6 +109,7 @@ impl Relay {
         let to = hyper::upgrade::on(&mut answer);
         let mut answer = answer.map(Body::new);
         keep_end_to_end(answer.headers_mut(), switched.filter(|_| switching));
+        confine(answer.headers_mut());
         if let Some(from) = from.filter(|_| switching) {
             tokio::spawn(async move {
                 if let (Ok(from), Ok(to)) = futures::join!(from, to) {
@@ -143,18 +149,37 @@ fn upgrade_of(fields: &HeaderMap) -> Option<HeaderValue> {
 }
 
 /// The fields that the gateway gets.
-fn forward(fields: &mut HeaderMap, upgrade: Option<HeaderValue>) {
+fn forward(fields: &mut HeaderMap, upgrade: Option<HeaderValue>, peer: Option<Peer>) {
     let host = fields.remove(header::HOST);
     keep_end_to_end(fields, upgrade);
     for name in OF_THE_PAGE {
         fields.remove(name);
     }
     // Where the workload is found by whoever asked. The gateway believes it if it trusts this process.
-    if let Some(host) = host {
-        fields.entry("x-forwarded-host").or_insert(host);
-    }
-    fields.entry("x-forwarded-proto").or_insert(HeaderValue::from_static("http"));
+    match host {
+        Some(host) => fields.insert("x-forwarded-host", host),
+        None => fields.remove("x-forwarded-host"),
+    };
+    fields.insert("x-forwarded-proto", HeaderValue::from_static("http"));
     fields.insert("x-forwarded-prefix", HeaderValue::from_static(PREFIX));
+    if let Some(Peer(address)) = peer {
+        let before = fields.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes);
+        let address = address.to_string();
+        let hops: Vec<&[u8]> = before.chain([address.as_bytes()]).collect();
+        // Pieces of fields make a field.
+        if let Ok(hops) = HeaderValue::from_bytes(&hops.join(&b", "[..])) {
+            fields.insert("x-forwarded-for", hops);
+        }
+    }
+}
+
+/// Keeps an answer from acting on the origin that it arrives on.
+fn confine(fields: &mut HeaderMap) {
+    for name in OF_THE_ORIGIN {
+        fields.remove(name);
+    }
+    fields.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
+    fields.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
 fn keep_end_to_end(fields: &mut HeaderMap, upgrade: Option<HeaderValue>) {

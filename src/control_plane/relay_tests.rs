@@ -10,6 +10,7 @@ use tokio::{
 };
 use tokio_tungstenite::{accept_async, client_async, tungstenite::Message};
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 
 use super::{
     super::{fleet::testing::Stage, serve, testing::app},
@@ -56,7 +57,13 @@ async fn a_request_goes_on_as_it_was_sent() {
         fields.sort();
         (
             StatusCode::IM_A_TEAPOT,
-            [("x-answer", "yes")],
+            [
+                ("x-answer", "yes"),
+                ("content-security-policy", "default-src *"),
+                ("service-worker-allowed", "/"),
+                ("set-cookie", "a=b"),
+                ("clear-site-data", "*"),
+            ],
             format!("{} {}\n{}\n{body:?}", parts.method, parts.uri, fields.join("\n")),
         )
     });
@@ -66,15 +73,22 @@ async fn a_request_goes_on_as_it_was_sent() {
     let (address, stop) = relay(gateway).await;
     let mut client = TcpStream::connect(address).await.unwrap();
     let request = "POST /gateway/v1/agents/ns/a%2Fb/chat?q=%20x HTTP/1.1\r\nHost: ui.example\r\nAuthorization: Bearer t\r\n\
+        X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-Host: liar.example\r\nX-Forwarded-Proto: https\r\n\
         Connection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nContent-Length: 2\r\n\r\nhi";
     client.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).await.unwrap();
     let (fields, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(fields.starts_with("HTTP/1.1 418 ") && fields.contains("x-answer: yes"), "{fields}");
+    for expected in ["content-security-policy: sandbox\r\n", "x-content-type-options: nosniff"] {
+        assert!(fields.contains(expected), "{fields}");
+    }
+    for lost in ["default-src", "service-worker-allowed", "set-cookie", "clear-site-data"] {
+        assert!(!fields.contains(lost), "{fields}");
+    }
     let expected = format!(
         "POST /v1/agents/ns/a%2Fb/chat?q=%20x\nauthorization: Bearer t\ncontent-length: 2\nhost: {gateway}\n\
-         x-forwarded-host: ui.example\nx-forwarded-prefix: /gateway\nx-forwarded-proto: http\nb\"hi\""
+         x-forwarded-for: 10.0.0.1, 127.0.0.1\nx-forwarded-host: ui.example\nx-forwarded-prefix: /gateway\nx-forwarded-proto: http\nb\"hi\""
     );
     assert_eq!(body, expected);
     stop.cancel();
@@ -141,6 +155,24 @@ async fn a_web_socket_passes() {
 }
 
 #[tokio::test]
+async fn without_sign_in_no_page_of_others_reaches_the_gateway() {
+    let router = super::super::api::router(app(&Stage::new().fleet, "http://127.0.0.1:1"));
+    for (path, field, value, expected) in [
+        ("/gateway/x", "origin", "http://localhost:8780", 502),
+        ("/gateway", "sec-fetch-site", "same-origin", 502),
+        ("/gateway/", "origin", "http://evil.example", 403),
+        ("/gateway", "origin", "http://localhost:3000", 403),
+        ("/gateway/x", "origin", "null", 403),
+        ("/gateway/x", "sec-fetch-site", "same-site", 403),
+        ("/gateway/x", "sec-fetch-site", "cross-site", 403),
+    ] {
+        let request = Request::post(path).header("host", "localhost:8780").header(field, value);
+        let answer = router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), expected, "{path} {field}: {value}");
+    }
+}
+
+#[tokio::test]
 async fn a_gateway_that_is_not_there_is_said_so() {
     for (url, status) in [("", 404), ("http://127.0.0.1:1", 502)] {
         let app = app(&Stage::new().fleet, url);
@@ -176,7 +208,7 @@ fn only_pages_of_this_origin_ask_through_here_and_the_gateway_hears_of_no_page()
     }
     let mut sent =
         fields(&[("host", "ui"), ("origin", "http://ui"), ("cookie", "a=b"), ("sec-fetch-site", "same-origin")]);
-    forward(&mut sent, None);
+    forward(&mut sent, None, None);
     let names: Vec<_> = sent.keys().map(HeaderName::as_str).filter(|name| !name.starts_with("x-forwarded")).collect();
     assert_eq!(names, [""; 0]);
 }

@@ -1,9 +1,14 @@
 //! Serves connections, small ones: thousands of clients may do nothing but follow the changes.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use axum::Router;
-use hyper::server::conn::http1;
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::http1,
+    service::{Service as _, service_fn},
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
@@ -26,6 +31,10 @@ const BUFFER: usize = 16 * 1024;
 /// How long connections may take to end.
 const END: Duration = Duration::from_secs(5);
 
+/// Who is at the other end of the connection that a request came on: an extension of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Peer(pub(super) IpAddr);
+
 /// Serves until `stop`, and then what is under way for a while.
 pub(super) async fn run(listener: TcpListener, router: Router, stop: CancellationToken) {
     run_patiently(listener, router, stop, UNREAD).await;
@@ -37,7 +46,10 @@ async fn run_patiently(listener: TcpListener, router: Router, stop: Cancellation
         tokio::select! {
             () = stop.cancelled() => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => drop(connections.spawn(connection(stream, router.clone(), stop.clone(), unread))),
+                Ok((stream, address)) => {
+                    let peer = Peer(address.ip().to_canonical());
+                    connections.spawn(connection(stream, peer, router.clone(), stop.clone(), unread));
+                }
                 Err(error) => {
                     // No files are left, or the client has gone already.
                     tracing::warn!(%error, "a connection cannot be taken");
@@ -51,10 +63,14 @@ async fn run_patiently(listener: TcpListener, router: Router, stop: Cancellation
     let _ = timeout(END, ended).await;
 }
 
-async fn connection(stream: TcpStream, router: Router, stop: CancellationToken, unread: Duration) {
+async fn connection(stream: TcpStream, peer: Peer, router: Router, stop: CancellationToken, unread: Duration) {
     // Where it is not to be had, the connection works without.
     let _ = stream.set_nodelay(true);
-    let service = TowerToHyperService::new(router);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.call(request)
+    });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(BUFFER).pipeline_flush(false);
     let connection = builder.serve_connection(TokioIo::new(Patient::new(stream, unread)), service).with_upgrades();

@@ -88,11 +88,19 @@ pub(super) fn router(app: App) -> Router {
     let method = || async { Problem::new(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here") };
     let compress = CompressionLayer::new().gzip(true).br(true).quality(CompressionLevel::Fastest);
     let api = api.fallback(refuse).method_not_allowed_fallback(method).layer(compress);
-    let pass = |State(app): State<App>, request: Request| async move { app.relay.pass(request).await };
+    let pass = |State(app): State<App>, request: Request| async move {
+        match app.auth.may_relay(request.headers()) {
+            Ok(()) => app.relay.pass(request).await,
+            Err(problem) => problem.into_response(),
+        }
+    };
     // The UI is compressed by its build.
     let ui = get(ui::serve);
-    let api = api.route("/ui", ui.clone()).route("/ui/{*path}", ui).route("/", get(ui::redirect));
-    api.route(relay::PREFIX, any(pass)).route("/gateway/{*path}", any(pass)).with_state(app)
+    // A wildcard matches no empty rest.
+    let api = api.route("/ui", ui.clone()).route("/ui/", ui.clone()).route("/ui/{*path}", ui);
+    let api = api.route("/", get(ui::redirect));
+    let api = api.route(relay::PREFIX, any(pass)).route("/gateway/", any(pass)).route("/gateway/{*path}", any(pass));
+    api.with_state(app)
 }
 
 async fn serve(app: App, operation: &'static Operation, request: Request) -> Response {

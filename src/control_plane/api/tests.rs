@@ -306,6 +306,18 @@ async fn references_are_drawn_and_broken_ones_marked() {
 }
 
 #[tokio::test]
+async fn the_root_leads_to_the_ui() {
+    let api = Api::new(&stage());
+    let root = api.send(Method::GET, "/", &[]).await;
+    assert_eq!((root.status().as_u16(), &root.headers()["location"]), (302, &"/ui/".parse().unwrap()));
+    for path in ["/ui", "/ui/", "/ui/objects"] {
+        let page = api.send(Method::GET, path, &[]).await;
+        // Without a built UI this is a text that says so, with the same policy.
+        assert!(page.headers().contains_key("content-security-policy"), "{path}: {}", page.status());
+    }
+}
+
+#[tokio::test]
 async fn before_every_watch_has_begun_nothing_is_answered() {
     let api = Api::new(&stage());
     api.app.synced.store(false, Relaxed);
