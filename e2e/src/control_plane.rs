@@ -30,19 +30,20 @@ const CAUGHT_UP: Duration = Duration::from_secs(30);
 /// A control plane that shows one namespace. It ends with this.
 pub(crate) struct ControlPlane {
     process: Child,
-    address: SocketAddr,
+    admin: SocketAddr,
 }
 
 impl ControlPlane {
     /// Starts one with this database, and waits until it is ready.
     pub(crate) async fn start(ns: &Namespace, database: &str) -> Result<Self> {
         // Free now; nobody else on this machine takes ports of loopback on purpose.
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let admin = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let mut command = ns.env.recif_command();
-        command.arg("control-plane").arg("--bind").arg(address.to_string()).args(["--namespaces", &ns.name]);
+        let admin_bind = admin.to_string();
+        command.args(["control-plane", "--bind=127.0.0.1:0", "--admin-bind", &admin_bind, "--namespaces", &ns.name]);
         command.arg("--log=error").env("RECIF_AUTH", "none").env("DATABASE_URL", database).kill_on_drop(true);
         let process = command.spawn().context("start the control plane")?;
-        let started = Self { process, address };
+        let started = Self { process, admin };
         let ready =
             async || Ok(started.get("/readyz").await.is_ok_and(|answer| answer.contains(" 200 ")).then_some(()));
         poll(Duration::from_secs(30), "the control plane ready", ready).await?;
@@ -54,9 +55,9 @@ impl ControlPlane {
         self.process.kill().await.context("kill the control plane")
     }
 
-    /// The whole answer to a GET.
+    /// The whole answer to a GET on its admin address.
     pub(crate) async fn get(&self, path: &str) -> Result<String> {
-        let mut stream = TcpStream::connect(self.address).await?;
+        let mut stream = TcpStream::connect(self.admin).await?;
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();

@@ -22,6 +22,7 @@ import urllib.parse
 KIND = "/apis/agents.recif.dev/v1"
 NAMESPACES = [f"team-{number}" for number in range(10)]
 PORT = 8780
+ADMIN_PORT = 8781
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -181,6 +182,7 @@ def main():
         list(pool.map(lambda number: make(api, number), range(args.agents)))
     log = tempfile.TemporaryFile()
     command = [args.recif, "control-plane", "--auth", "none", "--bind", f"127.0.0.1:{PORT}"]
+    command += ["--admin-bind", f"127.0.0.1:{ADMIN_PORT}"]
     child = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         rows = run(args, api, child)
@@ -197,7 +199,7 @@ def run(args, api, child):
     deadline = time.monotonic() + 120
     while True:
         try:
-            connection = http.client.HTTPConnection("127.0.0.1", PORT)
+            connection = http.client.HTTPConnection("127.0.0.1", ADMIN_PORT)
             connection.request("GET", "/readyz")
             if connection.getresponse().status == 200:
                 break

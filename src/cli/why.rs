@@ -6,11 +6,12 @@
 
 use std::process::ExitCode;
 
+use actions::render::MANAGED_BY_LABEL;
 use crds::{
-    Kind, Role,
+    Kind, MANAGED_BY, Role,
     trouble::{brief, deployment_trouble, last_words, pod_trouble, reference_trouble, speaker},
 };
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::api::{DynamicObject, LogParams};
 
 use super::{CliError, ConnectArgs, Target, hint, print, trace::status_of};
@@ -62,7 +63,8 @@ async fn collect(live: &Live, kind: &'static Kind, name: &str, object: &DynamicO
     for reference in references {
         // Secrets and ConfigMaps are none of ours, and the sentence names what is missing of them.
         let Some(kind) = Kind::find(reference.kind.as_str()) else { continue };
-        match live.object(kind, &reference.name).await {
+        let namespace = reference.namespace.as_deref().unwrap_or(&live.namespace);
+        match live.object_in(namespace, kind, &reference.name).await {
             Ok(found) => {
                 lines.extend(reference_trouble(kind.name, &reference.name, found.as_ref().map(status_of).as_ref()));
             }
@@ -73,7 +75,8 @@ async fn collect(live: &Live, kind: &'static Kind, name: &str, object: &DynamicO
         return lines;
     }
     match live.deployment(name).await {
-        Ok(deployment) => lines.extend(deployment.iter().flat_map(deployment_trouble)),
+        // One of the same name that somebody else made says nothing of this object.
+        Ok(deployment) => lines.extend(deployment.iter().filter(|found| is_ours(found)).flat_map(deployment_trouble)),
         Err(error) => hint(&format!("note: {error}")),
     }
     let selector = format!("app.kubernetes.io/name={name},recif.dev/{}={name}", kind.name.to_lowercase());
@@ -89,6 +92,15 @@ async fn collect(live: &Live, kind: &'static Kind, name: &str, object: &DynamicO
     lines
 }
 
+fn is_ours(deployment: &Deployment) -> bool {
+    deployment
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(MANAGED_BY_LABEL))
+        .is_some_and(|by| by == MANAGED_BY)
+}
+
 /// What the container that keeps the Pod from being ready wrote last.
 async fn said_by(live: &Live, pod: &Pod) -> Option<String> {
     let name = pod.metadata.name.as_deref()?;
@@ -100,6 +112,71 @@ async fn said_by(live: &Live, pod: &Pod) -> Option<String> {
         Err(error) => {
             hint(&format!("note: {error}"));
             None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use http::{Request, Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A cluster that holds these objects, by the path that they are read at.
+    fn live(objects: &[(&str, Value)]) -> Live {
+        let objects: HashMap<String, Value> =
+            objects.iter().map(|(path, object)| ((*path).to_owned(), object.clone())).collect();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let path = request.uri().path();
+            let name = path.rsplit('/').next().unwrap_or_default();
+            let gone = json!({ "kind": "Status", "code": 404, "message": "gone", "reason": "NotFound", "status": "Failure",
+                "details": { "name": name } });
+            let (status, body) = match objects.get(path) {
+                Some(object) => (StatusCode::OK, object.clone()),
+                None if name == "pods" => {
+                    (StatusCode::OK, json!({ "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [] }))
+                }
+                None => (StatusCode::NOT_FOUND, gone),
+            };
+            let answer = Response::builder().status(status).body(Body::from(body.to_string().into_bytes())).unwrap();
+            async move { Ok::<_, std::io::Error>(answer) }
+        });
+        Live::played(kube::Client::new(service, "a"), "a")
+    }
+
+    async fn collected(live: &Live, kind: &str, spec: Value) -> Vec<String> {
+        let object = json!({ "apiVersion": "agents.recif.dev/v1", "kind": kind,
+            "metadata": { "namespace": "a", "name": "one" }, "spec": spec });
+        collect(live, Kind::find(kind).unwrap(), "one", &serde_json::from_value(object).unwrap()).await
+    }
+
+    #[tokio::test]
+    async fn a_reference_is_read_in_the_namespace_that_it_names() {
+        let server = json!({ "apiVersion": "agents.recif.dev/v1", "kind": "MCPServer",
+            "metadata": { "namespace": "b", "name": "files" },
+            "status": { "phase": "Error", "conditions": [{ "type": "Ready", "status": "False", "reason": "X",
+                "message": "it is down", "lastTransitionTime": "2026-01-01T00:00:00Z" }] } });
+        let live = live(&[("/apis/agents.recif.dev/v1/namespaces/b/mcpservers/files", server)]);
+        let spec = json!({ "name": "one", "type": "mcp", "mcpServerRef": { "kind": "MCPServer", "name": "files", "namespace": "b" } });
+        assert_eq!(collected(&live, "Tool", spec).await, ["MCPServer files: Error: it is down"]);
+    }
+
+    #[tokio::test]
+    async fn a_deployment_that_somebody_else_made_says_nothing() {
+        let deployment = |labels: Value| {
+            json!({ "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": { "namespace": "a", "name": "one", "labels": labels },
+                "status": { "conditions": [{ "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
+                    "message": "quota" }] } })
+        };
+        let spec = json!({ "name": "one", "framework": "corail" });
+        for (labels, told) in [(json!({}), false), (json!({ MANAGED_BY_LABEL: MANAGED_BY }), true)] {
+            let live = live(&[("/apis/apps/v1/namespaces/a/deployments/one", deployment(labels.clone()))]);
+            assert_eq!(!collected(&live, "Agent", spec.clone()).await.is_empty(), told, "{labels}");
         }
     }
 }

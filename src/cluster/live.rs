@@ -97,18 +97,37 @@ impl Live {
         Ok(Self { client, namespace })
     }
 
-    /// An object of ours; `None` when there is none of that name.
+    /// A cluster that a test plays.
+    #[cfg(test)]
+    pub(crate) fn played(client: Client, namespace: &str) -> Self {
+        Self { client, namespace: namespace.to_owned() }
+    }
+
+    /// An object of ours in that namespace; `None` when there is none of that name.
     ///
     /// # Errors
     /// [`ReadError::NotInstalled`] when there is no such kind either.
     pub async fn object(&self, kind: &'static Kind, name: &str) -> Result<Option<DynamicObject>, ReadError> {
-        match self.objects(kind).get(name).await {
+        self.object_in(&self.namespace, kind, name).await
+    }
+
+    /// An object of ours in a namespace; `None` when there is none of that name.
+    ///
+    /// # Errors
+    /// [`ReadError::NotInstalled`] when there is no such kind either.
+    pub async fn object_in(
+        &self,
+        namespace: &str,
+        kind: &'static Kind,
+        name: &str,
+    ) -> Result<Option<DynamicObject>, ReadError> {
+        match self.objects(namespace, kind).get(name).await {
             Ok(object) => Ok(Some(object)),
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 let known = status.details.as_ref().is_some_and(|details| details.name == name);
                 if known { Ok(None) } else { Err(ReadError::NotInstalled(kind.name)) }
             }
-            Err(error) => Err(ReadError::request(format!("read {} {}/{name}", kind.name, self.namespace))(error)),
+            Err(error) => Err(ReadError::request(format!("read {} {namespace}/{name}", kind.name))(error)),
         }
     }
 
@@ -118,7 +137,7 @@ impl Live {
     /// [`ReadError::Request`], for an object that is not there too.
     pub async fn annotate(&self, kind: &'static Kind, name: &str, key: &str, value: &str) -> Result<(), ReadError> {
         let patch = serde_json::json!({ "metadata": { "annotations": { key: value } } });
-        let sent = self.objects(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        let sent = self.objects(&self.namespace, kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
         sent.map(drop).map_err(ReadError::request(format!("annotate {} {}/{name}", kind.name, self.namespace)))
     }
 
@@ -126,7 +145,7 @@ impl Live {
     pub fn watch(&self, kind: &'static Kind, name: &str) -> impl Stream<Item = Sight> + use<> {
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let mut listed = false;
-        watcher::watcher(self.objects(kind), config).default_backoff().filter_map(move |event| {
+        watcher::watcher(self.objects(&self.namespace, kind), config).default_backoff().filter_map(move |event| {
             let seen = match event {
                 Ok(Event::Init) => {
                     listed = false;
@@ -189,10 +208,10 @@ impl Live {
         }
     }
 
-    fn objects(&self, kind: &'static Kind) -> Api<DynamicObject> {
+    fn objects(&self, namespace: &str, kind: &'static Kind) -> Api<DynamicObject> {
         let gvk = GroupVersionKind::gvk(GROUP, VERSION, kind.name);
         let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural);
-        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+        Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
 }
 

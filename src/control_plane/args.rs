@@ -7,9 +7,12 @@ use super::{auth::AuthArgs, mirror::MirrorArgs};
 /// Options of `recif control-plane`.
 #[derive(Debug, clap::Args)]
 pub struct ControlPlaneArgs {
-    /// Address of the API, of /metrics, /healthz and /readyz
+    /// Address of the API and the web UI
     #[arg(long, env = "RECIF_BIND", default_value = "127.0.0.1:8780", value_name = "ADDRESS")]
     pub(super) bind: SocketAddr,
+    /// Address of /metrics, /healthz and /readyz
+    #[arg(long, env = "RECIF_ADMIN_BIND", default_value = "127.0.0.1:8781", value_name = "ADDRESS")]
+    pub(super) admin_bind: SocketAddr,
     #[command(flatten)]
     pub(super) auth: AuthArgs,
     /// URL of the gateway, to which /gateway/* is passed on; without it there is none

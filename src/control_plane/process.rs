@@ -77,7 +77,7 @@ pub async fn run(args: ControlPlaneArgs) -> ExitCode {
 }
 
 async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
-    let ControlPlaneArgs { bind, auth, gateway_url, namespaces, mirror } = args;
+    let ControlPlaneArgs { bind, admin_bind, auth, gateway_url, namespaces, mirror } = args;
     let mode = auth.mode(bind)?;
     let relay = Relay::new(&gateway_url)?;
     let (database, history) = mirror.read();
@@ -98,6 +98,7 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
         }
     };
     let listener = http::bind(bind).await.map_err(|error| ControlPlaneError::Listen(bind, error))?;
+    let admin = http::bind(admin_bind).await.map_err(|error| ControlPlaneError::Listen(admin_bind, error))?;
 
     let (board, stop) = (Arc::new(Board::default()), CancellationToken::new());
     let app = Arc::new(Parts {
@@ -143,9 +144,13 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
         look();
     };
     let probes = Probes { registry, unready: Box::new(move || board.unready()), notes, refresh: Box::new(refresh) };
-    let router = http::router(probes).merge(api::router(app));
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), %bind, "control plane started");
-    let served = serve::run(listener, router, stop.clone());
+    tasks.spawn(async move {
+        if let Err(error) = http::serve(admin, probes).await {
+            tracing::error!(%error, "the admin port is no longer served");
+        }
+    });
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), %bind, %admin_bind, "control plane started");
+    let served = serve::run(listener, api::router(app), stop.clone());
     tokio::pin!(served);
     tokio::select! {
         _ = terminate.recv() => {}

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use actions::ports::ChildKind;
-use crds::KINDS;
+use actions::{machine::Key, ports::ChildKind};
+use crds::{KINDS, Kind};
 use tokio::task::JoinSet;
 
 use super::{
-    around::{self, Around},
+    around::{self, Around, ConfigMapSeen},
     fleet::{Column, Fleet, Record},
 };
-use crate::cluster::{Board, Head, ObjectMap, Source, Transport, Watch, resource::Resource, watch::Decode};
+use crate::cluster::{Board, Change, Head, ObjectMap, Source, Transport, Watch, resource::Resource, watch::Decode};
 
 /// What the operator made.
 const OURS: Option<&str> = Some("app.kubernetes.io/managed-by=recif-operator");
@@ -46,12 +46,8 @@ impl Scope {
     pub(super) fn watch_around(&self, around: &Around, fleet: &Arc<Fleet>, tasks: &mut JoinSet<()>) {
         let follower = fleet.clone();
         around.config_maps.subscribe(move |change| {
-            let seen = change.new.as_ref().or(change.old.as_ref());
-            if let Some((kind, _)) = seen.and_then(|seen| seen.tools.as_ref())
-                && let Some(server) = around::server_of(kind, &change.key)
-            {
-                let tools = change.new.as_ref().and_then(|new| new.tools.as_ref());
-                follower.define(kind, &server, tools.map(|(_, text)| text.clone()));
+            if let Some((kind, server, tools)) = tools(change) {
+                follower.define(kind, &server, tools);
             }
         });
         let ours = |resource, fields| (resource, OURS, fields);
@@ -72,8 +68,46 @@ impl Scope {
     }
 }
 
+/// The server that a change of a ConfigMap is about, and its tools now: none when the ConfigMap holds them no more.
+fn tools(change: &Change<ConfigMapSeen>) -> Option<(&'static Kind, Key, Option<Arc<str>>)> {
+    let held = |seen: &Option<Arc<ConfigMapSeen>>| seen.as_ref().and_then(|seen| seen.tools.clone());
+    let new = held(&change.new);
+    let (kind, _) = new.clone().or_else(|| held(&change.old))?;
+    Some((kind, around::server_of(kind, &change.key)?, new.map(|(_, text)| text)))
+}
+
 type Selected = (Resource, Option<&'static str>, Option<&'static str>);
 
 fn source<T>((resource, labels, fields): Selected, decode: Decode<T>) -> Source<T> {
     Source { resource, labels, fields, decode }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cluster::Cause;
+
+    #[test]
+    fn tools_go_when_their_config_map_holds_them_no_more() {
+        let owners =
+            json!([{ "apiVersion": "v1", "kind": "MCPServer", "name": "files", "uid": "u", "controller": true }]);
+        let key = Key::new("a", crds::tool_server::tools_config_map("MCPServer", "files"));
+        let head = Head { key: key.clone(), uid: "m".into(), version: 1 };
+        let seen = |data: Value| {
+            let map = json!({ "metadata": { "ownerReferences": owners }, "data": data });
+            Some(Arc::new(around::config_map(&head, &map.to_string()).unwrap()))
+        };
+        let full = seen(json!({ crds::tool_server::TOOLS_KEY: "[]" }));
+        let of = |old: &Option<_>, new: &Option<_>| {
+            let change = Change { key: key.clone(), old: old.clone(), new: new.clone(), cause: Cause::Watch };
+            tools(&change).map(|(kind, server, tools)| (kind.name, server.name, tools))
+        };
+        let files = |tools: Option<&str>| Some(("MCPServer", "files".to_owned(), tools.map(Arc::<str>::from)));
+        assert_eq!(of(&None, &full), files(Some("[]")));
+        assert_eq!(of(&full, &seen(json!({}))), files(None));
+        assert_eq!(of(&full, &None), files(None));
+        assert_eq!(of(&None, &seen(json!({}))), None);
+    }
 }

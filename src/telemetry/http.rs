@@ -40,8 +40,7 @@ pub async fn serve(listener: TcpListener, probes: Probes) -> std::io::Result<()>
     axum::serve(listener, router(probes)).await
 }
 
-/// The probes' paths, for a process that serves more on the same port.
-pub fn router(probes: Probes) -> Router {
+fn router(probes: Probes) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))

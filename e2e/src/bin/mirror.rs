@@ -83,14 +83,15 @@ async fn measure(args: &Args, client: Client) -> Result<ExitCode> {
     }
     let file = format!("sqlite:{}/mirror.db", args.folder.display());
     let url = args.database_url.clone().unwrap_or(file);
-    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    let admin = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let mut control_plane = Command::new(&args.recif)
-        .args(["control-plane", "--auth=none", "--namespaces", NAMESPACE, "--log=warn", "--bind", &address.to_string()])
+        .args(["control-plane", "--auth=none", "--namespaces", NAMESPACE, "--log=warn", "--bind=127.0.0.1:0"])
+        .args(["--admin-bind", &admin.to_string()])
         .env("DATABASE_URL", &url)
         .kill_on_drop(true)
         .spawn()
         .context("start the control plane")?;
-    while !get(address, "/readyz").await.is_ok_and(|answer| answer.contains(" 200 ")) {
+    while !get(admin, "/readyz").await.is_ok_and(|answer| answer.contains(" 200 ")) {
         ensure!(control_plane.try_wait()?.is_none(), "the control plane ended");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -110,7 +111,7 @@ async fn measure(args: &Args, client: Client) -> Result<ExitCode> {
             at(percent).as_secs_f64() * 1e3
         ));
     }
-    say(format_args!("  seen by the control plane → row stored:{}", buckets(&get(address, "/metrics").await?)));
+    say(format_args!("  seen by the control plane → row stored:{}", buckets(&get(admin, "/metrics").await?)));
     say(format_args!("  the rows are those of a list"));
     control_plane.kill().await?;
     let missed = at(99).as_millis() > args.goal;

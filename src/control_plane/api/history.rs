@@ -1,8 +1,11 @@
 //! What happened, as far back as the database goes: older steps of an object, and those of the whole fleet.
 
+use std::time::Duration;
+
 use crds::KINDS;
 use futures::{FutureExt as _, future::BoxFuture};
 use http::StatusCode;
+use tokio::time::timeout;
 
 use super::{
     App,
@@ -25,6 +28,8 @@ const USUAL: usize = 100;
 const MOST: i64 = 1000;
 /// The most older steps of one object.
 const OLDER: usize = 1000;
+/// How long the newer steps of an object, which are at hand, wait for the older ones.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Parameters of the fleet's history.
 pub(super) const TRANSITIONS: &[Param] = &[
@@ -59,13 +64,18 @@ pub(super) fn transitions(app: App, caller: Caller, asked: Asked) -> BoxFuture<'
 /// none.
 pub(super) async fn older(app: &App, record: &Record, since: i64, known: &[Step]) -> Vec<Step> {
     let first = known.first().map_or(i64::MAX, |step| step.seq);
-    if first <= since.saturating_add(1) {
+    // Who follows an object asks again and again: most often there is nothing new.
+    if record.seq <= since || first <= since.saturating_add(1) {
         return Vec::new();
     }
-    match app.store.steps(&record.uid, since, OLDER).await {
-        Ok(steps) => steps.into_iter().filter(|step| step.seq < first).map(Step::from).collect(),
-        Err(error) => {
+    match timeout(PATIENCE, app.store.steps(&record.uid, since, OLDER)).await {
+        Ok(Ok(steps)) => steps.into_iter().filter(|step| step.seq < first).map(Step::from).collect(),
+        Ok(Err(error)) => {
             tracing::debug!(%error, "older steps cannot be read");
+            Vec::new()
+        }
+        Err(_) => {
+            tracing::debug!("older steps cannot be read in time");
             Vec::new()
         }
     }

@@ -72,7 +72,7 @@ pub(super) struct Parts {
     pub(super) synced: AtomicBool,
 }
 
-/// Every path of the process but its probes.
+/// Every path of the public port; probes and metrics have a port of their own.
 pub(super) fn router(app: App) -> Router {
     // The document does not change.
     let document = Bytes::from(openapi::document().to_string());
@@ -109,7 +109,10 @@ async fn serve(app: App, operation: &'static Operation, request: Request) -> Res
 
 async fn try_serve(app: App, operation: &'static Operation, request: Request) -> Result<Response, Problem> {
     if !app.synced.load(Relaxed) {
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not every watch has begun yet: see /readyz"));
+        return Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "not every watch has begun yet: try again, or see /readyz on the admin address",
+        ));
     }
     let (mut parts, _) = request.into_parts();
     let caller = app.auth.who(&parts.headers).await?;

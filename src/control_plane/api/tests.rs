@@ -306,6 +306,14 @@ async fn references_are_drawn_and_broken_ones_marked() {
 }
 
 #[tokio::test]
+async fn who_has_not_signed_in_learns_nothing_from_metrics() {
+    let api = Api::new(&stage());
+    for path in ["/metrics", "/readyz", "/healthz"] {
+        assert_eq!(api.get(path).await.0, 404, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn the_root_leads_to_the_ui() {
     let api = Api::new(&stage());
     let root = api.send(Method::GET, "/", &[]).await;
@@ -362,6 +370,10 @@ async fn what_the_status_forgot_comes_from_the_database() {
     let (_, second) = api.get(&format!("/v1/transitions?before={}", first["continue"].as_str().unwrap())).await;
     assert_eq!((seqs(&second, "items"), second.get("continue")), (vec![1], None));
     assert_eq!(api.get("/v1/transitions?before=x").await.1["parameter"], "before");
+    let ahead = store::Batch { records: vec![record("ask", &[9])], gone: Vec::new() };
+    database.writer.write(&ahead).await.unwrap();
+    let (_, trace) = api.get("/v1/tools/a/ask/trace?since=5").await;
+    assert_eq!(seqs(&trace, "entries"), [0; 0], "where the object says nothing new, the database is not asked");
     assert_eq!(Api::new(&stage).get("/v1/transitions").await.0, 503, "without a database");
 }
 

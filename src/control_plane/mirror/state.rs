@@ -60,12 +60,10 @@ impl State {
         failing.map_or(oldest, |since| since.min(oldest)).elapsed()
     }
 
-    /// What readiness tells besides: the process is ready without a database.
+    /// What readiness tells besides: the process is ready without a database. How it fails is in the log: nobody signs in to ask.
     pub fn notes(&self, fleet: &Fleet) -> Vec<String> {
         let behind = self.behind(fleet).as_secs();
-        let failure = self.lock().failure.as_ref().map(|(_, text)| text.clone());
-        let note = |text| format!("database: {behind} s behind: {text}");
-        failure.map(note).into_iter().collect()
+        self.is_failing().then(|| format!("database: it fails; {behind} s behind")).into_iter().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -72,7 +72,8 @@ export class ControlPlane {
   }
 
   async start(): Promise<void> {
-    const args = ["control-plane", "--bind", `127.0.0.1:${this.#port}`, "--auth", this.#auth, "--gateway-url", places.gateway()];
+    const admin = `127.0.0.1:${await freePort()}`;
+    const args = ["control-plane", "--bind", `127.0.0.1:${this.#port}`, "--admin-bind", admin, "--auth", this.#auth, "--gateway-url", places.gateway()];
     const child = spawn(places.recif(), args, { stdio: ["ignore", "pipe", "pipe"] });
     this.#process = child;
     const keep = (data: unknown): void => void (this.#log = (this.#log + String(data)).slice(-4000));
@@ -80,7 +81,7 @@ export class ControlPlane {
     child.stderr.on("data", keep);
     await until(`the control plane to be ready`, async () => {
       if (child.exitCode !== null) throw new Error(`the control plane ended:\n${this.#log}`);
-      return (await fetch(`${this.url}/readyz`).catch(() => null))?.ok ?? false;
+      return (await fetch(`http://${admin}/readyz`).catch(() => null))?.ok ?? false;
     });
   }
 
