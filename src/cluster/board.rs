@@ -18,6 +18,17 @@ pub(super) struct Row {
     what: String,
     pub(super) started: bool,
     pub(super) problem: Option<Problem>,
+    /// How often something was heard of it.
+    heard: u64,
+}
+
+/// What was heard of a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hearing {
+    /// How often a list, a change or another sign of life came.
+    pub count: u64,
+    /// Whether it was listed and has no problem.
+    pub is_well: bool,
 }
 
 #[derive(Debug)]
@@ -58,6 +69,20 @@ impl Board {
         of_it.peek().is_some() && of_it.all(|row| row.started)
     }
 
+    /// What was heard of each watch of this collection.
+    pub fn heard(&self, collection: &str) -> Vec<Hearing> {
+        let rows = self.rows();
+        let of_it = rows.iter().filter(|row| row.what.strip_prefix("watch ") == Some(collection));
+        of_it.map(|row| Hearing { count: row.heard, is_well: row.started && row.problem.is_none() }).collect()
+    }
+
+    /// Takes note of a sign of life, after what it said was taken.
+    pub fn hear(&self, row: usize) {
+        if let Some(row) = self.rows().get_mut(row) {
+            row.heard += 1;
+        }
+    }
+
     /// A row for something that is no watch and needs no start.
     pub fn add_started(&self, what: String) -> usize {
         let row = self.add(what);
@@ -73,7 +98,7 @@ impl Board {
 
     pub(super) fn add(&self, what: String) -> usize {
         let mut rows = self.rows();
-        rows.push(Row { what, started: false, problem: None });
+        rows.push(Row { what, started: false, problem: None, heard: 0 });
         rows.len() - 1
     }
 

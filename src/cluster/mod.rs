@@ -33,7 +33,7 @@ pub mod transport;
 pub mod watch;
 
 pub use apply::ChildWriter;
-pub use board::Board;
+pub use board::{Board, Hearing};
 pub use events::{EventNote, EventQueue};
 pub use lease::{Authority, Elector};
 pub use lease_api::{LeaseApi, LeaseObject};

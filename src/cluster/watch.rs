@@ -135,6 +135,7 @@ impl<T: Send + Sync + 'static> Watch<T> {
                     failures = 0;
                     delays = builder.build();
                     self.board.set(self.row, |row| (row.started, row.problem) = (true, None));
+                    self.board.hear(self.row);
                     continue;
                 }
                 Err(Broken::Gone) => {
@@ -216,6 +217,7 @@ impl<T: Send + Sync + 'static> Watch<T> {
         let request = self.reduced(request, "PartialObjectMetadata");
         let (generation, stream) = self.transport.stream(&call, request).await?;
         self.board.report(self.row, None);
+        self.board.hear(self.row);
         match tokio::time::timeout(SILENCE, self.read(&call, stream, from)).await {
             Ok(end) => end.map(|()| None),
             Err(_) => {
@@ -242,6 +244,7 @@ impl<T: Send + Sync + 'static> Watch<T> {
             let event: Event<'_> = read_json(call, &line)?;
             if let Some(version) = self.take(call, &event)? {
                 *from = Some(version);
+                self.board.hear(self.row);
             }
         }
     }

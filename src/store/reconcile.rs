@@ -2,7 +2,8 @@
 //!
 //! Rows whose objects are gone are removed. A row that is newer than everything in the list is in doubt: either another
 //! process is ahead of this one, or the cluster was restored from a backup. It is left as it is, and named; when it is the
-//! same in the next look, some seconds later, it is nobody who is ahead, and what the list says replaces it.
+//! same in a later look, which is made by somebody who surely follows the cluster, it is nobody who is ahead, and what the
+//! list says replaces it. Steps are deleted only together with that: a history that is empty or cannot be read says nothing.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,6 +16,9 @@ use super::{
     sql::Sql,
     write::remove,
 };
+
+/// Objects of one question.
+const UIDS: usize = 500;
 
 /// Which version of an object there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,20 +38,17 @@ pub struct Head {
 pub struct Doubts {
     /// Rows: of which table, of which object, and in which version.
     rows: HashSet<(&'static str, ObjectKey, i64)>,
-    /// The last steps of objects, by uid.
-    steps: HashSet<(String, i64)>,
 }
 
 impl Doubts {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.steps.is_empty()
+        self.rows.is_empty()
     }
 
-    /// Adds those of another kind.
-    pub fn extend(&mut self, others: Self) {
-        self.rows.extend(others.rows);
-        self.steps.extend(others.steps);
+    /// Leaves those that are among the others, too.
+    pub fn retain_common(&mut self, others: &Self) {
+        self.rows.retain(|row| others.rows.contains(row));
     }
 }
 
@@ -68,7 +69,7 @@ pub struct Known {
 
 impl Writer {
     /// Compares the rows of a kind with all objects of it that there are, in these namespaces; empty: in all. Rows of other
-    /// namespaces are somebody else's. `doubts` are those of the last look.
+    /// namespaces are somebody else's. `doubts` are those of an earlier look that are confirmed when they are found again.
     ///
     /// # Errors
     /// The database is away or refuses.
@@ -83,16 +84,15 @@ impl Writer {
             kind,
             namespaces,
             by_key: listed.iter().map(|head| (&head.key, head)).collect(),
-            by_uid: listed.iter().map(|head| (head.uid.as_str(), head)).collect(),
             newest: listed.iter().map(|head| head.version).max().unwrap_or_default(),
             doubts,
         };
         self.transact(async |connection| {
             let mut known = Known::default();
+            look_at_steps(connection, listed, &mut known).await?;
             for table in [&WORKLOADS, &SERVERS] {
                 look.compare_rows(connection, table, &mut known).await?;
             }
-            look.compare_steps(connection, &mut known).await?;
             Ok(known)
         })
         .await
@@ -121,7 +121,6 @@ struct Look<'a> {
     kind: &'static str,
     namespaces: &'a [String],
     by_key: HashMap<&'a ObjectKey, &'a Head>,
-    by_uid: HashMap<&'a str, &'a Head>,
     newest: i64,
     doubts: &'a Doubts,
 }
@@ -148,10 +147,17 @@ impl Look<'_> {
                 _ if is_newer && !confirmed => drop(known.doubts.rows.insert(doubt)),
                 None => gone.push(Gone { key: key.clone(), uid }),
                 // It stays readable; the next write of the object is newer than this.
-                Some(_) if is_newer => {
+                Some(head) if is_newer => {
                     let key = [self.kind.into(), (&key.namespace).into(), (&key.name).into()];
-                    Sql::new(table.undo).rows([key]).query(true).execute(&mut *connection).await?;
-                    known.undone += 1;
+                    let undo = Sql::new(table.undo).rows([key]).text(" AND resource_version = ").value(version);
+                    // The row is locked from here on; somebody who wrote it since was ahead.
+                    if undo.query(true).execute(&mut *connection).await?.rows_affected() > 0 {
+                        known.undone += 1;
+                        known.last_steps.remove(&uid);
+                        if uid == head.uid {
+                            forget_steps(connection, head).await?;
+                        }
+                    }
                 }
                 Some(head) if version == head.version && uid == head.uid && table.name == WORKLOADS.name => {
                     known.workloads.insert(key.clone(), (uid, version));
@@ -162,26 +168,33 @@ impl Look<'_> {
         known.removed += gone.len();
         remove(connection, &gone).await
     }
+}
 
-    /// Removes steps that a restored cluster no longer knows of: those after the last one of their object.
-    async fn compare_steps(&self, connection: &mut AnyConnection, known: &mut Known) -> Result<(), sqlx::Error> {
-        let last = Sql::new("SELECT uid, max(seq) AS last FROM transitions WHERE kind = ").value(self.kind);
-        for row in last.text(" GROUP BY uid").query(true).fetch_all(&mut *connection).await? {
-            let (uid, last): (String, i64) = (row.try_get("uid")?, row.try_get("last")?);
-            let Some(head) = self.by_uid.get(uid.as_str()) else { continue };
-            if last <= head.last_step {
-                known.last_steps.insert(uid, last);
-                continue;
-            }
-            let doubt = (uid, last);
-            if self.doubts.steps.contains(&doubt) {
-                let unknown = Sql::new("DELETE FROM transitions WHERE uid = ").value(&doubt.0);
-                let unknown = unknown.text(" AND seq > ").value(head.last_step);
-                unknown.query(true).execute(&mut *connection).await?;
-            } else {
-                known.doubts.steps.insert(doubt);
+/// Removes the steps of an object that its restored cluster no longer knows of: those after its last one.
+async fn forget_steps(connection: &mut AnyConnection, head: &Head) -> Result<(), sqlx::Error> {
+    // No step at all may as well be a status that was cleared or cannot be read.
+    if head.last_step == 0 {
+        return Ok(());
+    }
+    let unknown = Sql::new("DELETE FROM transitions WHERE uid = ").value(&head.uid);
+    let unknown = unknown.text(" AND seq > ").value(head.last_step);
+    unknown.query(true).execute(connection).await.map(drop)
+}
+
+/// Finds out which steps of the listed objects are stored. Where more are stored than an object has, they are not known: it
+/// may have been restored, and what it says is written over them.
+async fn look_at_steps(connection: &mut AnyConnection, listed: &[Head], known: &mut Known) -> Result<(), sqlx::Error> {
+    for some in listed.chunks(UIDS) {
+        let last = Sql::new("SELECT uid, max(seq) AS last FROM transitions WHERE uid IN ");
+        let last = last.list(some.iter().map(|head| (&head.uid).into())).text(" GROUP BY uid");
+        let rows = last.query(some.len() == UIDS).fetch_all(&mut *connection).await?;
+        let found = rows.iter().map(|row| Ok((row.try_get("uid")?, row.try_get("last")?)));
+        let found: HashMap<String, i64> = found.collect::<Result<_, sqlx::Error>>()?;
+        for head in some {
+            if let Some(last) = found.get(&head.uid).filter(|last| **last <= head.last_step) {
+                known.last_steps.insert(head.uid.clone(), *last);
             }
         }
-        Ok(())
     }
+    Ok(())
 }

@@ -74,6 +74,20 @@ impl Sql {
         self
     }
 
+    /// Appends a list of values: `($1, $2)`.
+    #[must_use]
+    pub(super) fn list<'a>(mut self, values: impl IntoIterator<Item = Value<'a>>) -> Self {
+        self.text.push('(');
+        for (at, value) in values.into_iter().enumerate() {
+            if at > 0 {
+                self.text.push_str(", ");
+            }
+            self.push(value);
+        }
+        self.text.push(')');
+        self
+    }
+
     fn push(&mut self, value: Value<'_>) {
         // The drivers of this database take every text and number; an error would show as a missing value.
         let _ = match value {

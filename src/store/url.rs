@@ -113,6 +113,10 @@ impl DatabaseUrl {
         let unread = || StoreError::Url(unread.into());
         let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        // A password that is not encoded, such as `p@ss/word`, would be taken for a host and a path.
+        if rest.get(authority.len()..).unwrap_or_default().contains('@') {
+            return Err(unread());
+        }
         if authority.rsplit('@').next().unwrap_or_default().contains(',') {
             return Err(StoreError::Url("the URL of the database names several hosts: write one".into()));
         }
@@ -134,6 +138,7 @@ impl DatabaseUrl {
         // Read once now, so that a bad value is told at the start.
         sqlx::postgres::PgConnectOptions::from_str(url.as_str()).map_err(|_| unread())?;
         let host = percent_decode_str(&host).decode_utf8_lossy().into_owned();
+        let host = host.rsplit('@').next().unwrap_or_default().to_owned();
         let host = if host.is_empty() { "localhost".to_owned() } else { host };
         let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
         let place = format!("PostgreSQL at {host}{port}{}", url.path());
@@ -175,6 +180,7 @@ mod tests {
         for (url, place) in [
             ("postgres://u:SECRET@h/d", "PostgreSQL at h/d"),
             ("postgresql+asyncpg://u:SECRET%40@h.x:6432/d?ssl=require&server_settings=x", "PostgreSQL at h.x:6432/d"),
+            ("postgresql:///d?host=u%3ASECRET%40h", "PostgreSQL at h/d"),
             ("postgresql:///d?host=/run/pg&user=u&password=SECRET", "PostgreSQL at /run/pg/d"),
             ("sqlite:/data/recif.db", "SQLite file /data/recif.db"),
             ("sqlite:///data/my%20%3Frecif.db?mode=rwc", "SQLite file /data/my ?recif.db"),
@@ -195,6 +201,10 @@ mod tests {
             ("postgresql://u:SECRET@a,b/d", "several hosts"),
             ("postgresql://u:SECRET@h:port/d", "cannot be read"),
             ("postgresql://u:SECRET@h/d?sslmode=SECRET", "cannot be read"),
+            ("postgresql://u:p@SECRET/word@db/d", "percent-encoded"),
+            ("postgresql://u:12/SECRET@h/d", "percent-encoded"),
+            ("postgresql://u:12?SECRET@h/d", "percent-encoded"),
+            ("postgresql://u:12#SECRET@h/d", "percent-encoded"),
             ("sqlite:", "needs a file"),
             ("sqlite::memory:", "needs a file"),
         ] {

@@ -5,6 +5,7 @@
 //! connection is made, what is stored is compared with what there is, so it does not matter what was lost on the way.
 
 mod args;
+mod doubt;
 mod metrics;
 mod rows;
 mod state;
@@ -22,10 +23,11 @@ use backoff::{BackoffBuilder, ExponentialBuilder};
 use crds::{KINDS, Role};
 use jiff::Timestamp;
 
+use self::doubt::Doubted;
 use super::fleet::{Batch as Changes, Changed, Feed, Fleet, Record};
 use crate::{
-    cluster::{Board, resource::Resource},
-    store::{Batch, Doubts, Gone, Head, Known, Store, StoreError, Writer},
+    cluster::{Board, Hearing, resource::Resource},
+    store::{Batch, Gone, Head, Known, Store, StoreError, Writer},
 };
 
 pub use args::MirrorArgs;
@@ -38,9 +40,7 @@ const LISTS: Duration = Duration::from_secs(10);
 const BATCH: usize = 200;
 /// How often it is seen whether a kind was listed, or something is due.
 const TICK: Duration = Duration::from_secs(1);
-/// How long another process may be ahead of this one.
-const AHEAD: Duration = Duration::from_secs(3);
-/// How often everything is compared, and old transitions are deleted.
+/// How often everything is compared, and old transitions are looked for.
 const ROUND: Duration = Duration::from_secs(3600);
 
 /// Copies the fleet into a database.
@@ -106,7 +106,8 @@ impl Mirror {
         let mut listed = session.catch_up().await?;
         // What was deleted meanwhile is still in the journal, with its last steps.
         let mut feed = self.state.position().and_then(|position| self.fleet.feed_after(position));
-        let (mut round, mut looked) = (Instant::now(), Instant::now());
+        let mut round = Instant::now();
+        let mut deleted: Option<Instant> = None;
         if self.state.recovered() {
             tracing::info!(database = self.store.place(), "what changes is stored");
         }
@@ -126,11 +127,14 @@ impl Mirror {
             let due = round.elapsed() >= ROUND;
             if due {
                 round = Instant::now();
+            }
+            if session.seen.forgot.is_none_or(|at| at.elapsed() >= ROUND)
+                && deleted.is_none_or(|at| at.elapsed() >= TICK)
+            {
+                deleted = Some(Instant::now());
                 session.forget().await?;
             }
-            let in_doubt = looked.elapsed() >= AHEAD && !session.seen.doubts.is_empty();
-            if due || in_doubt || session.compared.len() < self.listed().len() {
-                looked = Instant::now();
+            if due || session.can_tell() || session.compared.len() < self.listed().len() {
                 session.catch_up().await?;
             }
         }
@@ -149,13 +153,24 @@ impl Mirror {
 
     /// The kinds of which there was a complete list, by their place in [`KINDS`].
     fn listed(&self) -> Vec<u8> {
-        let is_listed = |kind: &crds::Kind| {
-            let Some(resource) = Resource::custom(kind.name) else { return false };
-            let everywhere = self.namespaces.is_empty().then_some(None);
-            let mut scopes = everywhere.into_iter().chain(self.namespaces.iter().map(|name| Some(name.as_str())));
-            scopes.all(|scope| self.board.is_started(&resource.collection(scope)))
+        let is_listed = |kind| {
+            let collections = self.collections(kind);
+            !collections.is_empty() && collections.iter().all(|collection| self.board.is_started(collection))
         };
         (0_u8..).zip(KINDS).filter(|(_, kind)| is_listed(kind)).map(|(row, _)| row).collect()
+    }
+
+    /// What was heard of the watches of a kind.
+    fn heard(&self, kind: &crds::Kind) -> Vec<Hearing> {
+        self.collections(kind).iter().flat_map(|collection| self.board.heard(collection)).collect()
+    }
+
+    /// What of a kind is watched.
+    fn collections(&self, kind: &crds::Kind) -> Vec<String> {
+        let Some(resource) = Resource::custom(kind.name) else { return Vec::new() };
+        let everywhere = self.namespaces.is_empty().then_some(None);
+        let scopes = everywhere.into_iter().chain(self.namespaces.iter().map(|name| Some(name.as_str())));
+        scopes.map(|scope| resource.collection(scope)).collect()
     }
 }
 
@@ -164,8 +179,10 @@ impl Mirror {
 struct Seen {
     /// The last step of each object, by uid.
     last_steps: HashMap<Box<str>, i64>,
-    /// What was newer than the cluster in the last look.
-    doubts: Doubts,
+    /// What was newer than the cluster, by the kinds' places in [`KINDS`].
+    doubts: HashMap<u8, Doubted>,
+    /// When old transitions were looked for last, and none were left.
+    forgot: Option<Instant>,
 }
 
 /// One connection.
@@ -182,18 +199,25 @@ impl Session<'_> {
     /// stamp of the last change in it.
     async fn catch_up(&mut self) -> Result<u64, StoreError> {
         let listed = self.mirror.listed();
+        // Heard before what is compared is taken.
+        let heard: Vec<Vec<Hearing>> = KINDS.iter().map(|kind| self.mirror.heard(kind)).collect();
         let (stamp, all) = self.mirror.fleet.snapshot();
         let live: HashSet<&str> = all.iter().map(|record| &*record.uid).collect();
         self.seen.last_steps.retain(|uid, _| live.contains(&**uid));
-        let doubts = std::mem::take(&mut self.seen.doubts);
-        for (row, kind) in (0_u8..).zip(KINDS) {
+        for ((row, kind), heard) in (0_u8..).zip(KINDS).zip(&heard) {
             let of_kind: Vec<&Arc<Record>> = all.iter().filter(|record| record.row == row).collect();
             let mut known = Known::default();
             if listed.contains(&row) {
                 let heads: Vec<Head> = of_kind.iter().map(|record| rows::head(record)).collect();
+                let (before, now) = (self.seen.doubts.get(&row), Instant::now());
+                let doubts = before.map(|doubted| doubted.confirmed_by(heard, now)).unwrap_or_default();
                 known = self.writer.compare(kind.name, &self.mirror.namespaces, &heads, &doubts).await?;
                 self.compared.insert(row);
-                self.seen.doubts.extend(std::mem::take(&mut known.doubts));
+                let found = std::mem::take(&mut known.doubts);
+                let heard = self.mirror.heard(kind);
+                if let Some(doubted) = Doubted::after(self.seen.doubts.remove(&row), &doubts, found, heard) {
+                    self.seen.doubts.insert(row, doubted);
+                }
                 if known.undone > 0 {
                     let rows = known.undone;
                     tracing::warn!(kind = kind.name, rows, "the cluster was restored: newer rows are replaced");
@@ -259,10 +283,22 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Deletes transitions that are older than what is kept.
+    /// Deletes some of the transitions that are older than what is kept.
     async fn forget(&mut self) -> Result<(), StoreError> {
-        while self.writer.forget(self.mirror.kept_since()).await? {}
+        if !self.writer.forget(self.mirror.kept_since()).await? {
+            self.seen.forgot = Some(Instant::now());
+        }
         Ok(())
+    }
+
+    /// Whether another look can tell whether what is newer than the cluster is of a past that was undone.
+    fn can_tell(&self) -> bool {
+        let now = Instant::now();
+        let mut doubts = self.seen.doubts.iter();
+        doubts.any(|(row, doubted)| {
+            let kind = KINDS.get(usize::from(*row));
+            kind.is_some_and(|kind| doubted.can_tell(&self.mirror.heard(kind), now))
+        })
     }
 
     fn record(&self, record: &Record) -> crate::store::Record {

@@ -22,31 +22,38 @@ const DEADLINE: Duration = Duration::from_secs(60);
 struct Running {
     state: Arc<State>,
     fleet: Arc<Fleet>,
-    task: AbortHandle,
+    tasks: [AbortHandle; 2],
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.task.abort();
+        self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
 fn start(stage: &Stage, place: &Place) -> Running {
-    let board = Board::default();
-    for kind in KINDS {
-        board.add_started(format!("watch {}", Resource::custom(kind.name).unwrap().collection(None)));
-    }
+    let board = Arc::new(Board::default());
+    let watch = |kind: &crds::Kind| format!("watch {}", Resource::custom(kind.name).unwrap().collection(None));
+    let watches: Vec<usize> = KINDS.iter().map(|kind| board.add_started(watch(kind))).collect();
+    let heard = board.clone();
+    let hear = async move {
+        loop {
+            watches.iter().for_each(|watch| heard.hear(*watch));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
     let (fleet, state) = (stage.fleet.clone(), Arc::new(State::default()));
     let mirror = Mirror {
         fleet: fleet.clone(),
         store: Arc::new(Store::open(&place.url).unwrap()),
-        board: Arc::new(board),
+        board,
         namespaces: Vec::new(),
         history: Duration::from_secs(365 * 24 * 3600 * 100),
         state: state.clone(),
         metrics: Metrics::new(&mut Registry::default()),
     };
-    Running { state, fleet, task: tokio::spawn(mirror.run()).abort_handle() }
+    let tasks = [tokio::spawn(hear).abort_handle(), tokio::spawn(mirror.run()).abort_handle()];
+    Running { state, fleet, tasks }
 }
 
 type Rows = BTreeMap<String, Vec<String>>;
@@ -204,12 +211,14 @@ async fn a_restored_cluster_replaces_what_is_stored(place: &Place) {
     let mut stage = Stage::new();
     fill(&mut stage);
     let mut backup = Stage::new();
-    backup.agent("ns", "a1", "Running");
+    backup.put("Agent", "ns", "a1", json!({}), history("Running", [1]));
     backup.put("Tool", "ns", "t", json!({}), history("Available", [1]));
+    stage.put("Agent", "ns", "a1", json!({}), history("Failed", 1..=3));
     settled(&stage, place, &start(&stage, place)).await;
     let mirror = start(&backup, place);
     settled(&backup, place, &mirror).await;
-    until_steps(place, "t", &[1]).await;
+    until_steps(place, "a1", &[1]).await;
+    assert_eq!(steps(place, "t").await, [1, 2], "no row tells that it went back");
 }
 
 async fn two_mirrors_on_one_database_agree(place: &Place) {
@@ -235,6 +244,22 @@ async fn two_mirrors_on_one_database_agree(place: &Place) {
     settled(&stage, place, &other).await;
 }
 
+async fn old_transitions_are_deleted_from_the_first_moment(place: &Place) {
+    let mut stage = Stage::new();
+    fill(&mut stage);
+    settled(&stage, place, &start(&stage, place)).await;
+    place
+        .execute(
+            "INSERT INTO transitions SELECT 'gone', seq, kind, namespace, 'old', '1900-01-01T00:00:00.000000Z', \
+             \"from\", \"to\", action, reason, took_ms, trace_id FROM transitions",
+        )
+        .await;
+    assert_eq!(steps(place, "old").await, [1, 2]);
+    let _mirror = start(&stage, place);
+    until_steps(place, "old", &[]).await;
+    assert_eq!(steps(place, "t").await, [1, 2]);
+}
+
 macro_rules! on_both {
     ($($case:ident,)+) => {
         mod sqlite {
@@ -258,6 +283,7 @@ on_both! {
     rows_of_objects_that_are_gone_are_removed_at_the_start,
     a_restored_cluster_replaces_what_is_stored,
     two_mirrors_on_one_database_agree,
+    old_transitions_are_deleted_from_the_first_moment,
 }
 
 #[tokio::test]

@@ -58,4 +58,5 @@ CREATE TABLE transitions (
     PRIMARY KEY (uid, seq)
 );
 CREATE INDEX transitions_newest ON transitions (at, uid, seq);
+CREATE INDEX transitions_visible ON transitions (kind, namespace, at, uid, seq);
 CREATE INDEX transitions_of_object ON transitions (kind, namespace, name, at);

@@ -47,6 +47,7 @@ on_both! {
     rows::nothing_of_a_batch_is_written_when_a_part_is_refused,
     rows::what_is_gone_is_removed_at_the_start,
     rows::a_restored_cluster_is_written_anew,
+    rows::a_history_that_was_cleared_or_cannot_be_read_deletes_no_steps,
     rows::a_process_that_is_ahead_is_not_undone,
     rows::texts_of_every_kind_are_kept,
     rows::many_rows_are_written_at_once,

@@ -112,6 +112,21 @@ pub(super) async fn a_restored_cluster_is_written_anew(place: &Place) {
     assert_eq!(place.table("SELECT name FROM tools ORDER BY position").await, [["backup-0"], ["backup-1"]]);
 }
 
+pub(super) async fn a_history_that_was_cleared_or_cannot_be_read_deletes_no_steps(place: &Place) {
+    let mut writer = place.store.writer().await.unwrap();
+    let steps = |last| (1..=last).map(|seq| step(seq, seq, "Running")).collect();
+    let with_steps = |version, last| Record { steps: steps(last), ..agent("a", "u", version) };
+    write(&mut writer, [with_steps(5, 3)]).await;
+    for last in [0, 1] {
+        let known = look(&mut writer, "Agent", &[head(&with_steps(6, last))], 3).await;
+        assert!(known.doubts.is_empty(), "{known:?}");
+    }
+    // Restored, and its status is not known.
+    let known = look(&mut writer, "Agent", &[head(&with_steps(4, 0))], 2).await;
+    assert_eq!(known.undone, 1);
+    assert_eq!(place.table("SELECT seq FROM transitions ORDER BY seq").await, [["1"], ["2"], ["3"]]);
+}
+
 pub(super) async fn a_process_that_is_ahead_is_not_undone(place: &Place) {
     let mut ahead = place.store.writer().await.unwrap();
     let moved = |version, last| Record { steps: vec![step(last, last, "Running")], ..agent("a", "u", version) };
