@@ -19,6 +19,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap, events::v1::Event};
 use serde_json::Error;
 
+use super::fleet::rendered;
 use crate::cluster::{Change, Head, ObjectMap};
 
 /// What hangs on the objects.
@@ -56,7 +57,7 @@ pub(super) struct DeploymentSeen {
 /// A ConfigMap.
 #[derive(Debug)]
 pub(super) struct ConfigMapSeen {
-    /// Its texts, by key; those of a server's tools are kept elsewhere.
+    /// Its texts, masked, by key; those of a server's tools are kept elsewhere.
     pub(super) files: Box<[(Box<str>, Box<str>)]>,
     /// The server whose tools it holds, and their definitions.
     pub(super) tools: Option<(&'static Kind, Arc<str>)>,
@@ -174,7 +175,7 @@ pub(super) fn config_map(head: &Head, json: &str) -> Result<ConfigMapSeen, Error
     let server = owner.filter(|owner| tools_config_map(&owner.kind, &owner.name) == head.key.name);
     let mut data = map.data.unwrap_or_default();
     let tools = server.and_then(|owner| Some((Kind::find(&owner.kind)?, data.remove(TOOLS_KEY)?.into())));
-    let files = data.into_iter().map(|(name, text)| (name.into(), text.into()));
+    let files = data.into_iter().map(|(name, text)| (name.as_str().into(), rendered(&name, &text).into()));
     Ok(ConfigMapSeen { files: files.collect(), tools })
 }
 

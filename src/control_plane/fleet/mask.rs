@@ -6,6 +6,8 @@
 
 use serde_json::{Map, Value};
 
+use super::arguments::arguments;
+
 /// What stands in the place of a credential.
 pub const MASKED: &str = "••••••";
 
@@ -29,6 +31,9 @@ const WORDS: &[&str] = &[
     "connectionstring",
     "passphrase",
 ];
+
+/// Words that say so as the last one of a name.
+const LAST_WORDS: &[&str] = &["pwd", "jwt", "pass", "auth", "key"];
 
 /// Masks an object, and drops what nobody reads.
 pub(super) fn object(object: &mut Value) {
@@ -55,23 +60,56 @@ fn inside(field: &str, value: &mut Value) {
 }
 
 fn fields_of(field: &str, fields: &mut Map<String, Value>) {
-    // `{name, value}`: a variable or a header. What is beside a value, such as valueFrom, only refers to one.
-    let named = fields.get("name").and_then(Value::as_str).is_some_and(is_credential);
+    // `{name, value}`: a variable, a header or a parameter. What is beside a value, such as valueFrom, only refers to one.
+    let named = fields.get("name").and_then(Value::as_str).map(str::to_owned);
+    let named = named.filter(|name| is_credential(name));
     let header = field == "headersFrom";
     for (name, value) in fields.iter_mut() {
         let whole = match name.as_str() {
-            "value" => named || header,
+            _ if is_reference(name) => false,
+            "value" | "default" => header || named.as_deref().is_some_and(|name| !is_count(name, value)),
             "databaseUrl" => true,
             _ if field == "headers" => true,
+            _ if field == "properties" && is_schema(value) => {
+                if is_credential(name) {
+                    examples(value);
+                }
+                false
+            }
             // A map of variables or settings, whose keys are their names.
-            _ => is_settings(field) && is_credential(name),
+            _ => (is_settings(field) || field == "properties") && is_credential(name) && !is_count(name, value),
         };
         match value {
-            Value::String(text) if whole && !text.is_empty() => *text = MASKED.to_owned(),
+            _ if whole => everything(value),
             // Settings may be nested.
-            Value::Object(_) | Value::Array(_) if is_settings(field) && !is_reference(name) => inside(field, value),
+            Value::Object(_) | Value::Array(_) if is_settings(field) && !leaves_settings(name) => inside(field, value),
             _ => inside(name, value),
         }
+    }
+}
+
+/// Masks all that may be a credential below a name that says so.
+fn everything(value: &mut Value) {
+    match value {
+        Value::String(text) if text.is_empty() => {}
+        Value::String(_) | Value::Number(_) => *value = MASKED.into(),
+        Value::Array(elements) => elements.iter_mut().for_each(everything),
+        Value::Object(fields) => {
+            fields.iter_mut().filter(|(name, _)| !is_reference(name)).for_each(|(_, value)| everything(value));
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+/// Whether this describes a value by JSON Schema.
+fn is_schema(value: &Value) -> bool {
+    ["type", "$ref", "anyOf", "oneOf", "allOf", "description"].iter().any(|field| value.get(field).is_some())
+}
+
+/// Masks the values in a schema.
+fn examples(schema: &mut Value) {
+    for field in ["default", "const", "enum", "example", "examples"] {
+        schema.get_mut(field).into_iter().for_each(everything);
     }
 }
 
@@ -80,34 +118,89 @@ fn is_settings(field: &str) -> bool {
     matches!(field, "env" | "extraConfig" | "defaultConfig" | "info")
 }
 
+/// Fields in settings whose keys are no names of settings.
+fn leaves_settings(field: &str) -> bool {
+    let other = matches!(field, "args" | "command" | "headers" | "headersFrom" | "properties");
+    other || matches!(field, "inputSchema" | "outputSchema") || is_reference(field)
+}
+
 fn is_reference(field: &str) -> bool {
     field.ends_with("Ref") || field == "valueFrom"
 }
 
-/// Whether something of this name is a credential. Numbers of tokens are none.
-fn is_credential(name: &str) -> bool {
-    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    let ends_with_key = name.len() > 3 && plain.ends_with("key");
-    !plain.ends_with("tokens") && (ends_with_key || WORDS.iter().any(|word| plain.contains(word)))
+/// Whether something of this name is a credential, unless it is a number of tokens.
+pub(super) fn is_credential(name: &str) -> bool {
+    let plain = plain(name);
+    let joined = name.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>();
+    // The last word begins behind a sign, or with the capital letter after a small one.
+    let starts = name.char_indices().rev().find(|(at, c)| {
+        let before = name[..*at].chars().next_back();
+        let capital = c.is_ascii_uppercase() && before.is_some_and(|before| before.is_ascii_lowercase());
+        capital || before.is_some_and(|before| !before.is_ascii_alphanumeric())
+    });
+    let last = starts.map_or(joined.to_ascii_lowercase(), |(at, _)| name[at..].to_ascii_lowercase());
+    plain.ends_with("key") || LAST_WORDS.contains(&&*last) || WORDS.iter().any(|word| plain.contains(word))
 }
 
-/// Arguments of a program: `--token=x`, and what follows `--token`.
-fn arguments(elements: &mut [Value]) {
-    let mut follows = false;
-    for element in elements {
-        let Value::String(text) = element else { continue };
-        let flag = text.starts_with('-');
-        *text = match text.split_once('=') {
-            Some((name, value)) if !value.is_empty() && is_credential(name) => format!("{name}={MASKED}"),
-            _ if follows && !flag => MASKED.to_owned(),
-            _ => line(text),
-        };
-        follows = flag && !text.contains('=') && is_credential(text);
+fn plain(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// Whether it is a number of tokens.
+fn is_count(name: &str, value: &Value) -> bool {
+    match value {
+        Value::Number(_) => plain(name).ends_with("tokens"),
+        Value::String(text) => is_number_of_tokens(name, text),
+        _ => false,
+    }
+}
+
+pub(super) fn is_number_of_tokens(name: &str, value: &str) -> bool {
+    plain(name).ends_with("tokens") && value.parse::<f64>().is_ok()
+}
+
+/// Whether it may be the name of a flag, a variable or a header.
+pub(super) fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
+/// A text that was rendered under this name, without the credentials in it.
+pub(in crate::control_plane) fn rendered(name: &str, text: &str) -> String {
+    if is_credential(name) && !text.is_empty() && !is_number_of_tokens(name, text) {
+        return MASKED.to_owned();
+    }
+    let parsed = serde_json::from_str::<Value>(text).ok().filter(|value| value.is_object() || value.is_array());
+    let Some(parsed) = parsed else {
+        return text.split_inclusive('\n').map(setting).collect();
+    };
+    let mut masked = parsed.clone();
+    inside("info", &mut masked);
+    match masked == parsed {
+        true => text.to_owned(),
+        false if text.contains('\n') => format!("{masked:#}"),
+        false => masked.to_string(),
+    }
+}
+
+/// A line of a text, which may be `name: value` or `name=value`.
+fn setting(text: &str) -> String {
+    let at = text.find([':', '=']).filter(|at| {
+        let name = text[..*at].trim_matches(|c: char| c.is_whitespace() || "-\"'".contains(c));
+        let value = text[at + 1..].trim();
+        let credential = is_name(name) && is_credential(name) && !is_number_of_tokens(name, value);
+        credential && !value.is_empty() && !value.starts_with("//")
+    });
+    match at {
+        Some(at) => {
+            let end = if text.ends_with('\n') { "\n" } else { "" };
+            format!("{} {MASKED}{end}", &text[..=at])
+        }
+        None => line(text),
     }
 }
 
 /// A text without the passwords of the URLs in it.
-fn line(text: &str) -> String {
+pub(super) fn line(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("://") {
@@ -133,7 +226,7 @@ fn without_password(url: &str) -> String {
     };
     let Some((path, query)) = path.split_once('?') else { return authority + path };
     let parameter = |pair: &str| match pair.split_once('=') {
-        Some((name, value)) if !value.is_empty() && (is_credential(name) || name == "key") => {
+        Some((name, value)) if !value.is_empty() && is_credential(name) && !is_number_of_tokens(name, value) => {
             format!("{name}={MASKED}")
         }
         _ => pair.to_owned(),
@@ -190,6 +283,52 @@ mod tests {
             ),
         ] {
             assert_eq!(masked(spec), expected);
+        }
+    }
+
+    #[test]
+    fn all_below_a_credentials_name_is_masked_but_numbers_of_tokens() {
+        for name in ["API_TOKENS", "SMTP_PASS", "DB_PWD", "MYSQL_PWD", "BASIC_AUTH", "JWT", "KEY", "userPass"] {
+            assert_eq!(masked(json!({ "env": { name: "t1,t2" } })), json!({ "env": { name: MASKED } }));
+        }
+        let stays = json!({ "env": { "MAX_TOKENS": "5", "BYPASS": "x", "KEY_FILE": "/k" },
+            "extraConfig": { "max_tokens": 5, "apiKeyRef": { "name": "a" } } });
+        assert_eq!(masked(stays.clone()), stays);
+        let config = json!({ "apiKeys": ["sk-1"], "credentials": { "id": "a", "pin": 7 }, "mode": ["fast"] });
+        let expected = json!({ "apiKeys": [MASKED], "credentials": { "id": MASKED, "pin": MASKED }, "mode": ["fast"] });
+        assert_eq!(masked(json!({ "extraConfig": config })), json!({ "extraConfig": expected }));
+        let parameters =
+            json!({ "parameters": [{ "name": "api_key", "default": "sk-1" }, { "name": "a", "default": 1 }] });
+        let expected =
+            json!({ "parameters": [{ "name": "api_key", "default": MASKED }, { "name": "a", "default": 1 }] });
+        assert_eq!(masked(parameters), expected);
+    }
+
+    #[test]
+    fn rendered_texts_show_no_more_than_the_object() {
+        for (name, text, expected) in [
+            ("MODEL_CONFIG", r#"{"apiKey":"sk-1","max_tokens":5}"#, r#"{"apiKey":"••••••","max_tokens":5}"#),
+            ("BASE_URL", "https://h/?key=k", "https://h/?key=••••••"),
+            ("TOOLS", r#"[{"endpoint":"https://h/?api_key=k"}]"#, r#"[{"endpoint":"https://h/?api_key=••••••"}]"#),
+            (
+                "TOOLS",
+                r#"{"properties":{"api_key":{"default":"k","type":"string"}}}"#,
+                r#"{"properties":{"api_key":{"default":"••••••","type":"string"}}}"#,
+            ),
+            (
+                "config.yaml",
+                "url: https://u:p@h\ntoken: t\nmode: a\n",
+                "url: https://••••••@h\ntoken: ••••••\nmode: a\n",
+            ),
+            ("SMTP_PASS", "p", MASKED),
+            ("PROMPT", "Say hello.\n", "Say hello.\n"),
+            (
+                "TOOLS",
+                r#"{"properties": {"token": {"type": "string"}}}"#,
+                r#"{"properties": {"token": {"type": "string"}}}"#,
+            ),
+        ] {
+            assert_eq!(rendered(name, text), expected);
         }
     }
 

@@ -4,6 +4,7 @@
 //! says up to which stamp he read gets what changed since: the newest state of each object, however many changes he missed,
 //! and no queue is kept for anybody. Deletions stay in the journal for a while; who asks for what was forgotten begins anew.
 
+mod arguments;
 mod columns;
 mod feed;
 mod journal;
@@ -32,6 +33,7 @@ pub use columns::Column;
 pub use feed::{Batch, Changed, Feed};
 use journal::Journal;
 pub use mask::MASKED;
+pub(super) use mask::rendered;
 pub use query::{BadCursor, Cursor, Page, Phases, Selection, Sight, Sort, Visible};
 pub use record::{Link, Record};
 pub use summary::{Ready, Replicas, ServerFacts, Summary};

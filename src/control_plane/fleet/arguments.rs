@@ -1,0 +1,132 @@
+//! Takes credentials out of the arguments of a program.
+
+use serde_json::Value;
+
+use super::mask::{MASKED, is_credential, is_name, is_number_of_tokens, line};
+
+/// Arguments of a program: `--token=x`, what follows `--token`, and the same within one that is a command itself.
+pub(super) fn arguments(elements: &mut [Value]) {
+    let mut follows = None;
+    for element in elements {
+        let Value::String(text) = element else { continue };
+        let name = follows.take().filter(|_| !text.starts_with('-'));
+        let mut words = Words::default();
+        let masked = words.mask(text);
+        follows = words.follows;
+        *text = match name {
+            Some(name) if !is_number_of_tokens(&name, text) => MASKED.to_owned(),
+            _ => masked,
+        };
+    }
+}
+
+/// Where one is in a text of several words.
+#[derive(Default)]
+struct Words {
+    /// The name of the credential that the next word is.
+    follows: Option<String>,
+    /// Everything is one until a word ends with a quote; with this one, if it is known.
+    until: Option<Option<char>>,
+}
+
+impl Words {
+    fn mask(&mut self, text: &str) -> String {
+        text.split_inclusive(char::is_whitespace)
+            .map(|word| {
+                let core = word.trim_end();
+                self.word(core) + &word[core.len()..]
+            })
+            .collect()
+    }
+
+    fn word(&mut self, word: &str) -> String {
+        if word.is_empty() {
+            return String::new();
+        }
+        if self.until.is_some() {
+            return self.secret(word);
+        }
+        let bare = word.trim_start_matches(['"', '\'', '(']);
+        let before = &word[..word.len() - bare.len()];
+        if let Some(name) = self.follows.take().filter(|_| !bare.starts_with('-')) {
+            return if is_number_of_tokens(&name, bare) { word.to_owned() } else { self.secret(word) };
+        }
+        if ["bearer", "basic"].contains(&&*bare.to_ascii_lowercase()) {
+            self.follows = Some(bare.to_owned());
+            return word.to_owned();
+        }
+        if let Some((name, value)) = bare.split_once(':')
+            && is_name(name)
+            && is_credential(name)
+            && !value.starts_with("//")
+        {
+            // A header, up to its end.
+            self.until = Some(before.chars().last().filter(|quote| *quote != '('));
+            let value = if value.is_empty() { String::new() } else { self.secret(value) };
+            return format!("{before}{name}:{value}");
+        }
+        match bare.split_once('=') {
+            Some((name, value)) if is_name(name) => {
+                let value = match is_credential(name) && !value.is_empty() && !is_number_of_tokens(name, value) {
+                    true => self.secret(value),
+                    false => self.word(value),
+                };
+                format!("{before}{name}={value}")
+            }
+            _ => {
+                self.follows = (bare.starts_with('-') && is_name(bare) && is_credential(bare)).then(|| bare.to_owned());
+                line(word)
+            }
+        }
+    }
+
+    /// A word that belongs to a credential, without it.
+    fn secret(&mut self, word: &str) -> String {
+        let quotes = ['"', '\''];
+        if self.until.is_none() {
+            self.until = word.chars().next().filter(|first| quotes.contains(first)).map(Some);
+        }
+        let inner = word.trim_start_matches(quotes);
+        let opening = &word[..word.len() - inner.len()];
+        let inner = inner.trim_end_matches([')', ';', '"', '\'']);
+        let closing = &word[opening.len() + inner.len()..];
+        let ends = match self.until {
+            Some(Some(quote)) => closing.contains(quote),
+            Some(None) => closing.contains(quotes),
+            None => false,
+        };
+        if ends {
+            self.until = None;
+        }
+        match inner.is_empty() {
+            true => word.to_owned(),
+            false => format!("{opening}{MASKED}{closing}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_masked_within_a_text_too() {
+        for (args, expected) in [
+            (json!(["--header", "Authorization: Bearer sk-1"]), json!(["--header", "Authorization: •••••• ••••••"])),
+            (json!(["Authorization: Bearer c2st=="]), json!(["Authorization: •••••• ••••••"])),
+            (json!(["X-Any: Bearer c2st==", "-v"]), json!(["X-Any: Bearer ••••••", "-v"])),
+            (json!(["sh", "-c", "server --token abc -v"]), json!(["sh", "-c", "server --token •••••• -v"])),
+            (json!(["A_KEY='a b' run --max-tokens 5 x"]), json!(["A_KEY='•••••• ••••••' run --max-tokens 5 x"])),
+            (
+                json!(["curl -H 'Cookie: a=b; c=d' https://h/?token=t"]),
+                json!(["curl -H 'Cookie: ••••••; ••••••' https://h/?token=••••••"]),
+            ),
+        ] {
+            let mut args: Vec<Value> = serde_json::from_value(args).unwrap();
+            arguments(&mut args);
+            assert_eq!(Value::from(args), expected);
+        }
+    }
+}
