@@ -44,6 +44,8 @@ struct Count {
     place: Option<OwnedSemaphorePermit>,
     /// While the server is only listened to: bytes since the last end of an event.
     unfinished: Option<usize>,
+    /// The last byte of the piece before.
+    last: Option<u8>,
 }
 
 /// It is more than is read.
@@ -68,11 +70,15 @@ impl Reading {
     /// [`TooMuch`].
     pub(super) async fn take(&self, piece: &[u8]) -> Result<(), TooMuch> {
         let waits = {
-            let mut count = self.count();
+            let mut guard = self.count();
+            let count = &mut *guard;
             count.bytes = count.bytes.saturating_add(piece.len());
             if let Some(unfinished) = &mut count.unfinished {
                 // An event ends with an empty line, of whichever sort of line break.
-                let ends = piece.windows(2).any(|two| matches!(two, b"\n\n" | b"\r\r" | b"\n\r"));
+                let is_end = |two: &[u8]| matches!(two, b"\n\n" | b"\r\r" | b"\n\r");
+                let across = count.last.zip(piece.first()).is_some_and(|(last, first)| is_end(&[last, *first]));
+                let ends = across || piece.windows(2).any(is_end);
+                count.last = piece.last().copied().or(count.last);
                 *unfinished = if ends { 0 } else { unfinished.saturating_add(piece.len()) };
                 if *unfinished > self.event {
                     return Err(TooMuch);
@@ -86,7 +92,11 @@ impl Reading {
         if waits {
             // It is never closed.
             let place = self.places.0.clone().acquire_owned().await.map_err(|_| TooMuch)?;
-            self.count().place = Some(place);
+            let mut count = self.count();
+            // Its answer may have been taken in meanwhile.
+            if count.unfinished.is_none() {
+                count.place = Some(place);
+            }
         }
         Ok(())
     }
@@ -121,6 +131,35 @@ mod tests {
         assert_eq!(small.take(&[0; 1]).now_or_never(), Some(Ok(())));
         drop(large);
         assert_eq!(places.0.available_permits(), LARGE - 1);
+    }
+
+    #[test]
+    fn a_place_that_comes_when_the_answer_is_taken_in_is_given_back() {
+        let places = Places::default();
+        let large: Vec<_> = (0..LARGE).map(|_| Reading::new(places.clone())).collect();
+        for reading in &large {
+            assert_eq!(reading.take(&[0; SMALL + 1]).now_or_never(), Some(Ok(())));
+        }
+        let late = Reading::new(places.clone());
+        let piece = [0; SMALL + 1];
+        let mut waits = Box::pin(late.take(&piece));
+        assert_eq!(waits.as_mut().now_or_never(), None);
+        late.listen();
+        drop(large);
+        assert_eq!(waits.now_or_never(), Some(Ok(())));
+        assert_eq!(places.0.available_permits(), LARGE);
+    }
+
+    #[test]
+    fn the_end_of_an_event_may_be_in_two_pieces() {
+        for (first, second) in [(&b"x\n"[..], &b"\n"[..]), (b"x\r\n", b"\r\n"), (b"x\r", b"\r")] {
+            let reading = Reading::new(Places::default());
+            reading.listen();
+            assert_eq!(reading.take(&vec![b'x'; SMALL - 3]).now_or_never(), Some(Ok(())));
+            for piece in [first, b"", second, &[b'x'; SMALL]] {
+                assert_eq!(reading.take(piece).now_or_never(), Some(Ok(())), "{first:?}");
+            }
+        }
     }
 
     #[test]
