@@ -4,7 +4,7 @@
 //! the request can be sent again. A Pod that cannot be reached has done nothing either, but costs time: that is tried again
 //! twice at most, within a budget. Anything else that may have reached the workload is never repeated.
 //!
-//! A Pod of an MCP server may have room for requests and none for another session: another Pod is asked for one, and when none
+//! A Pod of an MCP server may have room for requests and none for another session: another Pod is asked for one, once, and when none
 //! has room, the client is told what the last one said.
 
 use std::{
@@ -78,9 +78,11 @@ pub(super) async fn relay<S: Link>(
     let _under_way = shared.metrics.begins(route.workload.kind, call.arrived);
     route.workload.budget.earn();
     let mut failures = 0;
-    let mut without_room: Vec<Tag> = Vec::new();
+    // Pods that did not take it, and whether one of them has no room but for another session.
+    let mut tried: Vec<Tag> = Vec::new();
+    let mut elsewhere = false;
     loop {
-        let other = (!without_room.is_empty()).then(|| turn::other(&route, &without_room)).flatten();
+        let other = elsewhere.then(|| route.workload.take_other(&route.pods, &tried)).flatten();
         let lease = match (&call.session, other) {
             (Some(session), _) => turn::held(&route, session).map_err(NoTurn::Refused),
             (None, Some(lease)) => Ok(lease),
@@ -91,7 +93,9 @@ pub(super) async fn relay<S: Link>(
             Err(NoTurn::Refused(answer)) => return Outcome::Refused(answer),
             Err(NoTurn::ClientGone) => return Outcome::Aborted,
         };
-        let others = route.pods.iter().any(|pod| pod.tag != lease.pod.tag && !without_room.contains(&pod.tag));
+        let tag = lease.pod.tag;
+        // What one says again is its last word.
+        let others = !tried.contains(&tag) && route.pods.iter().any(|pod| pod.tag != tag && !tried.contains(&pod.tag));
         let sessionless = AtomicBool::new(false);
         let mut kept = lease.pod.reuse();
         let end = loop {
@@ -141,7 +145,7 @@ pub(super) async fn relay<S: Link>(
         match end {
             Ok(End::Declined { .. }) if sessionless.load(Relaxed) => {
                 // It has room for anything else.
-                without_room.push(lease.pod.tag);
+                elsewhere = true;
                 shared.metrics.retried("over-capacity");
             }
             Ok(End::Declined { .. }) => {
@@ -157,6 +161,9 @@ pub(super) async fn relay<S: Link>(
                 shared.metrics.retried("connect");
             }
             Ok(end) => return outcome(end, &route.workload),
+        }
+        if !tried.contains(&tag) {
+            tried.push(tag);
         }
         // The Pods may be others by now.
         route = shared.routes.find(call.path.key).unwrap_or(route);
@@ -194,7 +201,7 @@ struct Answers<'a> {
     workload: &'a Arc<Workload>,
     /// Whether what answers is one: a workload's own word for a refusal would make others do its work.
     sidecar: bool,
-    /// Whether a Pod is left that has not yet said that it has no room for another session.
+    /// Whether a Pod is left that was not asked yet for room for another session.
     others: bool,
     /// Whether that is what this one says.
     sessionless: &'a AtomicBool,

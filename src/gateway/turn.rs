@@ -12,7 +12,7 @@ use super::{
     clock::between,
     routes::Route,
     serve::Shared,
-    sessions::{self, Session, Tag},
+    sessions::{self, Session},
     workload::{Lease, Place},
 };
 use crate::http1::Side;
@@ -117,12 +117,6 @@ pub(super) fn held(route: &Route, session: &Session<'_>) -> Result<Lease, Answer
     }
     let pod = route.all.iter().find(|pod| pod.tag == session.tag);
     pod.map(|pod| route.workload.enter(pod)).ok_or_else(sessions::gone)
-}
-
-/// A slot of a Pod that is none of these, for a new session.
-pub(super) fn other(route: &Route, without_room: &[Tag]) -> Option<Lease> {
-    let pod = route.pods.iter().find(|pod| !without_room.contains(&pod.tag))?;
-    Some(route.workload.enter(pod))
 }
 
 /// Whether there is something to wait for.

@@ -18,6 +18,7 @@ use super::{
     object::Kind,
     pod::Pod,
     queue::Queue,
+    sessions::Tag,
 };
 
 /// One workload.
@@ -101,6 +102,16 @@ impl Workload {
             return None;
         }
         balance::take(pods, self.clock.now(), random()).map(|pod| self.lease(pod))
+    }
+
+    /// A slot of a Pod that was not tried yet, if there is room and nobody waits for it.
+    pub(super) fn take_other(self: &Arc<Self>, pods: &[Arc<Pod>], tried: &[Tag]) -> Option<Lease> {
+        if self.waiting.load(Relaxed) > 0 {
+            return None;
+        }
+        let now = self.clock.now();
+        let pod = pods.iter().find(|pod| !tried.contains(&pod.tag) && pod.take(now))?;
+        Some(self.lease(pod.clone()))
     }
 
     /// A slot of this very Pod.

@@ -115,6 +115,35 @@ async fn a_pod_without_room_for_another_session_is_passed_over_and_the_last_one_
 }
 
 #[tokio::test]
+async fn a_full_pod_is_asked_once_when_another_has_no_room_for_a_session() {
+    const NO_SESSION: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 4\r\n\
+        x-recif-reason: no-session\r\n\r\nfull";
+    const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 4\r\n\
+        x-recif-reason: over-capacity\r\n\r\nbusy";
+    let (mut a, mut b) = (Pod::start().await, Pod::start().await);
+    let gateway = Gateway::start(&[], &[]).await;
+    gateway.mcp(&[(a.address, Standing::Ready), (b.address, Standing::Ready)]);
+    let mut client = gateway.asks(post("").as_bytes()).await;
+    let answers = async |pod: &mut Pod, answer: &[u8]| {
+        let (mut server, _) = pod.next().await;
+        exactly(&mut server, 2).await;
+        server.write_all(answer).await.unwrap();
+    };
+    let mut asked = 0;
+    let (answer, _) = loop {
+        tokio::select! {
+            biased;
+            () = answers(&mut b, FULL) => asked += 1,
+            () = answers(&mut a, NO_SESSION) => {}
+            answer = whole(&mut client) => break answer,
+        }
+        assert!(asked < 2, "the full one is asked again and again");
+    };
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("no-session"), "{answer}");
+    assert_eq!(asked, 1);
+}
+
+#[tokio::test]
 async fn later_revisions_have_no_sessions() {
     let mut a = Pod::start().await;
     let gateway = Gateway::start(&[], &[]).await;
