@@ -138,10 +138,46 @@ pub(crate) async fn discover<T>(
     reduce: impl Fn(McpTool) -> T,
 ) -> Result<Answer<T>, Failed> {
     let client = Metered::new(client, places, question.terminates, question.silence);
+    // What comes after the list has time-outs of its own, and is no part of the answer.
     match timeout_at(question.end, ask(&client, question, reduce)).await {
-        Ok(answer) => answer,
+        Ok(asked) => conclude(&client, asked?).await,
         Err(_) => Err(late(question)),
     }
+}
+
+/// A server that was talked to.
+struct Asked<T> {
+    service: Service,
+    era: Era,
+    listed: Result<Listed<T>, Failed>,
+}
+
+/// The tools, whether there are more, and how long that holds.
+type Listed<T> = (Vec<T>, bool, Option<Duration>);
+
+/// Goes on listening to a server that tells of changes, and takes leave of any other.
+async fn conclude<T>(client: &Metered, asked: Asked<T>) -> Result<Answer<T>, Failed> {
+    let Asked { mut service, era, listed } = asked;
+    let changes = match &listed {
+        Ok(_) => changes(&service, era).await,
+        Err(_) => None,
+    };
+    let info = service.peer().peer_info();
+    let server = info.as_ref().and_then(|info| info.server_info.as_ref());
+    let server = server.map(|server| (server.name.clone(), server.version.clone())).unwrap_or_default();
+    let revision = info.as_ref().map(|info| info.protocol_version.to_string()).unwrap_or_default();
+    let changes = match changes {
+        Some(subscription) => {
+            client.listen();
+            Some(Changes { service, subscription })
+        }
+        None => {
+            let _ = service.close_with_timeout(GOODBYE).await;
+            None
+        }
+    };
+    let (tools, more, holds) = listed?;
+    Ok(Answer { tools, more, server, revision, era, holds, changes })
 }
 
 fn late(question: &Question) -> Failed {
@@ -149,7 +185,7 @@ fn late(question: &Question) -> Failed {
     Failed::new("ServerTimeout", message)
 }
 
-async fn ask<T>(client: &Metered, question: &Question, reduce: impl Fn(McpTool) -> T) -> Result<Answer<T>, Failed> {
+async fn ask<T>(client: &Metered, question: &Question, reduce: impl Fn(McpTool) -> T) -> Result<Asked<T>, Failed> {
     let eras = match question.era {
         _ if question.sse => [Era::Initialize, Era::Initialize],
         Some(Era::Initialize) => [Era::Initialize, Era::Discover],
@@ -166,7 +202,7 @@ async fn ask<T>(client: &Metered, question: &Question, reduce: impl Fn(McpTool) 
         Ok(Err(error)) => Err(Some(error)),
         Err(_) => Err(None),
     };
-    let (mut service, era) = match first {
+    let (service, era) = match first {
         Ok(opened) => opened,
         Err(error) => {
             let failed = client.take_failure();
@@ -189,30 +225,11 @@ async fn ask<T>(client: &Metered, question: &Question, reduce: impl Fn(McpTool) 
         }
     };
     client.take_failure();
-    let listed = list(&service, question.most, reduce).await;
-    let changes = match &listed {
-        Ok(_) => changes(&service, era).await,
-        Err(_) => None,
-    };
-    let info = service.peer().peer_info();
-    let server = info.as_ref().and_then(|info| info.server_info.as_ref());
-    let server = server.map(|server| (server.name.clone(), server.version.clone())).unwrap_or_default();
-    let revision = info.as_ref().map(|info| info.protocol_version.to_string()).unwrap_or_default();
-    let changes = match changes {
-        Some(subscription) => {
-            client.listen();
-            Some(Changes { service, subscription })
-        }
-        None => {
-            let _ = service.close_with_timeout(GOODBYE).await;
-            None
-        }
-    };
-    let (tools, more, holds) = listed.map_err(|error| {
+    let listed = list(&service, question.most, reduce).await.map_err(|error| {
         let message = format!("it does not list its tools: {}", problem::call(&error));
         client.take_failure().unwrap_or_else(|| Failed::new("InvalidServerAnswer", message))
-    })?;
-    Ok(Answer { tools, more, server, revision, era, holds, changes })
+    });
+    Ok(Asked { service, era, listed })
 }
 
 type Service = RunningService<RoleClient, Handler>;
@@ -233,12 +250,7 @@ async fn open(client: &Metered, question: &Question, era: Era) -> Result<Service
     serve_client_with_lifecycle(handler, transport, era.lifecycle()).await.map_err(Box::new)
 }
 
-/// The tools, whether there are more, and how long that holds.
-async fn list<T>(
-    service: &Service,
-    most: usize,
-    reduce: impl Fn(McpTool) -> T,
-) -> Result<(Vec<T>, bool, Option<Duration>), ServiceError> {
+async fn list<T>(service: &Service, most: usize, reduce: impl Fn(McpTool) -> T) -> Result<Listed<T>, ServiceError> {
     let (mut tools, mut cursor, mut holds) = (Vec::new(), None, None);
     for _ in 0..PAGES {
         let page = service.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor))).await?;

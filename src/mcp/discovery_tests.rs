@@ -507,6 +507,34 @@ async fn a_server_of_the_newer_era_is_listened_to_and_says_how_long_its_list_hol
     timeout(Duration::from_secs(20), left.notified()).await.unwrap();
 }
 
+#[tokio::test]
+async fn tools_that_are_there_in_time_are_told_though_nobody_answers_the_wish_to_listen() {
+    let answer = |body: Bytes| async move {
+        let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let result = match request["method"].as_str() {
+            Some("server/discover") => json!({
+                "resultType": "complete", "supportedVersions": ["2026-07-28"],
+                "capabilities": {"tools": {"listChanged": true}}, "ttlMs": 0, "cacheScope": "private",
+            }),
+            Some("tools/list") => json!({
+                "resultType": "complete", "tools": [{"name": "t", "inputSchema": {"type": "object"}}],
+                "ttlMs": 90_000, "cacheScope": "private",
+            }),
+            Some("subscriptions/listen") => pending().await,
+            _ => return StatusCode::ACCEPTED.into_response(),
+        };
+        json_answer(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
+    };
+    let url = serve(Router::new().route("/mcp", any(answer))).await + "/mcp";
+    let client = reach(DENIED).client(Trust::System).unwrap();
+    // Less than a wish to listen may take.
+    let end = Instant::now() + Duration::from_millis(1900);
+    let question = Question { era: Some(Era::Discover), end, ..question(&url) };
+    let answer = ask_by(client, &question).await.unwrap();
+    assert_eq!(answer.tools.len(), 1);
+    assert!(answer.changes.is_none());
+}
+
 /// A server behind TLS, with a certificate that no authority of the system signed.
 async fn secured(folder: &str) -> String {
     let file = |name: &str| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(name);
