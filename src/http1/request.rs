@@ -104,7 +104,7 @@ fn start_line(line: &[u8]) -> Result<(&[u8], &[u8], Version), Bad> {
     let first = memchr::memchr(b' ', line).ok_or(Bad::StartLine)?;
     let second = first + 1 + memchr::memchr(b' ', &line[first + 1..]).ok_or(Bad::StartLine)?;
     let (method, target, version) = (&line[..first], &line[first + 1..second], &line[second + 1..]);
-    if target.is_empty() {
+    if target.is_empty() || version.contains(&b' ') {
         return Err(Bad::StartLine);
     }
     if method.is_empty() || !method.iter().all(|byte| is_token(*byte) && !byte.is_ascii_lowercase()) {
@@ -116,7 +116,7 @@ fn start_line(line: &[u8]) -> Result<(&[u8], &[u8], Version), Bad> {
     let version = match version {
         b"HTTP/1.1" => Version::Http11,
         b"HTTP/1.0" => Version::Http10,
-        other if other.starts_with(b"HTTP/") && !other.contains(&b' ') => return Err(Bad::Version),
+        other if other.starts_with(b"HTTP/") => return Err(Bad::Version),
         _ => return Err(Bad::StartLine),
     };
     Ok((method, target, version))
