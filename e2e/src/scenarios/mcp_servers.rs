@@ -115,7 +115,7 @@ async fn a_server_that_misbehaves_says_how_and_delays_no_other(ns: Namespace) ->
         ("hang", "ServerTimeout", "within 2 s"),
         ("drip", "ServerTimeout", "within 2 s"),
         ("garbage", "InvalidServerAnswer", "JSON-RPC"),
-        ("huge", "InvalidServerAnswer", "more than 8 MiB"),
+        ("huge", "InvalidServerAnswer", "more than 2 MiB"),
         ("redirect", "ServerRefused", "redirects to another place"),
         ("refuse", "ServerRefused", "Host header"),
     ];
