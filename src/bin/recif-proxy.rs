@@ -30,7 +30,8 @@ enum Instead {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    // A sidecar has no arguments, and every Pod pays for what it touches: what the parser is made of stays on disk.
+    let instead = if std::env::args_os().len() > 1 { Cli::parse().instead } else { None };
     let wanted = std::env::var("RUST_LOG").ok().and_then(|text| text.parse().ok());
     let filter = wanted.unwrap_or_else(|| Targets::new().with_default(tracing::Level::INFO));
     let lines = fmt::layer().with_writer(std::io::stderr).json().flatten_event(true);
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(1, error),
     };
-    match cli.instead {
+    match instead {
         None => {
             recif::limits::raise_open_files();
             match Config::read(|name| std::env::var(name).ok()) {
