@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use recif::runner::{self, LogFormat, Mode};
+use clap::{Parser, Subcommand};
+use recif::runner::{self, Config, LogFormat, Mode};
 use tracing_subscriber::EnvFilter;
 
 /// Serves one AI agent, one flow or a set of flows over HTTP.
@@ -12,28 +12,55 @@ use tracing_subscriber::EnvFilter;
 /// agent, which is configured by environment variables alone.
 #[derive(Parser)]
 #[command(version, after_help = runner::help())]
-struct Cli {}
+struct Cli {
+    #[command(subcommand)]
+    instead: Option<Instead>,
+}
+
+/// What the program does instead of serving an agent or flows.
+#[derive(Subcommand)]
+enum Instead {
+    /// Serves the tools of CORAIL_TOOLS as an MCP server over standard input and output.
+    Mcp,
+}
+
+enum Program {
+    Serve(Mode),
+    Tools(Box<Config>),
+}
 
 fn main() -> ExitCode {
     // Fails only when a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let Cli {} = Cli::parse();
-    let mode = Mode::read(&|name| std::env::var(name).ok());
+    let Cli { instead } = Cli::parse();
+    let variable = |name: &str| std::env::var(name).ok();
+    let program = match instead {
+        None => Mode::read(&variable).map(Program::Serve),
+        Some(Instead::Mcp) => Config::read(&variable).map(|config| Program::Tools(config.into())),
+    };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match mode.as_ref().map_or(LogFormat::Json, Mode::log) {
+    let format = program.as_ref().map_or(LogFormat::Json, |program| match program {
+        Program::Serve(mode) => mode.log(),
+        Program::Tools(config) => config.log,
+    });
+    match format {
         LogFormat::Json => log.json().flatten_event(true).init(),
         LogFormat::Pretty => log.init(),
     }
-    let mode = match mode {
-        Ok(mode) => mode,
+    let program = match program {
+        Ok(program) => program,
         Err(error) => {
             tracing::error!("{error}");
             return ExitCode::from(2);
         }
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    match runtime.map_err(anyhow::Error::from).and_then(|runtime| Ok(runtime.block_on(runner::run(mode))?)) {
+    let ran = runtime.map_err(anyhow::Error::from).and_then(|runtime| match program {
+        Program::Serve(mode) => Ok(runtime.block_on(runner::run(mode))?),
+        Program::Tools(config) => Ok(runtime.block_on(runner::serve_tools(*config))?),
+    });
+    match ran {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error}");

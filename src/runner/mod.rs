@@ -25,6 +25,7 @@ mod server;
 mod shell;
 mod sse;
 mod told;
+mod tool_server;
 mod tools;
 mod turn;
 
@@ -35,6 +36,7 @@ pub use config::{Config, ConfigError, LogFormat, help};
 pub use flow::Settings;
 pub use mode::Mode;
 pub use serve::{ServeError, run};
+pub use tool_server::serve_tools;
 
 /// Looks up an environment variable; tests pass a table instead of the process environment.
 type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;

@@ -77,7 +77,7 @@ pub async fn run(mode: Mode) -> Result<(), ServeError> {
 }
 
 /// A variable of the process.
-fn environment(name: &str) -> Option<String> {
+pub(super) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 

@@ -1,0 +1,182 @@
+//! The tools of `CORAIL_TOOLS` as an MCP server over standard input and output: `recif-runner mcp`.
+//!
+//! One JSON-RPC message per line, as the stdio transport of the Model Context Protocol has it (revisions up to 2025-11-25);
+//! the bridge of an MCPServer makes Streamable HTTP of it. So a tool that is described once, an HTTP endpoint with its
+//! credentials say, is called by whoever may call the server. Calls run side by side and are answered as they end.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::config::Config;
+use super::metrics::Metrics;
+use super::models::ToolSpec;
+use super::serve::environment;
+use super::tools::{ToolError, Toolbox};
+
+/// Revisions of the protocol that are served, the newest first.
+const REVISIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+/// Lines that are read before they are looked at.
+const AHEAD: usize = 16;
+/// Calls at the same time; further lines wait.
+const AT_ONCE: usize = 64;
+
+// JSON-RPC 2.0, section 5.1.
+const PARSE_ERROR: i32 = -32700;
+const METHOD_NOT_FOUND: i32 = -32601;
+const INVALID_PARAMS: i32 = -32602;
+
+/// Serves the tools that `config` names until standard input ends.
+///
+/// # Errors
+/// A pipe broke.
+pub async fn serve_tools(config: Config) -> io::Result<()> {
+    let tools = Toolbox::new(config.tools, Arc::new(environment), Metrics::default());
+    serve(tools, BufReader::new(io::stdin()), io::stdout()).await
+}
+
+async fn serve(tools: Toolbox, input: impl BufRead + Send + 'static, mut output: impl Write) -> io::Result<()> {
+    let (sender, mut read) = mpsc::channel(AHEAD);
+    // Reading a pipe blocks, and nothing ends it: the thread goes with the process.
+    std::thread::spawn(move || {
+        for line in input.lines() {
+            if sender.blocking_send(line).is_err() {
+                break;
+            }
+        }
+    });
+    let mut calls = JoinSet::new();
+    let mut more = true;
+    while more || !calls.is_empty() {
+        tokio::select! {
+            line = read.recv(), if more && calls.len() < AT_ONCE => match line.transpose()? {
+                Some(line) => {
+                    let tools = tools.clone();
+                    calls.spawn(async move { answer(&tools, &line).await });
+                }
+                None => more = false,
+            },
+            Some(answered) = calls.join_next() => {
+                if let Some(message) = answered.map_err(io::Error::other)? {
+                    writeln!(output, "{message}")?;
+                    output.flush()?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The answer to a message; none to a notification, or to an answer.
+async fn answer(tools: &Toolbox, line: &str) -> Option<Value> {
+    let asked: Value = match serde_json::from_str(line) {
+        Ok(asked) => asked,
+        Err(error) => return Some(refusal(&Value::Null, PARSE_ERROR, &format!("a line is not JSON: {error}"))),
+    };
+    let (id, method) = (asked.get("id").filter(|id| !id.is_null())?, asked["method"].as_str()?);
+    let params = &asked["params"];
+    let result = match method {
+        "initialize" => {
+            let wanted = REVISIONS.iter().find(|known| params["protocolVersion"] == **known);
+            json!({
+                "protocolVersion": wanted.unwrap_or(&REVISIONS[0]),
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "recif-runner", "version": env!("CARGO_PKG_VERSION")},
+            })
+        }
+        "ping" => json!({}),
+        "tools/list" => {
+            let tool = |spec: &ToolSpec| json!({"name": spec.name, "description": spec.description, "inputSchema": spec.input_schema});
+            json!({"tools": tools.specs().iter().map(tool).collect::<Vec<_>>()})
+        }
+        "tools/call" => {
+            let name = params["name"].as_str().unwrap_or_default();
+            match tools.call(name, &params["arguments"]).await {
+                Err(error @ ToolError::Unknown(_)) => return Some(refusal(id, INVALID_PARAMS, &error.to_string())),
+                Err(error) => told(&error.to_string(), true),
+                Ok(text) => told(&text, false),
+            }
+        }
+        _ => return Some(refusal(id, METHOD_NOT_FOUND, &format!("there is no method {method:?}"))),
+    };
+    Some(json!({"jsonrpc": "2.0", "id": id, "result": result}))
+}
+
+/// The result of a call. A tool that failed says so to the model: it is no error of the protocol.
+fn told(text: &str, failed: bool) -> Value {
+    json!({"content": [{"type": "text", "text": text}], "isError": failed})
+}
+
+fn refusal(id: &Value, code: i32, message: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tools::Definition;
+    use super::*;
+
+    /// What is written when these lines are read, ordered by id: answers come as they are ready.
+    async fn exchange(lines: &[Value]) -> Vec<Value> {
+        let tools = r#"[{"name": "calculator", "type": "builtin"}, {"name": "datetime", "type": "builtin"}]"#;
+        let toolbox = Toolbox::new(Definition::read_all(tools).unwrap(), Arc::new(|_: &str| None), Metrics::default());
+        let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let mut output = Vec::new();
+        serve(toolbox, io::Cursor::new(input), &mut output).await.unwrap();
+        let mut answers: Vec<Value> =
+            String::from_utf8(output).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        answers.sort_by_key(|answer| answer["id"].as_i64());
+        answers
+    }
+
+    fn ask(id: i64, method: &str, params: Value) -> Value {
+        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+    }
+
+    #[tokio::test]
+    async fn a_client_shakes_hands_and_learns_of_the_tools() {
+        let answers = exchange(&[
+            ask(1, "initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}})),
+            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+            ask(2, "tools/list", Value::Null),
+            ask(3, "initialize", json!({"protocolVersion": "1999-01-01"})),
+        ])
+        .await;
+        assert_eq!(answers.len(), 3, "{answers:?}");
+        assert_eq!(answers[0]["result"]["protocolVersion"], "2025-06-18");
+        let tools = answers[1]["result"]["tools"].as_array().unwrap();
+        assert_eq!((&tools[0]["name"], &tools[1]["name"]), (&json!("calculator"), &json!("datetime")));
+        assert_eq!(tools[0]["inputSchema"]["required"], json!(["expression"]));
+        assert_eq!(answers[2]["result"]["protocolVersion"], REVISIONS[0], "it offers its own");
+    }
+
+    #[tokio::test]
+    async fn a_tool_is_called_and_its_failure_is_told_to_the_model() {
+        let call = |id, name: &str, expression: &str| {
+            ask(id, "tools/call", json!({"name": name, "arguments": {"expression": expression}}))
+        };
+        let answers =
+            exchange(&[call(1, "calculator", "6*7"), call(2, "calculator", "6*"), call(3, "shell", "ls")]).await;
+        assert_eq!(answers[0]["result"], json!({"content": [{"type": "text", "text": "42"}], "isError": false}));
+        assert_eq!(answers[1]["result"]["isError"], true, "{answers:?}");
+        assert_eq!(answers[2]["error"]["code"], INVALID_PARAMS);
+    }
+
+    #[tokio::test]
+    async fn what_it_does_not_know_is_refused_and_it_goes_on() {
+        let toolbox = Toolbox::new(Vec::new(), Arc::new(|_: &str| None), Metrics::default());
+        let refused = answer(&toolbox, "{").await.unwrap();
+        assert_eq!((&refused["id"], &refused["error"]["code"]), (&Value::Null, &json!(PARSE_ERROR)));
+        let answers = exchange(&[
+            json!({"jsonrpc": "2.0", "id": 7, "result": {}}),
+            ask(8, "resources/list", Value::Null),
+            ask(9, "ping", Value::Null),
+        ])
+        .await;
+        assert_eq!(answers[0]["error"]["code"], METHOD_NOT_FOUND);
+        assert_eq!(answers[1], json!({"jsonrpc": "2.0", "id": 9, "result": {}}));
+    }
+}
