@@ -12,11 +12,9 @@ import { duration } from "../object/timeline.ts";
 import { Icon } from "../shell/icons.tsx";
 import { Ago, fullTime, ObjectLink, Phase, useTitle } from "../shell/parts.tsx";
 import { Failure, Loading, Notice, State } from "../shell/states.tsx";
-import { merged, wanted } from "./feed.ts";
+import { KEPT, merged, newer, wanted } from "./feed.ts";
 
 const PAGE = 200;
-/** So much is kept while the page is open. */
-const KEPT = 5000;
 
 export function ActivityPage(): ReactElement {
   useTitle("Activity");
@@ -92,8 +90,8 @@ interface Feed {
 
 function useFeed(): Feed {
   const [list, setList] = useState<readonly Transition[]>([]);
-  const [held, setHeld] = useState<readonly Transition[]>([]);
-  const [paused, setPaused] = useState(false);
+  // What was shown when it was paused: the list goes on behind it.
+  const [frozen, setFrozen] = useState<readonly Transition[] | null>(null);
   const [next, setNext] = useState<string | null>("");
   const [loading, setLoading] = useState(true);
   const [error, setError] = useState<Error | null>(null);
@@ -103,6 +101,7 @@ function useFeed(): Feed {
     try {
       const page = await get<Page<Transition>>(`/transitions${query({ limit: PAGE, before })}`, signal);
       setList((known) => merged(known, page.items));
+      if (before) setFrozen((known) => known && merged(known, page.items));
       setNext((known) => (before || known === "" ? (page.continue ?? null) : known));
       setError(null);
     } catch (problem) {
@@ -125,7 +124,7 @@ function useFeed(): Feed {
       timer = null;
       const fresh = waiting;
       waiting = [];
-      (paused ? setHeld : setList)((known) => merged(known, fresh, KEPT));
+      setList((known) => merged(known, fresh));
     };
     const forget = live.listen({
       transition: (transition) => {
@@ -138,18 +137,13 @@ function useFeed(): Feed {
     return () => {
       forget();
       if (timer) clearTimeout(timer);
-      show();
     };
-  }, [paused, read]);
+  }, [read]);
 
-  const toggle = (): void => {
-    if (paused) {
-      setList((known) => merged(known, held, KEPT));
-      setHeld([]);
-    }
-    setPaused(!paused);
-  };
-  return { list, loading, error, more: next === null ? null : () => void read(next || null), paused, held: held.length, toggle };
+  const toggle = (): void => setFrozen(frozen ? null : list);
+  // With the oldest dropped, the next page would not go on where the list ends.
+  const more = next === null || list.length >= KEPT ? null : () => void read(next || null);
+  return { list: frozen ?? list, loading, error, more, paused: frozen !== null, held: frozen ? newer(list, frozen) : 0, toggle };
 }
 
 function List({ list, more, loading }: { list: readonly Transition[]; more: (() => void) | null; loading: boolean }): ReactElement {

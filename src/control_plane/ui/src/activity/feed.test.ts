@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 
 import type { Transition } from "../api/types.ts";
-import { merged, wanted } from "./feed.ts";
+import { merged, newer, wanted } from "./feed.ts";
 
 const one = (uid: string, seq: number, second: number, more: Partial<Transition> = {}): Transition => ({
   kind: "Agent", namespace: "default", name: uid, uid, seq, at: new Date(second * 1000).toISOString(),
@@ -14,6 +14,13 @@ it("puts the newest first, however they come, and each once", () => {
   expect(names(list)).toBe("a2 b2 b1 a1");
   expect(merged(list, [one("a", 1, 10)])).toBe(list);
   expect(names(merged(list, [one("c", 1, 30)], 2))).toBe("c1 a2");
+});
+
+it("counts what came since it was paused, also when that is more than is kept", () => {
+  const shown = [one("a", 2, 20), one("a", 1, 10)];
+  expect(newer(merged(shown, [one("b", 1, 30), one("b", 2, 40)]), shown)).toBe(2);
+  expect(newer(merged(shown, [one("b", 1, 30), one("b", 2, 40)], 2), shown)).toBe(2);
+  expect(newer([one("b", 1, 30)], [])).toBe(1);
 });
 
 it("finds by kind and by words of what is shown", () => {

@@ -4,13 +4,24 @@ import type { Transition } from "../api/types.ts";
 
 const keyOf = (one: Transition): string => `${one.uid} ${one.seq}`;
 
-/** The list with more in it; `kept` is the most that a live list holds. */
-export function merged(list: readonly Transition[], more: readonly Transition[], kept = Infinity): Transition[] {
+/** So many are kept while the page is open, the newest. */
+export const KEPT = 5000;
+
+/** The list with more in it. */
+export function merged(list: readonly Transition[], more: readonly Transition[], kept = KEPT): Transition[] {
   const known = new Set(list.map(keyOf));
   const fresh = more.filter((one) => !known.has(keyOf(one)) && known.add(keyOf(one)));
   if (!fresh.length) return list as Transition[];
   const all = [...list, ...fresh].sort((a, b) => Date.parse(b.at) - Date.parse(a.at) || b.seq - a.seq);
   return all.length > kept ? all.slice(0, kept) : all;
+}
+
+/** How many of a list are newer than those that were shown when it was paused. */
+export function newer(list: readonly Transition[], shown: readonly Transition[]): number {
+  const first = shown[0];
+  if (!first) return list.length;
+  const at = list.findIndex((one) => keyOf(one) === keyOf(first));
+  return at < 0 ? list.length : at;
 }
 
 export function wanted(kinds: readonly string[] | undefined, q: string | undefined): (one: Transition) => boolean {

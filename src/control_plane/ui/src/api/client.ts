@@ -54,10 +54,20 @@ export async function request(path: string, init: RequestInit & { headers?: Reco
   throw new ApiError(response.status, message);
 }
 
+/** How long an answer may take: nobody looks at an empty page for longer. */
+const PATIENCE_MS = 30_000;
+
 /** GET below /api/v1, as JSON. */
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
-  const response = await request(`${API}${path}`, { headers: { Accept: "application/json" }, ...(signal && { signal }) });
-  return (await response.json()) as T;
+  const late = AbortSignal.timeout(PATIENCE_MS);
+  try {
+    const response = await request(`${API}${path}`, { headers: { Accept: "application/json" }, signal: signal ? AbortSignal.any([signal, late]) : late });
+    return (await response.json()) as T;
+  } catch (error) {
+    if (signal?.aborted || error instanceof ApiError) throw error;
+    if (late.aborted) throw new ApiError(0, `The control plane does not answer within ${PATIENCE_MS / 1000} s.`);
+    throw new ApiError(0, "Something between here and the control plane answered instead of it, or broke its answer off.");
+  }
 }
 
 /** What an answer says went wrong: problem JSON of the control plane, `{error, reason}` of the gateway, or plain text. */

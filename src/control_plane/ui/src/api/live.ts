@@ -23,12 +23,16 @@ export interface LiveListener {
   transition?: (transition: Transition) => void;
   /** Changes may have been missed. */
   reset?: () => void;
+  /** The connection stands, for the first time or again. */
+  connected?: () => void;
 }
 
 /** The server sends a comment each 15 s. */
 const SILENCE_MS = 40_000;
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 8_000;
+/** A connection that lasted for so long was a good one. One that is accepted and dropped at once is not asked for at once again. */
+const STEADY_MS = 5_000;
 
 /** How long to wait before the next attempt; the first comes at once, or nearly so. */
 export function pauseBefore(attempt: number, random: number): number {
@@ -72,15 +76,17 @@ export class Live {
 
   async #run(stopped: AbortSignal): Promise<void> {
     for (let attempt = 0; !stopped.aborted; attempt++) {
+      let liveAt = Infinity;
       try {
-        await this.#connect(stopped, () => (attempt = 0));
-        this.#broke("The control plane ended the connection");
+        await this.#connect(stopped, () => (liveAt = performance.now()));
+        this.#broke("The control plane ended the connection.");
       } catch (error) {
         if (stopped.aborted) return;
         // Whoever signs in again starts anew.
         if (error instanceof ApiError && error.status === 401) return this.#broke(error.message);
-        this.#broke(error instanceof ApiError ? error.message : "The connection broke");
+        this.#broke(error instanceof ApiError ? error.message : "The connection broke.");
       }
+      if (performance.now() - liveAt > STEADY_MS) attempt = 0;
       await sleep(pauseBefore(attempt, Math.random()), stopped);
     }
   }
@@ -97,6 +103,7 @@ export class Live {
       connected();
       const resumed = this.#lastId !== "";
       this.#set({ status: "live", heardAt: Date.now(), problem: null });
+      this.#tell((listener) => listener.connected?.());
       // Without an id to go on from, what happened before this connection is not told.
       if (!resumed) this.#tell((listener) => listener.reset?.());
       const heard = (): void => {

@@ -5,6 +5,7 @@ import { QueryClient, queryOptions } from "@tanstack/react-query";
 import { ApiError, get, query } from "./client.ts";
 import { pluralOf } from "./kinds.ts";
 import { live } from "./live.ts";
+import { type Key, Refresher } from "./refresh.ts";
 import type { Child, Graph, KubeEvent, KubeObject, Load, Machine, Page, RenderedFile, ServerTools, ToolServer, Trace, Why } from "./types.ts";
 
 export interface Name {
@@ -55,18 +56,11 @@ export const serverToolsQuery = (kind: string, namespace: string, name: string) 
     queryFn: ({ signal }) => get<ServerTools>(`/toolservers/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}/tools${query({ kind })}`, signal),
   });
 
-/** Reads anew what a change concerns, if a page shows it; several changes at once cost one reading. */
-const stale = new Map<string, readonly string[]>();
-let timer: ReturnType<typeof setTimeout> | null = null;
+const refresher = new Refresher((queryKey) => queryClient.invalidateQueries({ queryKey }), 50);
 
-function later(key: readonly string[]): void {
-  stale.set(key.join("\0"), key);
-  timer ??= setTimeout(() => {
-    timer = null;
-    const keys = [...stale.values()];
-    stale.clear();
-    for (const queryKey of keys) void queryClient.invalidateQueries({ queryKey });
-  }, 100);
+/** Reads anew what a change concerns, if a page showed it. */
+function later(key: Key): void {
+  if (queryClient.getQueryCache().find({ queryKey: key, exact: false })) refresher.later(key);
 }
 
 live.listen({

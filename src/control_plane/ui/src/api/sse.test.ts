@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
 
-import { pauseBefore } from "./live.ts";
 import { EventParser, eventsOf, type ServerEvent } from "./sse.ts";
 
 function parse(...chunks: string[]): ServerEvent[] {
@@ -49,8 +48,12 @@ describe("an event stream", () => {
   });
 });
 
-it("waits longer after each failure, but never very long", () => {
-  expect(pauseBefore(0, 0.5)).toBe(250);
-  expect(pauseBefore(3, 0.5)).toBe(2000);
-  expect(pauseBefore(50, 1)).toBe(10_000);
+it("does not keep an event that never ends", () => {
+  const endless = (chunk: string) => () => {
+    const parser = new EventParser();
+    for (let at = 0; at < 9; at++) parser.push(chunk);
+  };
+  expect(endless("a".repeat(1 << 20))).toThrow(RangeError);
+  expect(endless(`data: ${"a".repeat(1 << 20)}\n`)).toThrow(RangeError);
+  expect(endless(`data: ${"a".repeat(1 << 20)}\n\n`)).not.toThrow();
 });

@@ -13,6 +13,9 @@ export interface ServerEvent {
   id: string;
 }
 
+/** More in one event, in characters, is nothing that a page could show. */
+const LONGEST = 8 << 20;
+
 /** Takes text as it comes and gives the events that it completes. */
 export class EventParser {
   #rest = "";
@@ -21,7 +24,9 @@ export class EventParser {
   #data: string[] = [];
   #id = "";
   #begun = false;
+  #held = 0;
 
+  /** Throws a RangeError when an event never ends. */
   push(chunk: string): ServerEvent[] {
     let text = chunk;
     if (!this.#begun && text) {
@@ -50,6 +55,7 @@ export class EventParser {
       if (event) events.push(event);
     }
     this.#rest += text.slice(start);
+    if (this.#held + this.#rest.length > LONGEST) throw new RangeError("An event of the answer does not end.");
     return events;
   }
 
@@ -58,14 +64,18 @@ export class EventParser {
       const event = this.#data.length ? { event: this.#event || "message", data: this.#data.join("\n"), id: this.#id } : null;
       this.#event = "";
       this.#data = [];
+      this.#held = 0;
       return event;
     }
     const colon = line.indexOf(":");
     if (colon === 0) return null;
     const field = colon < 0 ? line : line.slice(0, colon);
     const value = colon < 0 ? "" : line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
-    if (field === "data") this.#data.push(value);
-    else if (field === "event") this.#event = value;
+    if (field === "data") {
+      this.#data.push(value);
+      this.#held += value.length;
+    }
+    if (field === "event") this.#event = value;
     else if (field === "id" && !value.includes("\0")) this.#id = value;
     return null;
   }

@@ -2,7 +2,7 @@ import "./chat.css";
 
 import { useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
-import { type FormEvent, type KeyboardEvent, type ReactElement, useEffect, useId, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { type FormEvent, type KeyboardEvent, memo, type ReactElement, useCallback, useEffect, useId, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 
 import { pluralOf, toneOf } from "../api/kinds.ts";
 import { objectQuery } from "../api/queries.ts";
@@ -57,7 +57,7 @@ function Talkers({ chosen }: { chosen: string | undefined }): ReactElement {
       <ul>
         {found.slice(0, SHOWN).map((row) => (
           <li key={idOf(row)}>
-            <Link to="/chat" search={{ with: idOf(row) }} className="talker" aria-current={idOf(row) === chosen || undefined} activeProps={{}}>
+            <Link to="/chat" search={{ with: idOf(row) }} className="choice talker" aria-current={idOf(row) === chosen || undefined} activeProps={{}}>
               <span className={`phase tone-${toneOf(row.phase)}`} title={row.phase ?? undefined}>
                 <ToneSign tone={toneOf(row.phase)} />
                 <span className="visually-hidden">{row.phase}</span>
@@ -89,11 +89,11 @@ function Talk({ target }: { target: Target }): ReactElement {
   const [flow, setFlow] = useState<string | null>(null);
   const isAgent = target.kind === "Agent";
 
-  const again = (): void => {
+  const again = useCallback((): void => {
     const turn = conversation.takeBack();
     if (!turn) return;
     void conversation.send(turn.said, turn.flow, isAgent ? { message: turn.said } : (JSON.parse(turn.said) as object));
-  };
+  }, [conversation, isAgent]);
   return (
     <section className="talk" aria-label={`Conversation with ${target.name}`}>
       <header className="talk-head">
@@ -155,7 +155,8 @@ function Turns({ turns, again, target }: { turns: readonly Turn[]; again: () => 
   );
 }
 
-function TurnView({ turn, last, again }: { turn: Turn; last: boolean; again: () => void }): ReactElement {
+/** Of a long conversation only the turn that grows is drawn anew. */
+const TurnView = memo(function TurnView({ turn, last, again }: { turn: Turn; last: boolean; again: () => void }): ReactElement {
   const { reply } = turn;
   const over = reply.status !== "waiting" && reply.status !== "streaming";
   return (
@@ -189,7 +190,7 @@ function TurnView({ turn, last, again }: { turn: Turn; last: boolean; again: () 
       </article>
     </>
   );
-}
+});
 
 function Timing({ reply }: { reply: Reply }): ReactElement | null {
   const parts = [

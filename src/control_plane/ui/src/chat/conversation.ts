@@ -3,7 +3,7 @@
  */
 
 import { ApiError } from "../api/client.ts";
-import { atEnd, type Ended, failed, type Reply, stopped, WAITING, withEvent } from "./stream.ts";
+import { atEnd, type Ended, failed, isTooLong, type Reply, stopped, WAITING, withEvent } from "./stream.ts";
 import { ask, pathOf, type Target } from "./talk.ts";
 
 export interface Turn {
@@ -15,6 +15,11 @@ export interface Turn {
   reply: Reply;
 }
 
+/** So many turns are kept, the latest. */
+const KEPT = 200;
+/** Tokens that come within one frame are shown by one rendering. */
+const FRAME_MS = 16;
+
 export class Conversation {
   readonly target: Target;
   #turns: readonly Turn[] = [];
@@ -22,6 +27,7 @@ export class Conversation {
   #running: AbortController | null = null;
   #watchers = new Set<() => void>();
   #next = 1;
+  #timer: ReturnType<typeof setTimeout> | null = null;
 
   constructor(target: Target) {
     this.target = target;
@@ -46,12 +52,13 @@ export class Conversation {
     const id = this.#next++;
     const began = performance.now();
     const ms = (): number => performance.now() - began;
-    this.#show([...this.#turns, { id, said, flow, reply: WAITING }]);
+    this.#show([...this.#turns.slice(1 - KEPT), { id, said, flow, reply: WAITING }]);
     const conversation = this.#ended.conversation;
     const all = this.target.kind === "Agent" && conversation ? { ...body, conversation_id: conversation } : body;
     try {
       await ask(pathOf(this.target, flow), all, stop.signal, (event) => {
         this.#reply(id, (reply) => withEvent(reply, event, ms(), (end) => this.#end(end)));
+        if (this.#turns.some((turn) => turn.id === id && isTooLong(turn.reply))) throw new RangeError("The answer is longer than this page shows.");
       });
       this.#reply(id, (reply) => atEnd(reply, ms()));
     } catch (error) {
@@ -84,10 +91,13 @@ export class Conversation {
   }
 
   #reply(id: number, change: (reply: Reply) => Reply): void {
-    this.#show(this.#turns.map((turn) => (turn.id === id ? { ...turn, reply: change(turn.reply) } : turn)));
+    this.#turns = this.#turns.map((turn) => (turn.id === id ? { ...turn, reply: change(turn.reply) } : turn));
+    this.#timer ??= setTimeout(() => this.#show(this.#turns), FRAME_MS);
   }
 
   #show(turns: readonly Turn[]): void {
+    if (this.#timer) clearTimeout(this.#timer);
+    this.#timer = null;
     this.#turns = turns;
     for (const watcher of this.#watchers) watcher();
   }
@@ -95,7 +105,7 @@ export class Conversation {
 
 function explained(error: unknown): string {
   if (error instanceof ApiError && error.status === 403) return `You may not talk to it: ${error.message}`;
-  if (error instanceof ApiError) return error.message;
+  if (error instanceof ApiError || error instanceof RangeError) return error.message;
   return "The connection broke before the answer was whole.";
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { atEnd, type Ended, type Reply, stopped, textOfReply, WAITING, withEvent } from "./stream.ts";
+import { atEnd, type Ended, isTooLong, LONGEST, type Reply, stopped, textOfReply, WAITING, withEvent } from "./stream.ts";
 
 function replied(events: [event: string, data: unknown][], ended?: (end: Ended) => void): Reply {
   return events.reduce(
@@ -41,6 +41,11 @@ describe("a reply", () => {
     expect(atEnd(replied([begun]), 50)).toMatchObject({ status: "failed", error: "The answer was cut off.", totalMs: 50 });
     expect(atEnd(replied([begun, ["done", {}]]), 50)).toMatchObject({ status: "done", totalMs: 20 });
     expect(textOfReply(stopped(replied([begun]), 50))).toBe("a");
+  });
+
+  it("has an end", () => {
+    expect(isTooLong(replied([["message", { token: "a".repeat(LONGEST) }]]))).toBe(false);
+    expect(isTooLong(replied([["message", { token: "a".repeat(LONGEST) }], ["tool_call", {}], ["message", { token: "a" }]]))).toBe(true);
   });
 
   it("passes over events that it does not know", () => {

@@ -65,6 +65,13 @@ export function withEvent(reply: Reply, event: ServerEvent, ms: number, ended?: 
   }
 }
 
+/** So many characters of a reply are kept: whoever says more is cut off. */
+export const LONGEST = 1 << 20;
+
+export function isTooLong(reply: Reply): boolean {
+  return reply.pieces.reduce((sum, piece) => sum + (piece.type === "text" ? piece.text.length : 100), 0) > LONGEST;
+}
+
 /** The reply once no more comes. */
 export function atEnd(reply: Reply, ms: number): Reply {
   if (reply.status === "done" || reply.status === "failed") return reply;

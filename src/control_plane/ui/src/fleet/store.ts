@@ -41,6 +41,11 @@ class FleetStore {
     live.listen({
       change: (change) => this.#fleet.change(change) && this.#later(),
       reset: () => void this.read(),
+      // What could not be read while the connection was gone.
+      connected: () => {
+        const status = this.#view.error?.status;
+        if (status === 0 || (status ?? 0) >= 500) void this.read();
+      },
     });
   }
 

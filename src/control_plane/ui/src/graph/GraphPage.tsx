@@ -131,7 +131,7 @@ function TooMany({ graph }: { graph: Graph }): ReactElement {
       <State icon="graph" title={`${count(graph.nodes.length)} objects are too many for one picture`}>
         Choose a namespace, or look around one object.
       </State>
-      <div className="overview two">
+      <div className="tiles">
         <Card title="Namespaces" flush>
           <ul className="lines">
             {[...namespaces].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([namespace, sum]) => (

@@ -26,8 +26,8 @@ export function Conditions({ conditions }: { conditions: readonly Condition[] })
               <ToneSign tone={tone} />
             </span>
             <div className="grow">
-              <div className="row">
-                <strong className="grow">{condition.type}</strong>
+              <div className="row wrap condition-head">
+                <strong>{condition.type}</strong>
                 <span className="small muted">
                   {condition.status}
                   {condition.reason && ` · ${condition.reason}`}

@@ -200,7 +200,7 @@ function Overview(props: { name: Name; workload: boolean; phase: string | null; 
 /** One sentence: why it is not as it should be, and what to do. */
 function Why({ name, phase }: { name: Name; phase: string | null }): ReactElement | null {
   const why = useQuery(whyQuery(name));
-  if (!why.data) return null;
+  if (!why.data) return why.error && <Notice tone="warn">Why it is in this phase cannot be told: {why.error.message}</Notice>;
   const { sentence, waitingFor, children } = why.data;
   const bad = phase === "Failed" || phase === "Error";
   const told = children.filter((child) => child.message && !waitingFor.some((line) => line.includes(child.name)));

@@ -17,6 +17,11 @@ export function samplesOf(key: string): Samples {
   return samples;
 }
 
+/** Forgets all of them: somebody else signed in. */
+export function forgetSamples(): void {
+  all.clear();
+}
+
 /** Adds a sample; after a pause the line is broken instead of drawn through it. */
 export function add(samples: Samples, at: number, inFlight: number | null, pods: number | null): void {
   const last = samples.at.at(-1);

@@ -15,6 +15,7 @@ import type { Me } from "../api/types.ts";
 import { router } from "../app.tsx";
 import { forgetConversations } from "../chat/conversation.ts";
 import { fleet } from "../fleet/store.ts";
+import { forgetSamples } from "../object/samples.ts";
 import { Icon } from "./icons.tsx";
 import { SessionContext } from "./session.ts";
 import { SignIn } from "./SignIn.tsx";
@@ -42,6 +43,7 @@ export function Session(): ReactElement {
     fleet.clear();
     queryClient.clear();
     forgetConversations();
+    forgetSamples();
     setStage({ at: "out", why });
   }, []);
   const inside = stage.at === "in";

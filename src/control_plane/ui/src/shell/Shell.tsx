@@ -122,12 +122,11 @@ function StaleBar(): ReactElement | null {
   if (state.status !== "broken") return null;
   const age = state.heardAt === null ? null : now - state.heardAt;
   return (
-    <div className="stale" role="alert">
+    <div className="stale">
       <Icon name="warn" />
-      <span>
-        {state.problem ?? "The connection broke"}
-        {age !== null && `, so this is ${age < 1000 ? "1 s" : ago(age)} old`}. Reconnecting …
-      </span>
+      <span role="alert">{state.problem ?? "The connection broke."} Reconnecting …</span>
+      {/* Beside what is announced: it changes each second. */}
+      {age !== null && <span className="nums">{`What you see is ${age < 1000 ? "1 s" : ago(age)} old.`}</span>}
     </div>
   );
 }

@@ -46,6 +46,9 @@ export function SignIn({ why, signedIn }: { why: string | null; signedIn: (me: M
           <Logo size={32} />
           <h1>Récif</h1>
         </div>
+        {!isSecureContext && (
+          <Notice tone="warn">This connection is not encrypted: whoever is on its way can read your token. Come by https, or by a port of your own machine.</Notice>
+        )}
         {why && <Notice tone="warn">{why}</Notice>}
         <div className="field">
           <label htmlFor={id}>Token</label>

@@ -67,7 +67,7 @@ function ServerList({ items, chosen }: { items: readonly ToolServer[]; chosen: s
       <ul>
         {items.map((server) => (
           <li key={idOf(server)}>
-            <Link to="/tools" search={{ server: idOf(server) }} className="server" aria-current={idOf(server) === chosen || undefined} activeProps={{}}>
+            <Link to="/tools" search={{ server: idOf(server) }} className="choice server" aria-current={idOf(server) === chosen || undefined} activeProps={{}}>
               <span className="row">
                 <strong className="grow truncate" title={server.name}>
                   {server.name}
@@ -134,10 +134,11 @@ function Server({ server, chosen }: { server: ToolServer; chosen: string | undef
 }
 
 function Tool({ server, tool, callPath, open }: { server: ToolServer; tool: ServerTool; callPath: string | null; open: boolean }): ReactElement {
-  const schema = JSON.stringify(tool.inputSchema ?? {}, null, 2);
+  // Of a thousand tools few are open.
+  const schema = open ? JSON.stringify(tool.inputSchema ?? {}, null, 2) : "";
   return (
     <section className="card tool" aria-label={tool.name}>
-      <Link to="/tools" search={{ server: idOf(server), ...(!open && { tool: tool.name }) }} replace resetScroll={false} className="tool-head" aria-expanded={open} activeProps={{}}>
+      <Link to="/tools" search={{ server: idOf(server), ...(!open && { tool: tool.name }) }} replace resetScroll={false} className="choice tool-head" aria-expanded={open} activeProps={{}}>
         <span className={`turn${open ? " open" : ""}`}>
           <Icon name="right" />
         </span>
