@@ -11,7 +11,7 @@ endif
 help: ## say what there is
 	@grep -hE '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([^:]*):[^#]*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-22s %s\n", $$1, $$2}'
 
-up: ## a running cluster with the operator and sample agents (RECIF_CLUSTER=existing: into yours, by KUBECONFIG)
+up: ## a running cluster with the operator, the web UI and a sample fleet (RECIF_CLUSTER=existing: into yours, by KUBECONFIG)
 	@hack/up
 
 test: lint unit e2e ## everything that CI runs
@@ -24,7 +24,7 @@ unit: cargo-found ui ## unit, property and drift tests
 	@hack/ui test
 	RECIF_PEERS=$$(hack/peers) && export RECIF_PEERS && cargo test --workspace --locked
 
-e2e: ## end-to-end tests on a cluster of their own
+e2e: ## end-to-end tests, the web UI in a browser among them, on a cluster of their own
 	@hack/e2e
 
 ui: ## build the web UI, which is part of the program

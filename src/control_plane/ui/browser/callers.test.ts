@@ -1,94 +1,109 @@
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from "vitest";
+import type { Page } from "playwright-core";
+import { beforeAll, describe, expect, inject, it } from "vitest";
 
-import { ControlPlane, token, until } from "./cluster.ts";
-import { isAccessible, openBrowser, openPage, rowOf, signIn } from "./page.ts";
+import { token, until } from "./cluster.ts";
+import { isAccessible, rowOf, signIn, stage } from "./page.ts";
+import { MARKUP } from "./setup.ts";
 
 const namespace = inject("namespace");
-let browser: Browser;
-let control: ControlPlane;
-let page: Page;
+const ui = stage("kubernetes");
 let ada: string;
-
-beforeAll(async () => {
-  [browser, control, ada] = await Promise.all([openBrowser(), ControlPlane.start("kubernetes"), token(namespace, "ada")]);
-});
-afterAll(async () => {
-  await Promise.all([browser?.close(), control?.stop()]);
-});
-beforeEach(async () => {
-  page = await openPage(browser);
-  return async () => await page.context().close();
-});
+beforeAll(async () => void (ada = await token(namespace, "ada")));
 
 describe("the sign-in", () => {
   it("refuses what is no token, and lets a token in", async () => {
-    await signIn(page, `${control.url}/ui/`, "nonsense");
-    await page.getByText("does not accept this token").waitFor();
-    await isAccessible(page);
-    await page.getByLabel("Token").fill(ada);
-    await page.keyboard.press("Enter");
-    await rowOf(page, "Agent", namespace, "echo").waitFor();
-    await page.getByText(`${namespace}/ada`).waitFor();
-    const kept = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]));
+    await signIn(ui.page, `${ui.control.url}/ui/`, "nonsense");
+    await ui.page.getByText("does not accept this token").waitFor();
+    await isAccessible(ui.page);
+    await ui.page.getByLabel("Token").fill(ada);
+    await ui.page.keyboard.press("Enter");
+    await rowOf(ui.page, "Agent", namespace, "echo").waitFor();
+    await ui.page.getByText(`${namespace}/ada`).waitFor();
+    const kept = await ui.page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]));
     expect(kept).not.toContain(ada);
 
-    await page.getByRole("button", { name: "Sign out" }).click();
-    await page.getByLabel("Token").waitFor();
-    await page.reload();
-    await page.getByLabel("Token").waitFor();
+    await ui.page.getByRole("button", { name: "Sign out" }).click();
+    await ui.page.getByLabel("Token").waitFor();
+    await ui.page.reload();
+    await ui.page.getByLabel("Token").waitFor();
+  });
+
+  it("comes back when a token is no longer accepted, and leads to where one was", async () => {
+    await signIn(ui.page, `${ui.control.url}/ui/`, ada);
+    const row = rowOf(ui.page, "Agent", namespace, "echo");
+    await row.waitFor();
+    await ui.page.route("**/api/v1/agents/**", (route) => route.fulfill({ status: 401, body: "{}" }));
+    await row.getByRole("link").click();
+    await ui.page.getByText("Your token is no longer accepted").waitFor();
+    await ui.page.unroute("**/api/v1/agents/**");
+    await ui.page.getByLabel("Token").fill(ada);
+    await ui.page.keyboard.press("Enter");
+    await ui.page.getByRole("heading", { level: 1, name: "echo" }).waitFor();
+    await ui.page.locator("[data-seq]").first().waitFor();
   });
 
   it("shows nobody more than he may see", async () => {
-    await signIn(page, `${control.url}/ui/`, await token(namespace, "eve"));
-    await page.getByText(/You may not see the fleet|An empty fleet/).waitFor();
-    expect(await page.locator(".table-row").count()).toBe(0);
+    await signIn(ui.page, `${ui.control.url}/ui/`, await token(namespace, "eve"));
+    await ui.page.getByText(/You may not see the fleet|An empty fleet/).waitFor();
+    expect(await ui.page.locator(".table-row").count()).toBe(0);
   });
 });
 
 describe("a tool", () => {
-  const path = (): string => `${control.url}/ui/tools?server=MCPServer/${namespace}/desk&tool=echo`;
+  const path = (): string => `${ui.control.url}/ui/tools?server=MCPServer/${namespace}/desk&tool=greet`;
 
   it("is called by a form that its schema makes", async () => {
-    await signIn(page, path(), ada);
-    await page.getByLabel(/^message/).fill("hello from a browser");
-    await page.getByRole("button", { name: "Call echo" }).click();
-    await page.getByTestId("result").getByText("hello from a browser").waitFor();
+    await signIn(ui.page, path(), ada);
+    await ui.page.getByRole("button", { name: "Call greet" }).click();
+    await ui.page.getByText("Guest is required").waitFor();
+    await ui.page.getByLabel(/^Guest/).fill("Ada");
+    await ui.page.getByLabel("tone").selectOption({ label: "curt" });
+    await ui.page.getByRole("button", { name: "Call greet" }).click();
+    await ui.page.getByTestId("result").getByText("echo: Greet Ada and sound curt.").waitFor();
   });
 
   it("is not called by who may not, and says which right is missing", async () => {
-    await signIn(page, path(), await token(namespace, "bob"));
-    await page.getByLabel(/^message/).fill("hello");
-    await page.getByRole("button", { name: "Call echo" }).click();
-    await page.getByText("mcpservers/invoke").first().waitFor();
-    expect(await page.getByTestId("result").count()).toBe(0);
+    await signIn(ui.page, path(), await token(namespace, "bob"));
+    await ui.page.getByLabel(/^Guest/).fill("Ada");
+    await ui.page.getByRole("button", { name: "Call greet" }).click();
+    await ui.page.getByText("mcpservers/invoke").first().waitFor();
+    expect(await ui.page.getByTestId("result").count()).toBe(0);
+  });
+
+  it("of a server elsewhere is shown, and not called from here", async () => {
+    await signIn(ui.page, `${ui.control.url}/ui/tools?server=RemoteMCPServer/${namespace}/far&tool=calculator`, ada);
+    await ui.page.getByLabel("Schema", { exact: true }).getByText('"expression"').first().waitFor();
+    await ui.page.getByText("The gateway does not route to this server").waitFor();
+    expect(await ui.page.locator(".tool-form").count()).toBe(0);
   });
 });
 
 describe("a chat", () => {
   const say = async (text: string): Promise<void> => {
-    await page.getByLabel("Message", { exact: true }).fill(text);
-    await page.keyboard.press("Enter");
+    await ui.page.getByLabel("Message", { exact: true }).fill(text);
+    await ui.page.keyboard.press("Enter");
   };
-  const last = (): ReturnType<Page["locator"]> => page.locator(".reply").last();
+  const last = (): ReturnType<Page["locator"]> => ui.page.locator(".reply").last();
 
   it("streams, shows tool calls and the time to the first token, and goes on", async () => {
-    await signIn(page, `${control.url}/ui/chat?with=Agent/${namespace}/echo`, ada);
+    await signIn(ui.page, `${ui.control.url}/ui/chat?with=Agent/${namespace}/echo`, ada);
     await say("hello there");
-    await page.locator('.reply[data-status="done"]', { hasText: "echo: hello there" }).waitFor();
+    await ui.page.locator('.reply[data-status="done"]', { hasText: "echo: hello there" }).waitFor();
     expect(await last().getByTestId("timing").innerText()).toMatch(/first token after .* all after/);
+    await say(MARKUP);
+    await last().getByText(`echo: ${MARKUP}`).waitFor();
     await say('/tool calculator {"expression": "6*7"}');
     await last().locator('[data-tool="calculator"]').getByText(/answered in/).waitFor();
     await last().getByText("42", { exact: true }).waitFor();
-    await isAccessible(page);
+    await isAccessible(ui.page);
     await last().getByRole("button", { name: "Retry" }).click();
-    await until("the turn to be answered again", async () => (await page.locator('.reply[data-status="done"]').count()) === 2);
+    await until("the turn to be answered again", async () => (await ui.page.locator('.reply[data-status="done"]').count()) === 3);
   });
 
   it("can be stopped, and keeps what came", async () => {
-    await signIn(page, `${control.url}/ui/chat?with=Agent/${namespace}/echo`, ada);
+    await signIn(ui.page, `${ui.control.url}/ui/chat?with=Agent/${namespace}/echo`, ada);
     // An answer of many events, held up on its way so that it is under way when it is stopped.
-    await page.evaluate(() => {
+    await ui.page.evaluate(() => {
       const real = globalThis.fetch;
       globalThis.fetch = async (input, init) => {
         const response = await real(input, init);
@@ -107,17 +122,17 @@ describe("a chat", () => {
       };
     });
     await say(Array.from({ length: 400 }, (_, index) => `word${index}`).join(" "));
-    await last().getByText("word1").waitFor();
-    await page.getByRole("button", { name: "Stop" }).click();
-    await page.locator('.reply[data-status="stopped"]').waitFor();
+    await ui.page.locator('.reply[data-status="streaming"]', { hasText: "word1" }).waitFor();
+    await ui.page.getByRole("button", { name: "Stop" }).click();
+    await ui.page.locator('.reply[data-status="stopped"]').waitFor();
     const text = await last().innerText();
     expect(text).toContain("word1");
     expect(text).not.toContain("word399");
-    await page.getByRole("button", { name: "Send" }).waitFor();
+    await ui.page.getByRole("button", { name: "Send" }).waitFor();
   });
 
   it("is refused to who may not", async () => {
-    await signIn(page, `${control.url}/ui/chat?with=Agent/${namespace}/echo`, await token(namespace, "bob"));
+    await signIn(ui.page, `${ui.control.url}/ui/chat?with=Agent/${namespace}/echo`, await token(namespace, "bob"));
     await say("hello");
     await last().getByText(/You may not talk to it/).waitFor();
   });

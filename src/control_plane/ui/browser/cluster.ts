@@ -1,7 +1,10 @@
 /** The cluster and the control plane that the tests look at: both are real. */
 
 import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { mkdtemp } from "node:fs/promises";
 import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { promisify } from "node:util";
 
 const run = promisify(execFile);
@@ -11,6 +14,9 @@ function variable(name: string): string {
   if (!value) throw new Error(`${name} is not set: run these tests by 'hack/ui browser'`);
   return value;
 }
+
+/** How the control plane learns who asks. */
+export type Auth = "kubernetes" | "none";
 
 /** What `hack/ui browser` tells. */
 export const places = {
@@ -51,55 +57,65 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
-/** A control plane of our own on a port of loopback, which can be ended and begun again. */
+/** A control plane of our own on a port of loopback, with a database of its own, which can be ended and begun again. */
 export class ControlPlane {
   readonly url: string;
   #port: number;
-  #auth: "kubernetes" | "none";
+  #auth: Auth;
+  #folder: string;
   #process: ChildProcess | null = null;
   #log = "";
 
-  private constructor(port: number, auth: "kubernetes" | "none") {
+  private constructor(port: number, auth: Auth, folder: string) {
     this.#port = port;
     this.#auth = auth;
+    this.#folder = folder;
     this.url = `http://127.0.0.1:${port}`;
   }
 
-  static async start(auth: "kubernetes" | "none"): Promise<ControlPlane> {
-    const one = new ControlPlane(await freePort(), auth);
+  static async start(auth: Auth): Promise<ControlPlane> {
+    const one = new ControlPlane(await freePort(), auth, await mkdtemp(join(tmpdir(), "recif-ui-")));
     await one.start();
     return one;
   }
 
   async start(): Promise<void> {
     const admin = `127.0.0.1:${await freePort()}`;
-    const args = ["control-plane", "--bind", `127.0.0.1:${this.#port}`, "--admin-bind", admin, "--auth", this.#auth, "--gateway-url", places.gateway()];
-    const child = spawn(places.recif(), args, { stdio: ["ignore", "pipe", "pipe"] });
+    const where = ["--bind", `127.0.0.1:${this.#port}`, "--admin-bind", admin, "--data-dir", this.#folder];
+    const args = [places.recif(), "control-plane", ...where, "--auth", this.#auth, "--gateway-url", places.gateway()];
+    // It ends with this process, however that ends.
+    const child = spawn("setpriv", ["--pdeathsig", "KILL", ...args], { stdio: ["ignore", "pipe", "pipe"] });
     this.#process = child;
     const keep = (data: unknown): void => void (this.#log = (this.#log + String(data)).slice(-4000));
     child.stdout.on("data", keep);
     child.stderr.on("data", keep);
-    await until(`the control plane to be ready`, async () => {
-      if (child.exitCode !== null) throw new Error(`the control plane ended:\n${this.#log}`);
-      return (await fetch(`http://${admin}/readyz`).catch(() => null))?.ok ?? false;
-    });
+    child.on("error", keep);
+    try {
+      await until("the control plane to be ready", async () => {
+        if (child.exitCode !== null) throw new Error("the control plane ended");
+        return (await fetch(`http://${admin}/readyz`).catch(() => null))?.ok ?? false;
+      });
+    } catch (error) {
+      await this.stop();
+      throw new Error(`${String(error)}\n${this.#log}`);
+    }
   }
 
   async stop(): Promise<void> {
     const child = this.#process;
     this.#process = null;
-    if (!child || child.exitCode !== null) return;
+    if (!child || child.exitCode !== null || child.pid === undefined) return;
     const ended = new Promise((resolve) => child.on("close", resolve));
     child.kill("SIGKILL");
     await ended;
   }
 }
 
-/** Waits until `holds`, for a minute at most. */
+/** Waits until `holds`, for two minutes at most. */
 export async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 60_000;
+  const deadline = Date.now() + 120_000;
   while (!(await holds())) {
-    if (Date.now() > deadline) throw new Error(`waited a minute for ${what}`);
+    if (Date.now() > deadline) throw new Error(`waited two minutes for ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
 }

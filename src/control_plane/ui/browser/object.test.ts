@@ -1,40 +1,26 @@
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from "vitest";
+import { describe, expect, inject, it } from "vitest";
 
 import type { Trace } from "../src/api/types.ts";
 import { stretches } from "../src/object/timeline.ts";
-import { ControlPlane } from "./cluster.ts";
-import { openBrowser, openPage } from "./page.ts";
+import { stage } from "./page.ts";
 
 const namespace = inject("namespace");
-let browser: Browser;
-let control: ControlPlane;
-let page: Page;
+const ui = stage("none");
 
-beforeAll(async () => {
-  [browser, control] = await Promise.all([openBrowser(), ControlPlane.start("none")]);
-});
-afterAll(async () => {
-  await Promise.all([browser?.close(), control?.stop()]);
-});
-beforeEach(async () => {
-  page = await openPage(browser);
-  return async () => await page.context().close();
-});
 
-const open = (name: string, tab = ""): Promise<unknown> => page.goto(`${control.url}/ui/objects/agents/${namespace}/${name}${tab && `?tab=${tab}`}`);
-const read = async <T>(path: string): Promise<T> => (await (await fetch(`${control.url}/v1/agents/${namespace}/${path}`)).json()) as T;
+const open = (name: string, tab = ""): Promise<unknown> => ui.page.goto(`${ui.control.url}/ui/objects/agents/${namespace}/${name}${tab && `?tab=${tab}`}`);
+const read = async <T>(path: string): Promise<T> => (await (await fetch(`${ui.control.url}/v1/agents/${namespace}/${path}`)).json()) as T;
 
 describe("an object", () => {
   it("has a timeline that is its trace", async () => {
     await open("echo");
-    await page.locator("[data-seq]").first().waitFor();
+    await ui.page.locator("[data-seq]").first().waitFor();
     const trace = await read<Trace>("echo/trace");
     const expected = [...trace.entries].sort((a, b) => b.seq - a.seq).map((entry) => String(entry.seq));
-    const shown = await page.locator("[data-seq]").evaluateAll((steps) => steps.map((step) => step.getAttribute("data-seq")));
+    const shown = await ui.page.locator("[data-seq]").evaluateAll((steps) => steps.map((step) => step.getAttribute("data-seq")));
     expect(shown).toEqual(expected.slice(0, shown.length));
     expect(shown.length).toBeGreaterThanOrEqual(5);
-    const drawn = await page.locator("[data-stretch]").evaluateAll((parts) => parts.map((part) => part.getAttribute("data-stretch")));
+    const drawn = await ui.page.locator("[data-stretch]").evaluateAll((parts) => parts.map((part) => part.getAttribute("data-stretch")));
     expect(drawn).toEqual(stretches(trace.entries).map((stretch) => stretch.phase).slice(-drawn.length));
     expect(drawn.at(-1)).toBe("Running");
   });
@@ -42,37 +28,37 @@ describe("an object", () => {
   it("says why it waits, in the words of the API", async () => {
     await open("lonely");
     const { sentence } = await read<{ sentence: string }>("lonely/why");
-    expect(await page.getByTestId("why").innerText()).toBe(sentence);
-    await page.getByText("MissingDependency").first().waitFor();
+    expect(await ui.page.getByTestId("why").innerText()).toBe(sentence);
+    await ui.page.getByText("MissingDependency").first().waitFor();
   });
 
   it("has its phase lit in the state machine", async () => {
     await open("lonely", "machine");
-    await page.locator('[data-lit="true"]', { hasText: "Resolving" }).waitFor();
-    expect(await page.locator("[data-lit]").count()).toBe(1);
+    await ui.page.locator('[data-lit="true"]', { hasText: "Resolving" }).waitFor();
+    expect(await ui.page.locator("[data-lit]").count()).toBe(1);
   });
 
   it("shows its children, its configuration and its YAML", async () => {
     await open("echo");
-    await page.locator(".child", { hasText: "Deployment" }).getByText("1/1 ready").waitFor();
-    await page.getByRole("link", { name: "Configuration" }).click();
-    await page.getByText("CORAIL_TOOLS").waitFor();
-    await page.getByRole("link", { name: "YAML" }).click();
-    const yaml = await page.getByLabel("YAML", { exact: true }).innerText();
+    await ui.page.locator(".child", { hasText: "Deployment" }).getByText("1/1 ready").waitFor();
+    await ui.page.getByRole("link", { name: "Configuration" }).click();
+    await ui.page.getByText("CORAIL_TOOLS").waitFor();
+    await ui.page.getByRole("link", { name: "YAML" }).click();
+    const yaml = await ui.page.getByLabel("YAML", { exact: true }).innerText();
     expect(yaml).toContain("kind: Agent\n");
     expect(yaml).toContain("  framework: corail\n");
   });
 
   it("that is not there says so", async () => {
     await open("nobody");
-    await page.getByRole("heading", { name: "Not here" }).waitFor();
+    await ui.page.getByRole("heading", { name: "Not here" }).waitFor();
   });
 
   it("is in the graph, with what it lacks", async () => {
-    await page.goto(`${control.url}/ui/graph?namespace=${namespace}`);
-    await page.locator(".node.missing", { hasText: "shop-cart" }).waitFor();
-    await page.getByText("1 broken reference").waitFor();
-    await page.getByRole("link", { name: /^echo Agent/ }).click();
-    await page.getByRole("heading", { level: 1, name: "echo" }).waitFor();
+    await ui.page.goto(`${ui.control.url}/ui/graph?namespace=${namespace}`);
+    await ui.page.locator(".node.missing", { hasText: "shop-cart" }).waitFor();
+    await ui.page.getByText("1 broken reference").waitFor();
+    await ui.page.getByRole("link", { name: /^echo Agent/ }).click();
+    await ui.page.getByRole("heading", { level: 1, name: "echo" }).waitFor();
   });
 });

@@ -5,12 +5,14 @@ import { createRequire } from "node:module";
 
 import type { AxeResults } from "axe-core";
 import { type Browser, chromium, type Page } from "playwright-core";
-import { expect } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect } from "vitest";
+
+import { type Auth, ControlPlane } from "./cluster.ts";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 export async function openBrowser(): Promise<Browser> {
-  return await chromium.launch({ executablePath: process.env.RECIF_CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] });
+  return await chromium.launch({ executablePath: process.env.RECIF_CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
 }
 
 export interface Options {
@@ -24,7 +26,40 @@ export async function openPage(browser: Browser, options: Options = {}): Promise
     colorScheme: options.dark ? "dark" : "light",
     viewport: options.phone ? { width: 390, height: 844 } : { width: 1280, height: 860 },
   });
+  // Long enough for a machine of two cores that does much else.
+  context.setDefaultTimeout(60_000);
   return await context.newPage();
+}
+
+/** What a file of tests has: a browser, a control plane, and for each test a page that knows nothing of the others. */
+export interface Stage {
+  browser: Browser;
+  control: ControlPlane;
+  page: Page;
+}
+
+/** Sets the stage for the tests of a file, and clears it afterwards. A test that fails tells what its page showed. */
+export function stage(auth: Auth): Stage {
+  const it = {} as Stage;
+  beforeAll(async () => {
+    it.browser = await openBrowser();
+    it.control = await ControlPlane.start(auth);
+  });
+  afterAll(async () => {
+    await it.control?.stop();
+    await it.browser?.close();
+  });
+  beforeEach(async ({ task }) => {
+    it.page = await openPage(it.browser);
+    return async () => {
+      if (task.result?.state === "fail") {
+        const shown = await it.page.locator("body").innerText({ timeout: 5000 }).catch(String);
+        console.error(`${it.page.url()} showed:\n${shown.slice(0, 3000)}`);
+      }
+      await it.page.context().close();
+    };
+  });
+  return it;
 }
 
 export async function signIn(page: Page, url: string, token: string): Promise<void> {
