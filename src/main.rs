@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use recif::{
     control_plane::{self, ControlPlaneArgs},
     controllers::operator::{self, OperatorArgs},
@@ -22,7 +22,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
     name = "recif",
     version,
     propagate_version = true,
-    after_help = "As kubectl plugin: ln -s recif kubectl-recif"
+    after_help = recif::cli::Exit::table() + "\nAs kubectl plugin: ln -s recif kubectl-recif"
 )]
 struct Recif {
     #[command(subcommand)]
@@ -58,7 +58,14 @@ async fn main() -> ExitCode {
     recif::limits::raise_open_files();
     // Fails only if a provider is installed already, and then there is one.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    match Recif::parse().command {
+    let arguments: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let program = arguments.first().map(String::as_str);
+    let root = Recif::command().bin_name(recif::cli::called_as(program));
+    if let Some(code) = recif::cli::complete(program, arguments.get(1..).unwrap_or_default(), &root) {
+        return code;
+    }
+    let recif = Recif::from_arg_matches(&root.clone().get_matches()).unwrap_or_else(|error| error.exit());
+    match recif.command {
         Command::Operator(args) => operator::run(*args).await,
         Command::Gateway { args, logs } => match logs::init(logs.log_format, &logs.log) {
             Ok(()) => gateway::run(*args).await,
@@ -68,7 +75,7 @@ async fn main() -> ExitCode {
             Ok(()) => control_plane::run(*args).await,
             Err(error) => bad_filter(&logs.log, &error),
         },
-        Command::Cli(command) => command.run().await,
+        Command::Cli(command) => command.run(root).await,
     }
 }
 

@@ -126,17 +126,32 @@ impl Env {
     pub(crate) async fn recif(&self, arguments: &[&str]) -> Result<(i32, String)> {
         let mut command = self.recif_command();
         command.args(arguments);
-        let Ended { code, said, complained } = run(command, None, Duration::from_secs(30)).await?;
+        let Ended { code, said, complained } = ended(command, None).await?;
         Ok((code, said + &complained))
+    }
+
+    /// What `kubectl <arguments>` prints.
+    pub(crate) async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = self.in_cluster(&self.file("hack/kubectl"));
+        command.args(arguments);
+        output(command, None, Duration::from_secs(60)).await
     }
 }
 
 /// What became of a command.
-struct Ended {
+#[derive(Debug)]
+pub(crate) struct Ended {
     /// Its exit code; -1 after a signal.
-    code: i32,
-    said: String,
-    complained: String,
+    pub(crate) code: i32,
+    /// What it printed.
+    pub(crate) said: String,
+    /// What it printed to standard error.
+    pub(crate) complained: String,
+}
+
+/// What becomes of a command that ends by itself.
+pub(crate) async fn ended(command: Command, input: Option<String>) -> Result<Ended> {
+    run(command, input, Duration::from_secs(60)).await
 }
 
 /// What a command prints that has to succeed.

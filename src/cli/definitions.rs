@@ -1,8 +1,8 @@
 //! `recif crds`: the CustomResourceDefinitions of this build, to be applied or kept in files.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{fs, path::PathBuf};
 
-use super::{CliError, print};
+use super::{CliError, Exit, print};
 
 /// Flags of `recif crds`.
 #[derive(Debug, clap::Args)]
@@ -14,7 +14,7 @@ pub struct CrdsArgs {
 }
 
 /// Prints or writes them.
-pub(super) fn run(args: &CrdsArgs) -> Result<ExitCode, CliError> {
+pub(super) fn run(args: &CrdsArgs) -> Result<Exit, CliError> {
     let manifests = crds::manifests()
         .map_err(|error| CliError::Encode { what: "the CustomResourceDefinitions", why: error.to_string() })?;
     match &args.write {
@@ -27,7 +27,7 @@ pub(super) fn run(args: &CrdsArgs) -> Result<ExitCode, CliError> {
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 /// All of them as one YAML stream.

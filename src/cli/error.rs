@@ -4,7 +4,8 @@ use std::{io, path::PathBuf};
 
 use crds::Kind;
 
-use crate::cluster::live::{Live, ReadError};
+use super::exit::Exit;
+use crate::cluster::live::{ForwardError, Live, ReadError};
 
 /// Why a command has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +22,7 @@ pub enum CliError {
     #[error("name one object, as {0}/my-{0} or {0} my-{0}")]
     NoName(String),
     /// There is no such object.
-    #[error("there is no {kind} {name} in namespace {namespace}: `kubectl get {plural} -A` lists those there are")]
+    #[error("there is no {kind} {name} in namespace {namespace}: `recif get {plural} -A` lists those there are")]
     Missing {
         /// The kind.
         kind: &'static str,
@@ -48,6 +49,50 @@ pub enum CliError {
         /// The name.
         name: String,
     },
+    /// What was typed does not go together, or cannot be read.
+    #[error("{0}")]
+    Usage(String),
+    /// A part of Récif is not installed where it was looked for.
+    #[error(
+        "there is no {part} in namespace {namespace}: install it with `kubectl apply -k config/default`, or name the \
+         namespace where it is with --system-namespace{or}"
+    )]
+    NotInstalled {
+        /// Which part.
+        part: &'static str,
+        /// Where it was looked for.
+        namespace: String,
+        /// What else could be done.
+        or: &'static str,
+    },
+    /// A part of Récif cannot be reached.
+    #[error("the {part} cannot be reached: {why}")]
+    Unreachable {
+        /// Which part.
+        part: &'static str,
+        /// Why.
+        why: String,
+    },
+    /// A server refused, because of who asked.
+    #[error("{0}")]
+    Forbidden(String),
+    /// A server has nothing of that name.
+    #[error("{0}")]
+    Nothing(String),
+    /// It is there, and not ready for what was asked.
+    #[error("{0}")]
+    NotReady(String),
+    /// It did not happen within the time.
+    #[error("not done within {within}: {last}")]
+    TimedOut {
+        /// As it was typed.
+        within: String,
+        /// How it stands.
+        last: String,
+    },
+    /// An answer that failed, in the words of whoever answered.
+    #[error("{0}")]
+    Answer(String),
     /// The cluster could not be read, or did not take what was sent.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -73,6 +118,38 @@ pub enum CliError {
 }
 
 impl CliError {
+    /// With which code the command ends.
+    pub(super) fn code(&self) -> Exit {
+        match self {
+            Self::UnknownKind { .. } | Self::NoName(_) | Self::NoPods { .. } | Self::Usage(_) => Exit::Usage,
+            Self::Missing { .. } | Self::Nothing(_) => Exit::Missing,
+            Self::Going { .. } | Self::NotReady(_) => Exit::NotReady,
+            Self::NotInstalled { .. } | Self::Unreachable { .. } => Exit::Unreachable,
+            Self::Forbidden(_) => Exit::Forbidden,
+            Self::TimedOut { .. } => Exit::TimedOut,
+            Self::Read(error) if error.is_unreachable() => Exit::Unreachable,
+            Self::Read(error) => match error.status() {
+                Some(400) => Exit::Usage,
+                Some(401 | 403) => Exit::Forbidden,
+                _ => Exit::Failed,
+            },
+            Self::Answer(_) | Self::Write { .. } | Self::Print(_) | Self::Encode { .. } => Exit::Failed,
+        }
+    }
+
+    /// That a part of Récif cannot be connected to; `or` says what else could be done.
+    pub(super) fn no_way(part: &'static str, error: ForwardError, or: &'static str) -> Self {
+        match error {
+            ForwardError::NoService { namespace, .. } => Self::NotInstalled { part, namespace, or },
+            ForwardError::NoPod { .. } => Self::Unreachable { part, why: error.to_string() },
+            ForwardError::Read(error) if error.is_forbidden() => Self::Forbidden(format!(
+                "you may not reach the {part} through the API server: {error}; have the Role recif-visitor of its \
+                 namespace bound to you{or}"
+            )),
+            ForwardError::Read(error) => Self::Read(error),
+        }
+    }
+
     /// That the object is not there.
     pub(super) fn missing(live: &Live, kind: &'static Kind, name: &str) -> Self {
         let namespace = live.namespace.clone();
@@ -83,4 +160,18 @@ impl CliError {
     pub(super) fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Print(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
+}
+
+/// An error with what it came from, without what is said already.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        source = cause.source();
+    }
+    text
 }

@@ -1,25 +1,56 @@
 //! `recif machine`: the state machine of a kind, drawn from the very table that the operator checks every move against.
 
-use std::{fmt::Write, process::ExitCode};
+use std::fmt::Write;
 
 use actions::machine::{At, By, Edge, Machine as _};
 use crds::{Kind, Phase, RemoteMCPServer, Role, Standing};
+use serde_json::{Value, json};
 
-use super::{CliError, print, target::find_kind};
+use super::{
+    CliError, Exit, Output, print,
+    target::{ObjectWord, find_kind},
+};
 
 /// Flags of `recif machine`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "The text is Mermaid: put it into a ```mermaid block, or into https://mermaid.live.")]
+#[command(after_help = "The plain text is Mermaid: put it into a ```mermaid block, or into https://mermaid.live.")]
 pub struct MachineArgs {
     /// The kind, its plural or its short name
+    #[arg(value_parser = ObjectWord, hide_possible_values = true)]
     kind: String,
+    /// How to print it: as a diagram, or as data
+    #[arg(short, long, value_parser = Output::parser(Output::WORDS), default_value = "plain")]
+    output: Output,
 }
 
 /// Prints the diagram.
-pub(super) fn run(args: &MachineArgs) -> Result<ExitCode, CliError> {
+pub(super) fn run(args: &MachineArgs) -> Result<Exit, CliError> {
     let kind = find_kind(&args.kind)?;
-    print(&diagram(kind))?;
-    Ok(ExitCode::SUCCESS)
+    match args.output {
+        Output::Json | Output::Yaml => print(&args.output.document("the machine", &data(kind))?)?,
+        _ => print(&diagram(kind))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// The phases and edges of a kind, in the form of the control plane's `/v1/machines`.
+fn data(kind: &Kind) -> Value {
+    let edges = match kind.role {
+        Role::Reference if kind.name == RemoteMCPServer::KIND => rows(RemoteMCPServer::EDGES),
+        Role::Workload => rows(actions::workload::EDGES),
+        Role::Reference => rows(actions::reference::EDGES),
+    };
+    json!({ "kind": kind.name, "phases": kind.role.phases(), "edges": edges })
+}
+
+fn rows<P: Phase>(edges: &[Edge<P>]) -> Vec<Value> {
+    let from = |at| match at {
+        At::Nothing => "",
+        At::In(phase) => P::as_str(phase),
+        At::Any => "*",
+    };
+    let row = |edge: &Edge<P>| json!({ "from": from(edge.from), "to": edge.to.as_str(), "by": edge.by.as_str(), "why": edge.why });
+    edges.iter().map(row).collect()
 }
 
 /// The diagram of a kind.
@@ -109,6 +140,18 @@ mod tests {
         Edge::rule(At::Any, Pending, Rule::SpecChanged, "the spec changed"),
         Edge::rule(At::Any, Terminating, Rule::Delete, "deletionTimestamp set"),
     ];
+
+    #[test]
+    fn the_data_is_the_table() {
+        let data = data(Kind::find("agent").unwrap());
+        assert_eq!(data["phases"][0], "Pending");
+        let edges = data["edges"].as_array().unwrap();
+        assert_eq!(edges.len(), actions::workload::EDGES.len());
+        assert_eq!(
+            (&edges[0]["from"], &edges[0]["to"], &edges[0]["by"]),
+            (&json!(""), &json!("Pending"), &json!("Admit"))
+        );
+    }
 
     #[test]
     fn a_table_reads_as_a_diagram() {

@@ -1,7 +1,8 @@
 //! Which object of which cluster a command is about, in the forms kubectl users type.
 
-use std::path::PathBuf;
+use std::{ffi::OsStr, path::PathBuf};
 
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use crds::{KINDS, Kind};
 
 use super::CliError;
@@ -11,8 +12,8 @@ use crate::cluster::live::{Connection, Live};
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ConnectArgs {
     /// Namespace of the object [default: that of the kubeconfig's context]
-    #[arg(short, long)]
-    namespace: Option<String>,
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub(super) namespace: Option<String>,
     /// Context of the kubeconfig [default: the current one]
     #[arg(long)]
     context: Option<String>,
@@ -28,7 +29,37 @@ impl ConnectArgs {
     /// [`CliError::Read`] when the kubeconfig cannot be used.
     pub(super) async fn connect(self) -> Result<Live, CliError> {
         let Self { namespace, context, kubeconfig } = self;
+        namespace.as_deref().map_or(Ok(()), check_name)?;
         Ok(Live::connect(&Connection { namespace, context, kubeconfig }).await?)
+    }
+}
+
+/// Where Récif itself runs.
+#[derive(Debug, Clone, clap::Args)]
+pub struct SystemArgs {
+    /// Namespace of operator, gateway and control plane
+    #[arg(long, default_value = "recif-system", value_name = "NAMESPACE", alias = "operator-namespace")]
+    pub(super) system_namespace: String,
+}
+
+/// Reads any text, and tells completions that kinds are meant.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ObjectWord;
+
+impl TypedValueParser for ObjectWord {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(KINDS.iter().map(|kind| PossibleValue::new(kind.plural))))
     }
 }
 
@@ -36,7 +67,7 @@ impl ConnectArgs {
 #[derive(Debug, Clone, clap::Args)]
 pub struct Target {
     /// The object, as KIND/NAME or KIND NAME; KIND is a kind, its plural or its short name
-    #[arg(required = true, num_args = 1..=2, value_name = "OBJECT")]
+    #[arg(required = true, num_args = 1..=2, value_name = "OBJECT", value_parser = ObjectWord, hide_possible_values = true)]
     pub object: Vec<String>,
 }
 
@@ -52,11 +83,26 @@ impl Target {
             _ => ("", ""),
         };
         let kind = find_kind(word)?;
-        if name.is_empty() || name.contains('/') {
+        if name.is_empty() {
             return Err(CliError::NoName(kind.name.to_lowercase()));
         }
+        check_name(name)?;
         Ok((kind, name))
     }
+}
+
+/// Lets through what the API server could have accepted as a name, so that it can be put into an address.
+///
+/// # Errors
+/// [`CliError::Usage`].
+pub(super) fn check_name(name: &str) -> Result<(), CliError> {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let (first, last) = (name.as_bytes().first(), name.as_bytes().last());
+    if name.bytes().all(fits) && ends(first) && ends(last) && name.len() <= 253 {
+        return Ok(());
+    }
+    Err(CliError::Usage(format!("{name:?} is no name: use lower-case letters, digits, '-' and '.', as in my-agent")))
 }
 
 /// The kind that a word means.
@@ -103,9 +149,13 @@ mod tests {
 
     #[test]
     fn a_kind_without_a_name_says_how_to_write_one() {
-        for words in [&["agent"][..], &["agent/"], &["agent", ""], &["agent", "a/b"]] {
+        for words in [&["agent"][..], &["agent/"], &["agent", ""]] {
             let error = parse(words).unwrap_err();
             assert!(error.contains("agent/my-agent"), "{words:?}: {error}");
+        }
+        for words in [&["agent", "a/b"][..], &["agent/A"], &["agent/../x"], &["agent/a?b"], &["agent/-a"]] {
+            let error = parse(words).unwrap_err();
+            assert!(error.contains("is no name"), "{words:?}: {error}");
         }
     }
 }

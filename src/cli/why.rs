@@ -4,8 +4,6 @@
 //! on the spot, because they change too often to be kept in a status: what the kubelet says about each container, what the
 //! container itself wrote last, how a rollout stands, and what is wrong with whatever is waited for.
 
-use std::process::ExitCode;
-
 use actions::render::MANAGED_BY_LABEL;
 use crds::{
     Kind, MANAGED_BY, Role,
@@ -14,46 +12,73 @@ use crds::{
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::api::{DynamicObject, LogParams};
 
-use super::{CliError, ConnectArgs, Target, hint, print, trace::status_of};
+use serde_json::json;
+
+use super::{CliError, ConnectArgs, Exit, Output, Target, hint, print, print_foreign, trace::status_of};
 use crate::cluster::live::Live;
 
-/// Exit code for an object that is not Ready.
-const NOT_READY: u8 = 3;
 /// So many lines of a log are looked at.
 const LOG_LINES: i64 = 20;
 
 /// Flags of `recif why`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit code:\n  0  the object is Ready\n  1  there is no answer: no such object, no such right, no \
-                        cluster\n  3  the object is not Ready\n\nExamples:\n  recif why agent/my-agent\n  kubectl recif \
-                        why tl weather -n team-a"
+    after_help = "Exit code 0: the object is Ready; 3: it is not. `recif --help` has the others.\n\nExamples:\n  recif \
+                        why agent/my-agent\n  kubectl recif why tl weather -n team-a\n  recif why ag my-agent -o json | \
+                        jq -r .waitingFor[]"
 )]
 pub struct WhyArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
     connection: ConnectArgs,
+    /// How to print it
+    #[arg(short, long, value_parser = Output::parser(Output::WORDS), default_value = "plain")]
+    output: Output,
 }
 
 /// Prints the sentence and the details.
-pub(super) async fn run(args: WhyArgs) -> Result<ExitCode, CliError> {
+pub(super) async fn run(args: WhyArgs) -> Result<Exit, CliError> {
     let (kind, name) = args.target.parse()?;
     let live = args.connection.connect().await?;
     let object = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
-    let status = status_of(&object);
-    let answer = crds::why::why(kind.name, &object.metadata, object.data.get("status").map(|_| &status));
-    print(&format!("{}\n", answer.sentence))?;
+    let said = sentence(kind, &object);
+    if args.output == Output::Plain {
+        print_foreign(&format!("{}\n", said.sentence))?;
+    }
+    let details = if said.ready { Vec::new() } else { brief(collect(&live, kind, name, &object).await) };
+    match args.output {
+        Output::Json | Output::Yaml => {
+            let Said { sentence, phase, ready, reason } = &said;
+            let answer = json!({ "kind": kind.name, "namespace": live.namespace, "name": name, "phase": phase, "ready": ready,
+                "reason": reason, "sentence": sentence, "waitingFor": details });
+            print(&args.output.document("the answer", &answer)?)?;
+        }
+        _ => print_foreign(&details.iter().map(|line| format!("  {line}\n")).collect::<String>())?,
+    }
+    Ok(if said.ready { Exit::Done } else { Exit::NotReady })
+}
 
+/// What an object says of itself.
+#[derive(Debug)]
+pub(super) struct Said {
+    /// The one sentence.
+    pub(super) sentence: String,
+    /// The phase last written.
+    pub(super) phase: Option<String>,
+    /// Whether it is Ready, and this was said of the newest spec.
+    pub(super) ready: bool,
+    reason: Option<String>,
+}
+
+/// What an object says of itself.
+pub(super) fn sentence(kind: &Kind, object: &DynamicObject) -> Said {
+    let status = status_of(object);
+    let why = crds::why::why(kind.name, &object.metadata, object.data.get("status").map(|_| &status));
     let generation = object.metadata.generation;
     let current = generation.is_none() || status.observed_generation >= generation;
     let ready = status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    if ready && current {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let lines = collect(&live, kind, name, &object).await;
-    print(&brief(lines).iter().map(|line| format!("  {line}\n")).collect::<String>())?;
-    Ok(ExitCode::from(NOT_READY))
+    Said { sentence: why.sentence, phase: why.phase, ready: ready && current, reason: why.reason }
 }
 
 /// The details, the references' first; what the caller may not read is left out, with a note.

@@ -1,7 +1,7 @@
 //! `recif trace` and `recif why` say the truth.
 
-use anyhow::{Result, ensure};
-use serde_json::json;
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};
 use crate::{
@@ -35,7 +35,11 @@ async fn why_says_what_a_running_a_waiting_and_a_failed_agent_are(ns: Namespace)
         ensure!(words.iter().all(told), "of {name}, instead of {words:?}: {said}");
     }
     let (code, said) = ns.env.recif(&["why", "agent/absent", "-n", &ns.name]).await?;
-    ensure!(code == 1, "of an agent that is not there exit code {code}: {said}");
+    ensure!(code == 4, "of an agent that is not there exit code {code}: {said}");
+    let (code, said) = ns.env.recif(&["why", "agent/waits", "-n", &ns.name, "-o", "json"]).await?;
+    let answer: Value = serde_json::from_str(&said).with_context(|| said.clone())?;
+    ensure!(code == NOT_READY && answer["phase"] == "Resolving" && answer["ready"] == false, "{answer}");
+    ensure!(answer["waitingFor"][0].as_str().is_some_and(|line| line.contains("nowhere")), "{answer}");
     Ok(())
 }
 

@@ -2,8 +2,10 @@
 
 mod bad_input;
 mod bad_requests;
+mod chat;
 mod children;
 mod cli;
+mod commands;
 mod conditions;
 mod control_plane;
 mod deletion;
@@ -102,6 +104,8 @@ const THEMES: &[&[Scenario]] = &[
     bad_requests::SCENARIOS,
     gateway::SCENARIOS,
     cli::SCENARIOS,
+    commands::SCENARIOS,
+    chat::SCENARIOS,
     control_plane::SCENARIOS,
     manifests::SCENARIOS,
     manifests::ALONE,

@@ -13,11 +13,9 @@ mod text;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    process::ExitCode,
     time::Duration,
 };
 
-use clap::ValueEnum;
 use crds::{HistoryEntry, Kind, MachineStatus};
 use futures::StreamExt;
 use jiff::Timestamp;
@@ -27,9 +25,9 @@ use tokio::time::{MissedTickBehavior, interval};
 pub use entry::{Entry, Span};
 pub use line::parse_line;
 pub use merge::{merge, spans};
-pub use text::{Plain, json, status_of};
+pub use text::{Plain, data, status_of};
 
-use super::{CliError, ConnectArgs, Target, hint, print};
+use super::{CliError, ConnectArgs, Exit, Output, SystemArgs, Target, hint, print_foreign};
 use crate::cluster::live::{Live, ReadError, Sight};
 
 /// Labels of the operator's Pods.
@@ -39,8 +37,10 @@ const CONTAINER: &str = "operator";
 
 /// Flags of `recif trace`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  recif trace agent/my-agent\n  recif trace ag my-agent -n team-a -f\n  \
-                        kubectl recif trace tool/weather -o json | jq .reason")]
+#[command(
+    after_help = "The operator's logs, where you may read them, add the waits that were too short for the history.\n\nExamples:\n  recif trace agent/my-agent\n  recif trace ag my-agent -n team-a -f\n  \
+                        kubectl recif trace tool/weather -o json | jq .reason"
+)]
 pub struct TraceArgs {
     #[command(flatten)]
     target: Target,
@@ -49,30 +49,20 @@ pub struct TraceArgs {
     /// Go on with every new step until the object is gone
     #[arg(short, long)]
     follow: bool,
-    /// How to print it: a timeline, or one JSON object per step and line
-    #[arg(short, long, value_enum, default_value_t = Output::Plain)]
+    /// How to print it: a timeline, one JSON object per step and line, or one YAML document per step
+    #[arg(short, long, value_parser = Output::parser(Output::WORDS), default_value = "plain")]
     output: Output,
-    /// Namespace of the operator, whose logs add the waits that were too short for the history
-    #[arg(long, default_value = "recif-system", value_name = "NAMESPACE")]
-    operator_namespace: String,
-}
-
-/// How a timeline is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// For people
-    Plain,
-    /// For programs
-    Json,
+    #[command(flatten)]
+    system: SystemArgs,
 }
 
 /// Prints the timeline, and with `-f` what follows.
-pub(super) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
+pub(super) async fn run(args: TraceArgs) -> Result<Exit, CliError> {
     let (kind, name) = args.target.parse()?;
     let live = args.connection.connect().await?;
     let object = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
     let uid = object.metadata.uid.clone().unwrap_or_default();
-    let mut logs = Logs::new(&live, &args.operator_namespace, &uid);
+    let mut logs = Logs::new(&live, &args.system.system_namespace, &uid);
     let mut printer = Printer { kind, output: args.output, plain: Plain::default(), printed: BTreeSet::new() };
 
     let mut known = Known::default();
@@ -81,7 +71,7 @@ pub(super) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
     printer.entries(&entries)?;
     if !args.follow {
         printer.summary(&entries, Some(Timestamp::now()))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Exit::Done);
     }
     let mut object = object;
     let mut seen = std::pin::pin!(live.watch(kind, name));
@@ -101,7 +91,7 @@ pub(super) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
         printer.entries(&entries)?;
     }
     printer.gone(&entries)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 /// How often the logs are read on.
@@ -224,13 +214,13 @@ struct Printer {
 
 impl Printer {
     fn head(&self, object: &DynamicObject, namespace: &str) -> Result<(), CliError> {
-        if self.output == Output::Json {
+        if self.output != Output::Plain {
             return Ok(());
         }
         let MachineStatus { phase, .. } = status_of(object);
         let name = object.metadata.name.as_deref().unwrap_or_default();
         let phase = phase.as_deref().unwrap_or("not yet seen by an operator");
-        print(&format!("{} {name} in namespace {namespace}: {phase}\n", self.kind.name))
+        print_foreign(&format!("{} {name} in namespace {namespace}: {phase}\n", self.kind.name))
     }
 
     fn entries(&mut self, entries: &[Entry]) -> Result<(), CliError> {
@@ -241,9 +231,9 @@ impl Printer {
             if !told {
                 let text = match self.output {
                     Output::Plain => self.plain.entry(entry),
-                    Output::Json => json(entry)?,
+                    output => data(output, entry)?,
                 };
-                print(&text)?;
+                print_foreign(&text)?;
             }
         }
         Ok(())
@@ -251,13 +241,13 @@ impl Printer {
 
     fn gone(&self, entries: &[Entry]) -> Result<(), CliError> {
         self.summary(entries, None)?;
-        if self.output == Output::Plain { print("The object is gone.\n") } else { Ok(()) }
+        if self.output == Output::Plain { print_foreign("The object is gone.\n") } else { Ok(()) }
     }
 
     fn summary(&self, entries: &[Entry], now: Option<Timestamp>) -> Result<(), CliError> {
-        if self.output == Output::Json {
+        if self.output != Output::Plain {
             return Ok(());
         }
-        print(&text::summary(&spans(entries, now)))
+        print_foreign(&text::summary(&spans(entries, now)))
     }
 }

@@ -175,7 +175,7 @@ fn an_object_without_steps_says_what_to_look_at() {
 #[test]
 fn json_is_one_object_per_line_with_the_names_of_the_api() {
     let entries = merge(&an_agent(), &[]);
-    let text = json(&entries[3]).unwrap();
+    let text = data(Output::Json, &entries[3]).unwrap();
     let value: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(text.matches('\n').count(), 1);
     assert_eq!(value["from"], "Resolving");

@@ -6,7 +6,7 @@ use crds::MachineStatus;
 use jiff::{Timestamp, tz::TimeZone};
 use kube::api::DynamicObject;
 
-use super::{CliError, Entry, Span};
+use super::{CliError, Entry, Output, Span};
 
 /// The machine's part of the status of any of our kinds; empty when there is none or when it cannot be read.
 pub fn status_of(object: &DynamicObject) -> MachineStatus {
@@ -60,11 +60,14 @@ pub(super) fn summary(spans: &[Span]) -> String {
     format!("\nTime in each phase: {}\n", phases.join(", "))
 }
 
-/// One entry as one line of JSON.
+/// One entry as one line of JSON, or as a document of YAML.
 ///
 /// # Errors
 /// [`CliError::Encode`], which would be a defect.
-pub fn json(entry: &Entry) -> Result<String, CliError> {
+pub fn data(output: Output, entry: &Entry) -> Result<String, CliError> {
+    if output == Output::Yaml {
+        return output.document("a step", entry);
+    }
     serde_json::to_string(entry)
         .map(|line| line + "\n")
         .map_err(|error| CliError::Encode { what: "a step", why: error.to_string() })

@@ -107,7 +107,15 @@ pub(crate) async fn begin_events(io: &mut Io) -> io::Result<()> {
 
 /// Sends an event.
 pub(crate) async fn event(io: &mut Io, data: &str) -> io::Result<()> {
-    let event = format!("data: {data}\n\n");
+    chunk(io, &format!("data: {data}\n\n")).await
+}
+
+/// Sends an event that has a name.
+pub(crate) async fn named_event(io: &mut Io, name: &str, data: &str) -> io::Result<()> {
+    chunk(io, &format!("event: {name}\ndata: {data}\n\n")).await
+}
+
+async fn chunk(io: &mut Io, event: &str) -> io::Result<()> {
     io.write_all(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes()).await
 }
 

@@ -3,7 +3,7 @@
 //! | path | answer |
 //! |---|---|
 //! | `/healthz` | 200 until `/break` was called, then 500 |
-//! | `/chat` | `{"reply": "echo: <message>"}` to `{"message": …}` |
+//! | `/chat` | `{"reply": "echo: <message>"}` to `{"message": …}`; to the message `gate x` the tokens of a stream, the last one after `/open?gate=x` was called |
 //! | `/events?gate=x` | an event, and a second one after `/open?gate=x` was called |
 //! | `/hold?ms=n` | an event now and every 200 ms, until after n ms the last one says `end` |
 //! | `/sleep?ms=n` | 200 after n ms |

@@ -14,7 +14,7 @@ use tokio_tungstenite::{
 };
 
 use crate::{
-    http::{Io, Request, begin_events, end_events, event, gone, respond},
+    http::{Io, Request, begin_events, end_events, event, gone, named_event, respond},
     state::State,
 };
 
@@ -63,7 +63,17 @@ async fn work(mut io: Io, request: &Request, state: &State) -> io::Result<Option
     match request.path() {
         "/chat" => {
             let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-            let reply = format!("echo: {}", asked["message"].as_str().unwrap_or_default());
+            let message = asked["message"].as_str().unwrap_or_default();
+            if let Some(gate) = message.strip_prefix("gate ") {
+                begin_events(io_).await?;
+                event(io_, &json!({ "token": "first " }).to_string()).await?;
+                unless_gone(io_, state.pass(gate)).await?;
+                event(io_, &json!({ "token": "last" }).to_string()).await?;
+                named_event(io_, "done", "{}").await?;
+                end_events(io_).await?;
+                return Ok(Some(io));
+            }
+            let reply = format!("echo: {message}");
             respond(io_, "200 OK", JSON, &json!({ "reply": reply }).to_string(), close).await?;
         }
         path if path.starts_with("/seen") => {

@@ -3,6 +3,10 @@
 //!
 //! Unlike the operator's watches this reads whole objects, once, on demand: a person wants the kubelet's words.
 
+mod caller;
+mod forward;
+mod table;
+
 use std::{fmt, path::PathBuf};
 
 use crds::{GROUP, Kind, VERSION};
@@ -17,6 +21,10 @@ use kube::{
         watcher::{self, Event},
     },
 };
+
+pub use caller::Caller;
+pub use forward::{Forward, ForwardError, Tunnel};
+pub use table::{Column, Query, Row, Table};
 
 /// How the cluster is reached; what is not given comes from the kubeconfig.
 #[derive(Debug, Clone, Default)]
@@ -54,7 +62,28 @@ pub enum ReadError {
 impl ReadError {
     /// Whether the caller may not do what was tried.
     pub fn is_forbidden(&self) -> bool {
-        matches!(self, Self::Request { source, .. } if matches!(source.as_ref(), kube::Error::Api(status) if status.code == 403))
+        self.status() == Some(403)
+    }
+
+    /// Whether the API server cannot be reached, or is not the one that is meant.
+    pub fn is_unreachable(&self) -> bool {
+        match self {
+            Self::Kubeconfig(_) | Self::NotInstalled(_) => true,
+            Self::Request { source, .. } => {
+                !matches!(source.as_ref(), kube::Error::Api(_) | kube::Error::SerdeError(_))
+            }
+        }
+    }
+
+    /// The status of the API server's refusal, if it is one.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Request { source, .. } => match source.as_ref() {
+                kube::Error::Api(status) => Some(status.code),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     fn request(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
@@ -68,6 +97,8 @@ pub struct Live {
     client: Client,
     /// The namespace given, else that of the kubeconfig's context.
     pub namespace: String,
+    /// Who the kubeconfig says that the caller is.
+    pub caller: Caller,
 }
 
 impl fmt::Debug for Live {
@@ -93,14 +124,15 @@ impl Live {
     pub async fn connect(connection: &Connection) -> Result<Self, ReadError> {
         let config = config(connection).await?;
         let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let caller = Caller::of(&config)?;
         let client = Client::try_from(config).map_err(|error| ReadError::Kubeconfig(error.to_string()))?;
-        Ok(Self { client, namespace })
+        Ok(Self { client, namespace, caller })
     }
 
     /// A cluster that a test plays.
     #[cfg(test)]
     pub(crate) fn played(client: Client, namespace: &str) -> Self {
-        Self { client, namespace: namespace.to_owned() }
+        Self { client, namespace: namespace.to_owned(), caller: Caller::nobody() }
     }
 
     /// An object of ours in that namespace; `None` when there is none of that name.
@@ -168,9 +200,7 @@ impl Live {
     /// # Errors
     /// [`ReadError::Request`].
     pub async fn pods(&self, namespace: &str, selector: &str) -> Result<Vec<Pod>, ReadError> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let list = pods.list(&ListParams::default().labels(selector)).await;
-        list.map(|list| list.items).map_err(ReadError::request(format!("list Pods in namespace {namespace}")))
+        list_pods(&self.client, namespace, selector).await
     }
 
     /// The Deployment of that name in the caller's namespace.
@@ -213,6 +243,12 @@ impl Live {
         let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural);
         Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
+}
+
+async fn list_pods(client: &Client, namespace: &str, selector: &str) -> Result<Vec<Pod>, ReadError> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let list = pods.list(&ListParams::default().labels(selector)).await;
+    list.map(|list| list.items).map_err(ReadError::request(format!("list Pods in namespace {namespace}")))
 }
 
 async fn config(connection: &Connection) -> Result<Config, ReadError> {

@@ -1,0 +1,133 @@
+//! `recif chat`: the answer appears while it is made, and where there is none it says why.
+
+use std::process::Stdio;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
+use tokio::io::AsyncReadExt as _;
+
+use super::{
+    Scenario,
+    commands::interrupt,
+    flows::provide_stub,
+    gateway_auth::{ask, token},
+    scenarios,
+};
+use crate::{
+    client::Target,
+    env::{Ended, ended},
+    manifests::{agent, flow, flow_set, workload},
+    namespace::{Namespace, SAID},
+    watch::poll,
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    a_chat_shows_the_first_word_before_the_last,
+    a_chat_is_stopped_by_ctrl_c,
+    a_chat_goes_on_with_its_conversation,
+    flows_are_asked_with_their_variables,
+    a_chat_says_why_there_is_no_answer,
+);
+
+/// How long anything may take.
+const SOON: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// What becomes of a chat that is told this.
+async fn chat(ns: &Namespace, arguments: &[&str], input: &str, token: Option<&str>) -> Result<Ended> {
+    let mut command = ns.env.recif_command();
+    command.arg("chat").args(arguments).args(["-n", &ns.name]).env_remove("RECIF_GATEWAY");
+    if let Some(token) = token {
+        command.env("RECIF_TOKEN", token);
+    }
+    ended(command, Some(input.to_owned())).await
+}
+
+/// A chat that waits for a gate of the workload, after its first word.
+async fn gated(ns: &Namespace, gate: &str) -> Result<(tokio::process::Child, tokio::process::ChildStdout)> {
+    let mut command = ns.env.recif_command();
+    command.args(["chat", "agent/talks", "gate", gate, "-n", &ns.name]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut process = command.spawn().context("start the chat")?;
+    let mut said = process.stdout.take().context("no standard output")?;
+    let mut first = [0; 6];
+    let read = tokio::time::timeout(SOON, said.read_exact(&mut first)).await;
+    read.context("no first word")?.context("the chat ended")?;
+    ensure!(first == *b"first ", "{:?}", String::from_utf8_lossy(&first));
+    Ok((process, said))
+}
+
+async fn a_chat_shows_the_first_word_before_the_last(ns: Namespace) -> Result<()> {
+    ns.start(&workload("talks", json!({}))).await?;
+    let (mut process, mut said) = gated(&ns, "g").await?;
+    // The last word is not even made yet.
+    let service = Target::service(&ns, "talks").await?;
+    ask(&ns, &service, "POST", "/open?gate=g", "").await?;
+    let mut rest = String::new();
+    tokio::time::timeout(SOON, said.read_to_string(&mut rest)).await.context("no last word")??;
+    ensure!(rest == "last\n" && process.wait().await?.code() == Some(0), "{rest:?}");
+    Ok(())
+}
+
+async fn a_chat_is_stopped_by_ctrl_c(ns: Namespace) -> Result<()> {
+    ns.start(&workload("talks", json!({}))).await?;
+    let (mut process, _said) = gated(&ns, "never").await?;
+    interrupt(&process)?;
+    let ended = tokio::time::timeout(SOON, process.wait()).await.context("it did not end")??;
+    ensure!(ended.code() == Some(130), "{ended}");
+    // The runtime is told, so that it ends the turn.
+    let service = Target::service(&ns, "talks").await?;
+    poll(SOON, "nothing in flight", || async {
+        let stats = ask(&ns, &service, "GET", "/stats", "").await?;
+        let stats: serde_json::Value = serde_json::from_str(&stats.text)?;
+        ensure!(stats["inFlight"] == 0, "{stats}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+async fn a_chat_goes_on_with_its_conversation(ns: Namespace) -> Result<()> {
+    ns.start(&agent("talks", json!({}))).await?;
+    let first = chat(&ns, &["agent/talks", "hello", "there"], "", None).await?;
+    ensure!(first.code == 0 && first.said == "echo: hello there\n", "{first:?}");
+    let id = first.complained.split("--conversation ").nth(1).context(first.complained.clone())?.trim().to_owned();
+    let next = chat(&ns, &["agent/talks", "--conversation", &id], "from\na pipe\n", None).await?;
+    ensure!(next.code == 0 && next.said == "echo: from\na pipe\n" && next.complained.contains(&id), "{next:?}");
+    Ok(())
+}
+
+async fn flows_are_asked_with_their_variables(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    ns.start(&flow("says", &["say"], json!({}))).await?;
+    ns.start(&flow_set("set", &[("one", &["say"])], json!({}))).await?;
+    for target in ["flow/says", "flowset/set/one"] {
+        let said = chat(&ns, &[target, r#"{"text": "Ada"}"#], "", None).await?;
+        ensure!(said.code == 0 && said.said == "echo: Ada\n", "{target}: {said:?}");
+    }
+    Ok(())
+}
+
+async fn a_chat_says_why_there_is_no_answer(ns: Namespace) -> Result<()> {
+    ns.start(&agent("talks", json!({}))).await?;
+    ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
+    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
+    let stranger = token(&ns, "stranger").await?;
+    for (arguments, token, code, words) in [
+        (&["agent/absent", "hi"][..], None, 4, "there is no Agent absent"),
+        (&["agent/waits", "hi"], None, 3, "tool \"nowhere\" not found"),
+        (&["agent/talks", "hi"], Some(stranger.as_str()), 5, "may not talk to agent/talks"),
+        (&["agent/talks", "hi"], Some("wrong"), 5, "may not talk to agent/talks"),
+        (&["agent/talks", "hi", "--system-namespace", "nowhere"], None, 6, "or its URL with --gateway"),
+        (&["agent/talks", "hi", "--gateway", "http://127.0.0.1:1"], None, 6, "cannot be reached"),
+        (&["agent/talks", "hi", "--gateway", "nonsense"], None, 2, "give a URL"),
+        (&["agent/talks"], None, 2, "there is no message"),
+        (&["tool/x", "hi"], None, 2, "cannot be talked to"),
+    ] {
+        let ended = chat(&ns, arguments, "", token).await?;
+        ensure!(
+            ended.code == code && ended.complained.contains(words),
+            "{arguments:?}: not {code}, {words}: {ended:?}"
+        );
+        ensure!(ended.said.is_empty() && !ended.complained.contains("panicked"), "{ended:?}");
+    }
+    Ok(())
+}

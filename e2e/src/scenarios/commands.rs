@@ -1,0 +1,220 @@
+//! `recif get`, `recif ui` and `recif completions` do what their help says, and each failure has its exit code.
+
+use std::{process::Stdio, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::Command,
+};
+
+use super::{Scenario, gateway_auth::token, scenarios};
+use crate::{
+    client::{Connection, Target},
+    env::{Ended, ended},
+    manifests::{agent, tool},
+    namespace::{Namespace, SAID},
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    get_shows_what_kubectl_shows,
+    get_prints_each_form,
+    the_ui_is_shown_to_whoever_has_the_key,
+    a_rollout_is_waited_for,
+    completions_work_in_bash,
+    each_failure_has_its_exit_code,
+);
+
+/// How long a process may take to print its first line, and to end.
+const SOON: Duration = Duration::from_secs(30);
+
+async fn recif(ns: &Namespace, arguments: &[&str]) -> Result<Ended> {
+    let mut command = ns.env.recif_command();
+    command.args(arguments);
+    ended(command, None).await
+}
+
+/// The words of each line but for the age, which goes on.
+fn ageless(text: &str) -> Vec<Vec<&str>> {
+    let is_age =
+        |word: &&str| word.starts_with(|first: char| first.is_ascii_digit()) && word.ends_with(['s', 'm', 'h']);
+    text.lines().map(|line| line.split_whitespace().filter(|word| !is_age(word)).collect()).collect()
+}
+
+async fn get_shows_what_kubectl_shows(ns: Namespace) -> Result<()> {
+    ns.start(&agent("runs", json!({}))).await?;
+    ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
+    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
+    for (kind, more) in [("agents", &[][..]), ("agents", &["-o", "wide"]), ("agent", &["runs"])] {
+        let arguments = [&["get", kind, "-n", &ns.name][..], more].concat();
+        let (ours, theirs) = (recif(&ns, &arguments).await?, ns.env.kubectl(&arguments).await?);
+        ensure!(ours.code == 0 && ageless(&ours.said) == ageless(&theirs), "{ours:?} instead of {theirs}");
+    }
+    ns.provide(&tool("clock", json!({}))).await?;
+    let all = recif(&ns, &["get", "-n", &ns.name]).await?;
+    ensure!(all.said.contains("agent/runs ") && all.said.contains("tool/clock "), "{all:?}");
+    let labelled = recif(&ns, &["get", "agents", "-n", &ns.name, "-l", "team=x"]).await?;
+    ensure!(
+        labelled.code == 0 && labelled.said.is_empty() && labelled.complained.contains("no agents"),
+        "{labelled:?}"
+    );
+    let everywhere = recif(&ns, &["get", "agents", "-A"]).await?;
+    let row = everywhere.said.lines().find(|line| line.starts_with(&ns.name) && line.contains("runs"));
+    ensure!(everywhere.said.starts_with("NAMESPACE ") && row.is_some(), "{everywhere:?}");
+    Ok(())
+}
+
+async fn get_prints_each_form(ns: Namespace) -> Result<()> {
+    for name in ["one", "two"] {
+        ns.provide(&tool(name, json!({}))).await?;
+    }
+    let names = |list: &Value| -> Vec<String> {
+        let items = list["items"].as_array().into_iter().flatten();
+        items.filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect()
+    };
+    let json = recif(&ns, &["get", "tools", "-n", &ns.name, "-o", "json"]).await?;
+    let list: Value = serde_json::from_str(&json.said).context(json.said)?;
+    ensure!(names(&list) == ["one", "two"] && list["items"][0]["spec"]["type"] == "builtin", "{list}");
+    let yaml = recif(&ns, &["get", "-n", &ns.name, "-o", "yaml"]).await?;
+    let list: Value = serde_yaml::from_str(&yaml.said).context(yaml.said)?;
+    ensure!(names(&list) == ["one", "two"], "{list}");
+    let one = recif(&ns, &["get", "tl/one", "-n", &ns.name, "-o", "yaml"]).await?;
+    let one: Value = serde_yaml::from_str(&one.said).context(one.said)?;
+    ensure!(one["metadata"]["name"] == "one" && one["metadata"]["managedFields"].is_null(), "{one}");
+    let names = recif(&ns, &["get", "tools", "-n", &ns.name, "-o", "name"]).await?;
+    ensure!(names.said == "tool.agents.recif.dev/one\ntool.agents.recif.dev/two\n", "{names:?}");
+    let mut command = ns.env.recif_command();
+    command.args(["get", "tools", "--watch", "-o", "name", "-n", &ns.name]).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut watch = command.spawn().context("start the watch")?;
+    let mut lines = BufReader::new(watch.stdout.take().context("no standard output")?).lines();
+    ns.apply(&tool("three", json!({}))).await?;
+    let seen = async {
+        while let Some(line) = lines.next_line().await? {
+            if line.ends_with("/three") {
+                return Ok(());
+            }
+        }
+        anyhow::bail!("the watch ended")
+    };
+    tokio::time::timeout(SOON, seen).await.context("the watch did not tell of a new object")??;
+    watch.kill().await.context("end the watch")
+}
+
+async fn the_ui_is_shown_to_whoever_has_the_key(ns: Namespace) -> Result<()> {
+    ns.start(&agent("seen", json!({}))).await?;
+    let mut command = ns.env.recif_command();
+    command.arg("ui").stdout(Stdio::piped()).kill_on_drop(true);
+    let mut relay = command.spawn().context("start the relay")?;
+    let mut lines = BufReader::new(relay.stdout.take().context("no standard output")?).lines();
+    let line = tokio::time::timeout(SOON, lines.next_line()).await.context("no address within the time")??;
+    let line = line.context("the relay ended")?;
+    let address = line.strip_prefix("http://").context("no address")?;
+    let (address, path) = address.split_once('/').context("no path")?;
+    let stranger = Target {
+        way: "relay",
+        address: address.parse().with_context(|| line.clone())?,
+        prefix: String::new(),
+        headers: String::new(),
+    };
+    let refused = Connection::request(&stranger, "GET", "/api/v1/me", "").await?;
+    ensure!(refused.status == 403, "without the key: {refused:?}");
+    let let_in = Connection::request(&stranger, "GET", &format!("/{path}"), "").await?;
+    ensure!(let_in.status == 303 && let_in.header("location") == Some("/ui/"), "{let_in:?}");
+    let cookie = let_in.header("set-cookie").and_then(|cookie| cookie.split(';').next()).context("no cookie")?;
+    let browser = Target { headers: format!("Cookie: {cookie}\r\n"), ..stranger.clone() };
+    let page = Connection::request(&browser, "GET", "/ui/", "").await?;
+    // As the control plane sends it, also where it was built without its UI.
+    ensure!(page.header("content-security-policy").is_some_and(|policy| policy.contains("'self'")), "{page:?}");
+    let me = Connection::request(&browser, "GET", "/api/v1/me", "").await?;
+    ensure!(me.status == 200 && me.text.contains("admin"), "the kubeconfig's user: {me:?}");
+    let path = format!("/v1/agents/{}/seen", ns.name);
+    let object = Connection::request(&browser, "GET", &path, "").await?;
+    ensure!(object.status == 200 && object.text.contains("\"seen\""), "{object:?}");
+    let other = Target { headers: format!("{}Origin: http://evil.example\r\n", browser.headers), ..stranger };
+    let refused = Connection::request(&other, "GET", "/api/v1/me", "").await?;
+    ensure!(refused.status == 403, "a page of another origin: {refused:?}");
+    interrupt(&relay)?;
+    let ended = tokio::time::timeout(SOON, relay.wait()).await.context("it did not end by Ctrl-C")??;
+    ensure!(ended.code() == Some(0), "{ended}");
+    Ok(())
+}
+
+/// Sends what Ctrl-C sends.
+pub(super) fn interrupt(process: &tokio::process::Child) -> Result<()> {
+    let id = process.id().and_then(|id| i32::try_from(id).ok()).context("it has ended")?;
+    let id = rustix::process::Pid::from_raw(id).context("no process id")?;
+    rustix::process::kill_process(id, rustix::process::Signal::INT).context("interrupt it")
+}
+
+async fn a_rollout_is_waited_for(ns: Namespace) -> Result<()> {
+    ns.start(&agent("rolls", json!({}))).await?;
+    let before = ns.pod_uids("rolls").await?;
+    let done = recif(&ns, &["rollout", "agent/rolls", "-n", &ns.name, "--wait", "--timeout", "50s"]).await?;
+    ensure!(done.code == 0 && done.said.contains("has rolled out"), "{done:?}");
+    ns.running("rolls").await?;
+    ensure!(ns.pod_uids("rolls").await? != before, "the Pods are those of before");
+    ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
+    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
+    let late = recif(&ns, &["rollout", "agent/waits", "-n", &ns.name, "--wait", "--timeout", "2s"]).await?;
+    ensure!(late.code == 7 && late.complained.contains("nowhere"), "{late:?}");
+    Ok(())
+}
+
+async fn completions_work_in_bash(ns: Namespace) -> Result<()> {
+    let script = recif(&ns, &["completions", "bash"]).await?;
+    let asks = "\nCOMP_WORDS=(recif get \"\"); COMP_CWORD=2; _recif recif '' get; echo \"${COMPREPLY[@]}\"\n\
+                COMP_WORDS=(recif ro); COMP_CWORD=1; _recif recif ro recif; echo \"${COMPREPLY[@]}\"\n";
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-s"]).env_remove("BASH_ENV");
+    let told = ended(bash, Some(script.said + asks)).await?;
+    let mut lines = told.said.lines();
+    let (kinds, commands) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    ensure!(told.code == 0 && told.complained.is_empty() && commands == "rollout", "{told:?}");
+    ensure!(kinds.contains("remotemcpservers") && kinds.contains("--all-namespaces"), "{kinds}");
+    for shell in ["zsh", "fish"] {
+        let script = recif(&ns, &["completions", shell]).await?;
+        ensure!(script.code == 0 && script.said.contains("rollout"), "{shell}: {script:?}");
+    }
+    Ok(())
+}
+
+async fn each_failure_has_its_exit_code(ns: Namespace) -> Result<()> {
+    let config = std::fs::read_to_string(std::env::var("KUBECONFIG").context("KUBECONFIG")?)?;
+    let folder = std::env::temp_dir().join(&ns.name);
+    std::fs::create_dir_all(&folder)?;
+    let [stranger, nowhere] = ["stranger", "nowhere"].map(|name| folder.join(name).display().to_string());
+    std::fs::write(&stranger, config.replace(ns.env.token()?, &token(&ns, "stranger").await?))?;
+    let server = config.split("server: ").nth(1).and_then(|rest| rest.split([',', '}', '\n']).next());
+    std::fs::write(&nowhere, config.replace(server.context("no server in the kubeconfig")?, "https://127.0.0.1:1"))?;
+    ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
+    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
+    let (stranger, nowhere) = (["--kubeconfig", &stranger], ["--kubeconfig", &nowhere]);
+    let none: [&str; 0] = [];
+    for (arguments, more, code, said) in [
+        (&["get", "pods"][..], &none[..], 2, "there is no kind \"pods\""),
+        (&["get", "agents", "-l", "a=b=c"], &none, 2, "label"),
+        (&["get", "--nonsense"], &none, 2, "--nonsense"),
+        (&["rollout", "tool/x"], &none, 2, "has no Pods"),
+        (&["rollout", "agent/x", "--wait", "--timeout", "soon"], &none, 2, "90s or 5m"),
+        (&["why", "agent/waits"], &none, 3, "nowhere"),
+        (&["get", "agent", "absent"], &none, 4, "recif get agents -A"),
+        (&["why", "agent/absent"], &none, 4, "there is no Agent absent"),
+        (&["trace", "agent/absent"], &none, 4, "there is no Agent absent"),
+        (&["rollout", "agent/absent"], &none, 4, "there is no Agent absent"),
+        (&["get", "agents"], &stranger, 5, "forbidden"),
+        (&["get"], &stranger, 5, "forbidden"),
+        (&["why", "agent/waits"], &stranger, 5, "forbidden"),
+        (&["ui"], &stranger, 5, "forbidden"),
+        (&["get", "agents"], &nowhere, 6, "127.0.0.1:1"),
+        (&["get"], &["--kubeconfig", "/nowhere/at/all"], 6, "/nowhere/at/all"),
+        (&["ui", "--system-namespace", "nowhere"], &none, 6, "kubectl apply -k config/default"),
+    ] {
+        let arguments = [arguments, &["-n", &ns.name], more].concat();
+        let ended = recif(&ns, &arguments).await?;
+        ensure!(ended.code == code && ended.complained.contains(said), "{arguments:?}: not {code}, {said}: {ended:?}");
+        ensure!(!ended.complained.contains("panicked"), "{arguments:?}: {ended:?}");
+    }
+    std::fs::remove_dir_all(folder)?;
+    Ok(())
+}

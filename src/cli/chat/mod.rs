@@ -1,0 +1,104 @@
+//! `recif chat`: talks to an agent, or asks a flow, through the gateway; the answer appears as it comes.
+//!
+//! With a message it asks once; without one it is a conversation, if somebody sits at a terminal. Ctrl-C stops an answer: the
+//! connection is closed, upon which the runtime ends the turn and forgets it.
+
+mod asked;
+mod gateway;
+mod reply;
+mod screen;
+mod talk;
+
+use std::io::{self, IsTerminal as _, Read as _};
+
+use super::{CliError, ConnectArgs, Exit, SystemArgs, output::hint};
+use asked::Asked;
+use gateway::{Gateway, Place};
+use talk::{Talk, Turn};
+
+/// The most that is taken as a message from standard input, in bytes.
+const MESSAGE: u64 = 1 << 20;
+
+/// Flags of `recif chat`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Without a message it reads one from standard input, and is a conversation on a terminal. A flow gets its \
+                  variables as a JSON object; anything else is its variable `message`.\n\nThe gateway is reached through the \
+                  API server, which takes the right to get and create pods/portforward in its namespace (the Role recif-visitor), unless --gateway \
+                  says where it is. It knows you by the token of your kubeconfig, or by $RECIF_TOKEN (as `kubectl create \
+                  token` makes one), and lets you call what the ClusterRole recif-invoker opens to you.\n\nExamples:\n  \
+                  recif chat agent/my-agent\n  recif chat agent/my-agent \"What is 6*7?\"\n  git diff | recif chat \
+                  agent/reviewer\n  recif chat flow/greeter '{\"name\": \"Ada\"}'\n  recif chat flowset/texts/summary \
+                  <letter.txt"
+)]
+pub struct ChatArgs {
+    /// Whom to ask: agent/NAME, flow/NAME or flowset/NAME/FLOW
+    #[arg(value_name = "TARGET")]
+    target: String,
+    /// What to say
+    #[arg(value_name = "MESSAGE")]
+    message: Vec<String>,
+    /// Go on with a conversation of the agent's
+    #[arg(short, long, value_name = "ID")]
+    conversation: Option<String>,
+    /// URL of the gateway [default: through the API server]
+    #[arg(long, env = "RECIF_GATEWAY", value_name = "URL")]
+    gateway: Option<String>,
+    #[command(flatten)]
+    connection: ConnectArgs,
+    #[command(flatten)]
+    system: SystemArgs,
+}
+
+/// Talks.
+pub(super) async fn run(args: ChatArgs) -> Result<Exit, CliError> {
+    let ChatArgs { target, message, conversation, gateway, connection, system } = args;
+    let asked = Asked::parse(&target)?;
+    if conversation.is_some() && !asked.is_agent() {
+        return Err(CliError::Usage("only agents have conversations: leave out --conversation".into()));
+    }
+    let place = gateway.filter(|url| !url.is_empty()).map(|url| Place::parse(&url)).transpose()?;
+    let alone = if message.is_empty() && io::stdin().is_terminal() { None } else { Some(whole(&message)?) };
+    let namespace = connection.namespace.clone();
+    let live = match connection.connect().await {
+        Ok(live) => Some(live),
+        // Who knows where the gateway is needs no cluster.
+        Err(CliError::Read(error)) if place.is_some() && error.is_unreachable() => None,
+        Err(error) => return Err(error),
+    };
+    let namespace = live.as_ref().map(|live| live.namespace.clone()).or(namespace).unwrap_or_else(|| "default".into());
+    let gateway = match (place, &live) {
+        (Some(place), live) => Gateway::at(place, live.as_ref())?,
+        (None, Some(live)) => Gateway::of(live, &system.system_namespace).await?,
+        (None, None) => return Err(CliError::Usage("say with --gateway where the gateway is".into())),
+    };
+    let mut talk = Talk::new(asked, namespace, gateway, live, conversation);
+    talk.look().await?;
+    let Some(message) = alone else { return talk.converse().await };
+    let turn = talk.turn(&message).await?;
+    match turn {
+        Turn::Stopped => Ok(Exit::Interrupted),
+        Turn::Done => {
+            if let Some(id) = talk.conversation() {
+                hint(&format!("conversation {id}: go on with --conversation {id}"));
+            }
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// The message that was typed, or that standard input holds.
+fn whole(words: &[String]) -> Result<String, CliError> {
+    let mut message = words.join(" ");
+    if words.is_empty() {
+        let read = io::stdin().take(MESSAGE + 1).read_to_string(&mut message);
+        read.map_err(|error| CliError::Usage(format!("read the message from standard input: {error}")))?;
+    }
+    match message.trim() {
+        "" => Err(CliError::Usage("there is no message: give one behind the name, or by standard input".into())),
+        text if text.len() as u64 > MESSAGE => {
+            Err(CliError::Usage(format!("the message is longer than {} KiB", MESSAGE >> 10)))
+        }
+        text => Ok(text.to_owned()),
+    }
+}

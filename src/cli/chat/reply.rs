@@ -1,0 +1,103 @@
+//! What a runtime says in a turn: text, tools that it calls, and how the turn ended.
+//!
+//! Events without a name hold `{"token"}`; `tool_call` and `tool_result` are around each tool; the last one is `done` or
+//! `error`, and a stream that ends without one of them was cut off.
+
+use serde_json::Value;
+use sse_stream::Sse;
+
+/// A piece of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Said {
+    /// Text for the user.
+    Text(String),
+    /// A tool is called, with these arguments.
+    Call { name: String, arguments: String },
+    /// A tool answered, or failed.
+    Outcome { ok: bool, took_ms: u64 },
+    /// The turn is over; an agent names the conversation.
+    Done { conversation: Option<String> },
+    /// The turn failed.
+    Failed(String),
+    /// Nothing for people, or of a newer runtime.
+    Other,
+}
+
+/// Reads an event.
+pub(super) fn read(event: &Sse) -> Said {
+    let data = event.data.as_deref().unwrap_or_default();
+    let data: Value = serde_json::from_str(data).unwrap_or_default();
+    let text = |field: &str| data[field].as_str().unwrap_or_default().to_owned();
+    match event.event.as_deref() {
+        None | Some("message") => Said::Text(text("token")),
+        Some("tool_call") => Said::Call { name: text("name"), arguments: data["arguments"].to_string() },
+        Some("tool_result") => {
+            Said::Outcome { ok: data["ok"] == true, took_ms: data["tookMs"].as_u64().unwrap_or_default() }
+        }
+        Some("done") => Said::Done { conversation: data["conversation_id"].as_str().map(str::to_owned) },
+        Some("error") => Said::Failed(text("error")),
+        Some(_) => Said::Other,
+    }
+}
+
+/// What an answer that is no stream says: the text of an agent or a flow, or the answer as it is; and its conversation.
+pub(super) fn whole(body: &str) -> (String, Option<String>) {
+    let Ok(Value::Object(answer)) = serde_json::from_str(body) else { return (body.to_owned(), None) };
+    let text = ["reply", "text"].iter().find_map(|field| answer.get(*field)?.as_str());
+    let conversation = answer.get("conversation_id").and_then(Value::as_str).map(str::to_owned);
+    (text.map_or_else(|| body.to_owned(), str::to_owned), conversation)
+}
+
+/// What a refusal says: of gateway and runtime `{"error"}`, of OpenAI's kind `{"error": {"message"}}`, of others their text.
+pub(super) fn refusal(body: &str) -> String {
+    let answer: Value = serde_json::from_str(body).unwrap_or_default();
+    let told = ["/error/message", "/error", "/detail", "/message"];
+    match told.iter().find_map(|field| answer.pointer(field)?.as_str()) {
+        Some(text) => text.to_owned(),
+        None => body.lines().next().unwrap_or_default().chars().take(300).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(name: Option<&str>, data: &str) -> Sse {
+        Sse { event: name.map(str::to_owned), data: Some(data.to_owned()), id: None, retry: None }
+    }
+
+    #[test]
+    fn each_event_of_a_turn_is_understood() {
+        let done = |conversation: Option<&str>| Said::Done { conversation: conversation.map(str::to_owned) };
+        for (name, data, said) in [
+            (None, r#"{"token": "Hel"}"#, Said::Text("Hel".into())),
+            (
+                Some("tool_call"),
+                r#"{"id": "1", "name": "weather", "arguments": {"city": "Paris"}}"#,
+                Said::Call { name: "weather".into(), arguments: r#"{"city":"Paris"}"#.into() },
+            ),
+            (Some("tool_result"), r#"{"id": "1", "ok": true, "tookMs": 7}"#, Said::Outcome { ok: true, took_ms: 7 }),
+            (Some("done"), r#"{"conversation_id": "c", "title": "t"}"#, done(Some("c"))),
+            (Some("done"), "{}", done(None)),
+            (Some("error"), r#"{"error": "no model"}"#, Said::Failed("no model".into())),
+            (Some("usage"), "{}", Said::Other),
+            (None, "not json", Said::Text(String::new())),
+        ] {
+            assert_eq!(read(&event(name, data)), said, "{name:?} {data}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_no_stream_is_shown_too() {
+        assert_eq!(whole(r#"{"reply": "hi", "conversation_id": "c"}"#), ("hi".into(), Some("c".into())));
+        assert_eq!(whole("plain"), ("plain".into(), None));
+        assert_eq!(whole(r#"{"price": 3}"#), (r#"{"price": 3}"#.into(), None));
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_the_words_of_whoever_refused() {
+        assert_eq!(refusal(r#"{"error": "no", "reason": "x"}"#), "no");
+        assert_eq!(refusal(r#"{"error": {"message": "bad key"}}"#), "bad key");
+        assert_eq!(refusal("<h1>Bad gateway</h1>\nmore"), "<h1>Bad gateway</h1>");
+    }
+}

@@ -1,0 +1,122 @@
+//! The forms in which commands print what they know, and how it gets to stdout.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use clap::{
+    ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use serde::Serialize;
+
+use super::CliError;
+
+/// A form. Each command takes those that fit it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people
+    Plain,
+    /// For people, in columns
+    Table,
+    /// For people, in all columns
+    Wide,
+    /// For programs
+    Json,
+    /// For programs and people
+    Yaml,
+    /// One KIND/NAME per line
+    Name,
+}
+
+impl Output {
+    /// What a command takes that tells something in words.
+    pub(super) const WORDS: [Self; 3] = [Self::Plain, Self::Json, Self::Yaml];
+    /// What a command takes that lists something.
+    pub(super) const LISTS: [Self; 5] = [Self::Table, Self::Wide, Self::Json, Self::Yaml, Self::Name];
+
+    /// Reads one of these from the command line.
+    pub(super) fn parser<const N: usize>(taken: [Self; N]) -> impl TypedValueParser<Value = Self> {
+        let words = taken.iter().filter_map(Self::to_possible_value).collect::<Vec<_>>();
+        PossibleValuesParser::new(words).try_map(|word| Self::from_str(&word, false))
+    }
+
+    /// Whether it is for people.
+    pub(super) fn is_for_people(self) -> bool {
+        matches!(self, Self::Plain | Self::Table | Self::Wide)
+    }
+
+    /// One value as a document of this form; in YAML it begins with `---`, so that many of them are a stream.
+    ///
+    /// # Errors
+    /// [`CliError::Encode`], which would be a defect.
+    pub(super) fn document(self, what: &'static str, value: &impl Serialize) -> Result<String, CliError> {
+        match self {
+            Self::Yaml => Ok(format!("---\n{}", yaml(what, value)?)),
+            _ => Ok(json(what, value)? + "\n"),
+        }
+    }
+}
+
+/// As JSON, for people's eyes too.
+///
+/// # Errors
+/// [`CliError::Encode`], which would be a defect.
+pub(super) fn json(what: &'static str, value: &impl Serialize) -> Result<String, CliError> {
+    serde_json::to_string_pretty(value).map_err(|error| CliError::Encode { what, why: error.to_string() })
+}
+
+/// As YAML; ends with a line break.
+///
+/// # Errors
+/// [`CliError::Encode`], which would be a defect.
+pub(super) fn yaml(what: &'static str, value: &impl Serialize) -> Result<String, CliError> {
+    serde_yaml::to_string(value).map_err(|error| CliError::Encode { what, why: error.to_string() })
+}
+
+/// Writes to stdout at once, so that a follower sees it.
+pub(super) fn print(text: &str) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CliError::Print)
+}
+
+/// Writes to stdout what somebody else wrote: a terminal gets it without what terminals take for orders.
+pub(super) fn print_foreign(text: &str) -> Result<(), CliError> {
+    if io::stdout().is_terminal() { print(&harmless(text)) } else { print(text) }
+}
+
+/// Text without control characters, but for line breaks and tabs: those are orders to a terminal.
+pub(super) fn harmless(text: &str) -> String {
+    text.chars().filter(|character| matches!(character, '\n' | '\t') || !character.is_control()).collect()
+}
+
+/// One line beside the answer. Nobody is there to be told when stderr is closed.
+pub(super) fn hint(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{}", harmless(line));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_command_takes_only_the_forms_that_fit_it() {
+        let command = || clap::Command::new("x").arg(clap::arg!(-o <F>).value_parser(Output::parser(Output::WORDS)));
+        let read = |word| command().try_get_matches_from(["x", "-o", word]);
+        assert_eq!(read("yaml").unwrap().get_one::<Output>("F"), Some(&Output::Yaml));
+        let error = read("wide").unwrap_err().to_string();
+        assert!(error.contains("plain, json, yaml"), "{error}");
+    }
+
+    #[test]
+    fn documents_follow_one_another() {
+        let value = json!({ "a": [1] });
+        assert_eq!(Output::Yaml.document("x", &value).unwrap(), "---\na:\n- 1\n");
+        assert_eq!(Output::Json.document("x", &value).unwrap(), "{\n  \"a\": [\n    1\n  ]\n}\n");
+    }
+
+    #[test]
+    fn what_others_wrote_gives_a_terminal_no_orders() {
+        assert_eq!(harmless("a\u{1b}[2Jb\u{7}\u{9b}1m\r\n\tc é"), "a[2Jb1m\n\tc é");
+    }
+}

@@ -1,0 +1,73 @@
+//! What a long wait is about: one line on stderr that is written over, on terminals only.
+
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    time::{Duration, Instant},
+};
+
+use super::output::harmless;
+
+/// A wait shorter than this is told of by nobody.
+const PATIENCE: Duration = Duration::from_millis(700);
+/// How much of a line is shown, in characters: a longer one could not be written over.
+const WIDTH: usize = 76;
+
+/// The line about a wait. It goes away with this.
+#[derive(Debug)]
+pub(super) struct Progress {
+    began: Instant,
+    terminal: bool,
+    shown: bool,
+}
+
+impl Progress {
+    /// A wait that begins now.
+    pub(super) fn begin() -> Self {
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+        Self { began: Instant::now(), terminal: io::stderr().is_terminal() && !dumb, shown: false }
+    }
+
+    /// Says what it waits for, and how long it has.
+    pub(super) fn tell(&mut self, what: &str) {
+        let waited = self.began.elapsed();
+        if self.terminal && waited >= PATIENCE {
+            self.shown = true;
+            let _ = write!(io::stderr().lock(), "\r\x1b[K{}", line(what, waited));
+        }
+    }
+
+    /// Takes the line away.
+    pub(super) fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+fn line(what: &str, waited: Duration) -> String {
+    let what = harmless(what).replace('\n', " ");
+    let time = format!(" ({} s)", waited.as_secs());
+    let room = WIDTH - time.len();
+    let short: String =
+        if what.chars().count() > room { what.chars().take(room - 1).chain(['…']).collect() } else { what };
+    short + &time
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_fits_and_says_how_long() {
+        assert_eq!(line("agent/a: Deploying", Duration::from_millis(12_300)), "agent/a: Deploying (12 s)");
+        let long = line(&"é\n".repeat(200), Duration::from_secs(3));
+        assert_eq!((long.chars().count(), long.contains('\n')), (WIDTH, false));
+        assert!(long.ends_with("… (3 s)"), "{long}");
+    }
+}

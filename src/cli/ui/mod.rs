@@ -1,0 +1,83 @@
+//! `recif ui`: the web UI of a cluster's control plane on this machine's loopback, for whoever typed the command.
+//!
+//! The relay adds the token of the kubeconfig to what the browser asks, so nobody else may use it: the printed address holds a
+//! key, which a cookie keeps; only what is asked of this very address is answered, and no page of another origin may ask.
+
+mod gate;
+mod relay;
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+    time::sleep,
+};
+
+use super::{CliError, ConnectArgs, Exit, SystemArgs, hint, print};
+use gate::Gate;
+use relay::Relay;
+
+/// Flags of `recif ui`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "The control plane is reached through the API server, which takes the right to get and create \
+                  pods/portforward in its namespace (the Role recif-visitor). It knows you by the token of your kubeconfig; without one, sign in on \
+                  the page with one that `kubectl create token` makes. The address is for you alone: whoever has it sees and \
+                  calls what you may, until Ctrl-C.")]
+pub struct UiArgs {
+    /// Port on 127.0.0.1; 0: one that is free
+    #[arg(long, default_value_t = 0, value_name = "PORT")]
+    port: u16,
+    #[command(flatten)]
+    connection: ConnectArgs,
+    #[command(flatten)]
+    system: SystemArgs,
+}
+
+/// What it is called in messages.
+const PART: &str = "control plane";
+/// Its Service.
+const SERVICE: &str = "recif-control-plane";
+
+/// Serves until Ctrl-C.
+pub(super) async fn run(args: UiArgs) -> Result<Exit, CliError> {
+    let UiArgs { port, connection, system } = args;
+    let live = connection.connect().await?;
+    let forward = live.forward(&system.system_namespace, SERVICE);
+    forward.find().await.map_err(|error| CliError::no_way(PART, error, ""))?;
+    let signed = live.caller.bearer().await?.is_some();
+    let bind = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let listen = |error: std::io::Error| CliError::Usage(format!("--port {port}: {error}: choose another port"));
+    let listener = TcpListener::bind(bind).await.map_err(listen)?;
+    let port = listener.local_addr().map_err(listen)?.port();
+    let gate =
+        Gate::new(port).map_err(|error| CliError::Answer(format!("the system has no random numbers: {error}")))?;
+    print(&format!("{}\n", gate.address()))?;
+    hint("Open this address; Ctrl-C ends it. It is for you alone.");
+    if !signed {
+        hint("The kubeconfig has no token: sign in on the page with one, as `kubectl create token NAME` makes it.");
+    }
+    let relay = Relay::new(gate, forward, live.caller.clone());
+    let failed = |error| CliError::Answer(format!("wait for signals: {error}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(relay.clone().serve(stream));
+                }
+                // No files are left, or the client has gone already.
+                Err(_) => sleep(Duration::from_millis(100)).await,
+            },
+            Some(_) = connections.join_next() => {}
+            _ = interrupt.recv() => return Ok(Exit::Done),
+            _ = terminate.recv() => return Ok(Exit::Done),
+        }
+    }
+}
