@@ -6,21 +6,21 @@ use std::{
     sync::Arc,
 };
 
-use crds::{KINDS, Kind};
+use crds::{KINDS, Kind, digest::sha256_hex};
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, StatusCode, header};
 
 use super::{
     api::problem::Problem,
-    fleet::{Fleet, Sight, Visible, row},
+    fleet::{Fleet, Sight, Visible},
 };
 use crate::cluster::{
     access::{Access, No, Unavailable, bearer},
-    reviews::Right,
+    reviews::{Identity, Right},
 };
 
 /// How many namespaces of one caller are asked about at a time.
-const AT_A_TIME: usize = 16;
+pub(super) const AT_A_TIME: usize = 16;
 
 /// How callers are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -82,39 +82,61 @@ pub(super) enum Auth {
     Kubernetes(Access<()>),
 }
 
-/// Who asks.
+/// Who asks: as he says himself, until somebody judges his token.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Caller {
     /// His token; there is none where callers are not told apart.
     token: Option<Arc<str>>,
-    /// His name.
-    pub(super) user: Option<String>,
 }
 
 impl Auth {
-    /// Who sent a request with these fields.
+    /// Who sent a request with these fields. Nobody is asked: whoever shows something asks for the right to see it, which
+    /// is known for a while, or for the name.
     ///
     /// # Errors
-    /// He does not say, or nobody knows him.
-    pub(super) async fn who(&self, fields: &HeaderMap) -> Result<Caller, Problem> {
-        let access = match self {
-            Self::None { anywhere } => return local(*anywhere, fields).map(|()| Caller::default()),
-            Self::Kubernetes(access) => access,
-        };
+    /// He does not say.
+    pub(super) fn caller(&self, fields: &HeaderMap) -> Result<Caller, Problem> {
+        if let Self::None { anywhere } = self {
+            return local(*anywhere, fields).map(|()| Caller::default());
+        }
         let mut values = fields.get_all(header::AUTHORIZATION).iter();
         let token = match (values.next(), values.next()) {
             (None, _) => return Err(unauthenticated("this needs a token: send `Authorization: Bearer <token>`")),
             (Some(value), None) => bearer(value.as_bytes()),
             _ => None,
         };
-        let Some(token) = token else {
-            return Err(unauthenticated("the credential is no single token: send `Authorization: Bearer <token>`"));
-        };
-        match access.who(token).await {
-            Ok(Ok(identity)) => Ok(Caller { token: Some(token.into()), user: Some(identity.name.clone()) }),
-            Ok(Err(_)) => Err(unknown()),
-            Err(Unavailable) => Err(unavailable()),
+        let single = "the credential is no single token: send `Authorization: Bearer <token>`";
+        let token = token.ok_or_else(|| unauthenticated(single))?;
+        Ok(Caller { token: Some(token.into()) })
+    }
+
+    /// A caller's name; there is none where callers are not told apart.
+    ///
+    /// # Errors
+    /// Nobody knows him, or nobody can be asked.
+    pub(super) async fn user(&self, caller: &Caller) -> Result<Option<String>, Problem> {
+        match self.identity(caller).await {
+            None => Ok(None),
+            Some(Ok(Ok(identity))) => Ok(Some(identity.name.clone())),
+            Some(Ok(Err(_))) => Err(unknown()),
+            Some(Err(Unavailable)) => Err(unavailable()),
         }
+    }
+
+    /// What a caller is counted by: his name, or his token while nobody can be asked; `None`: callers are not told apart.
+    ///
+    /// # Errors
+    /// Nobody knows him.
+    pub(super) async fn account(&self, caller: &Caller) -> Result<Option<String>, Problem> {
+        match self.identity(caller).await {
+            Some(Err(Unavailable)) => Ok(caller.token.as_deref().map(|token| sha256_hex(token.as_bytes()))),
+            _ => self.user(caller).await,
+        }
+    }
+
+    async fn identity(&self, caller: &Caller) -> Option<Result<Result<Arc<Identity>, No>, Unavailable>> {
+        let (Self::Kubernetes(access), Some(token)) = (self, &caller.token) else { return None };
+        Some(access.who(token).await)
     }
 
     /// Lets a request with these fields go on to the gateway, whose judgement it needs where there is sign-in. Where there is
@@ -139,21 +161,52 @@ impl Auth {
         namespace: &str,
         name: &str,
     ) -> Result<(), Problem> {
-        let (Self::Kubernetes(access), Some(token)) = (self, &caller.token) else { return Ok(()) };
         let right = Right { verb: "get", resource: kind.plural, subresource: "", namespace, name };
-        match access.may(token, &right).await {
-            Ok(Ok(())) => Ok(()),
+        if self.may(caller, &right).await? { Ok(()) } else { Err(forbidden("get", kind, namespace)) }
+    }
+
+    /// Whether a caller has a right.
+    ///
+    /// # Errors
+    /// Nobody knows him, or nobody can be asked.
+    async fn may(&self, caller: &Caller, right: &Right<'_>) -> Result<bool, Problem> {
+        let (Self::Kubernetes(access), Some(token)) = (self, &caller.token) else { return Ok(true) };
+        match access.may(token, right).await {
+            Ok(Ok(())) => Ok(true),
+            Ok(Err(No::Forbidden)) => Ok(false),
             Ok(Err(No::Unknown)) => Err(unknown()),
-            Ok(Err(No::Forbidden)) => Err(forbidden("get", kind, namespace)),
             Err(Unavailable) => Err(unavailable()),
         }
     }
 
-    /// What a caller may see of these kinds, of all when there are none: what he may list, in the whole cluster or else in
-    /// each namespace that has objects of the kind.
+    /// Whether a caller may read one object.
     ///
     /// # Errors
-    /// Nobody can be asked, or he may list nothing of the one kind, in the one namespace, that he asks for.
+    /// Nobody knows him, or nobody can be asked.
+    pub(super) async fn sees(
+        &self,
+        caller: &Caller,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<bool, Problem> {
+        self.may(caller, &Right { verb: "get", resource: kind.plural, subresource: "", namespace, name }).await
+    }
+
+    /// Whether a caller may list the objects of a kind in a namespace; in the whole cluster, when that is empty.
+    ///
+    /// # Errors
+    /// Nobody knows him, or nobody can be asked.
+    pub(super) async fn may_list(&self, caller: &Caller, kind: &Kind, namespace: &str) -> Result<bool, Problem> {
+        let right = Right { verb: "list", resource: kind.plural, subresource: "", namespace, name: "" };
+        self.may(caller, &right).await
+    }
+
+    /// What a caller may see of these kinds, of all when there are none: what he may list, in the whole cluster or else in
+    /// each namespace that has objects of the kind. If namespaces are named, only those are asked about.
+    ///
+    /// # Errors
+    /// Nobody can be asked, or [`Auth::sighted`] refuses.
     pub(super) async fn visible(
         &self,
         caller: &Caller,
@@ -161,55 +214,75 @@ impl Auth {
         kinds: &[&'static Kind],
         namespaces: &[String],
     ) -> Result<Visible, Problem> {
-        let (Self::Kubernetes(access), Some(token)) = (self, &caller.token) else { return Ok(Visible::ALL) };
-        let mut sights = vec![Sight::Namespaces(HashSet::new()); KINDS.len()];
-        let wanted = |kind: &&Kind| kinds.is_empty() || kinds.iter().any(|wanted| wanted.name == kind.name);
-        for kind in KINDS.iter().filter(wanted) {
-            let Some(row) = row(kind) else { continue };
-            let sight = self::sight(access, token, kind, row, fleet, namespaces).await?;
-            if let Some(place) = sights.get_mut(usize::from(row)) {
-                *place = sight;
-            }
+        if matches!(self, Self::None { .. }) {
+            return Ok(Visible::ALL);
         }
-        // An empty list would say that there is nothing; where there is nothing, it is true.
-        let nothing = |kind: &Kind| {
-            let Some(row) = row(kind) else { return false };
-            let sight = sights.get(usize::from(row));
-            let none = sight.is_some_and(|sight| matches!(sight, Sight::Namespaces(names) if names.is_empty()));
-            none && !(namespaces.is_empty() && fleet.namespaces(row).is_empty())
-        };
-        match (kinds, namespaces) {
-            ([kind], [namespace]) if nothing(kind) => Err(forbidden("list", kind, namespace)),
-            ([kind], []) if nothing(kind) => Err(forbidden("list", kind, "")),
-            _ => Ok(Visible::only(sights)),
+        let mut sights = Vec::with_capacity(KINDS.len());
+        for (row, kind) in (0_u8..).zip(KINDS) {
+            let wanted = kinds.is_empty() || kinds.iter().any(|wanted| wanted.name == kind.name);
+            sights.push(if wanted {
+                self.sight(caller, kind, fleet.namespaces(row), namespaces).await?
+            } else {
+                Sight::Namespaces(HashSet::new())
+            });
         }
+        let visible = Visible::only(sights);
+        Self::sighted(&visible, fleet, kinds, namespaces)?;
+        Ok(visible)
     }
-}
 
-async fn sight(
-    access: &Access<()>,
-    token: &Arc<str>,
-    kind: &'static Kind,
-    row: u8,
-    fleet: &Fleet,
-    namespaces: &[String],
-) -> Result<Sight, Problem> {
-    let may = async |namespace: String| {
-        let right = Right { verb: "list", resource: kind.plural, subresource: "", namespace: &namespace, name: "" };
-        match access.may(token, &right).await {
-            Ok(Ok(())) => Ok(Some(namespace)),
-            Ok(Err(No::Forbidden)) => Ok(None),
-            Ok(Err(No::Unknown)) => Err(unknown()),
-            Err(Unavailable) => Err(unavailable()),
+    /// Refuses who sees nothing of these kinds, of all when there are none: an empty list would say that there is nothing.
+    /// Where there is nothing, it is true.
+    ///
+    /// # Errors
+    /// He may list nothing of the kinds, in the one namespace or in any that has some.
+    pub(super) fn sighted(
+        visible: &Visible,
+        fleet: &Fleet,
+        kinds: &[&'static Kind],
+        namespaces: &[String],
+    ) -> Result<(), Problem> {
+        let Some(sights) = visible.sights() else { return Ok(()) };
+        let wanted = |kind: &Kind| kinds.is_empty() || kinds.iter().any(|wanted| wanted.name == kind.name);
+        let mut there = false;
+        for ((row, _), sight) in (0_u8..).zip(KINDS).zip(sights).filter(|((_, kind), _)| wanted(kind)) {
+            if !matches!(sight, Sight::Namespaces(names) if names.is_empty()) {
+                return Ok(());
+            }
+            there = there || !fleet.namespaces(row).is_empty();
         }
-    };
-    if may(String::new()).await?.is_some() {
-        return Ok(Sight::All);
+        match (kinds, namespaces) {
+            // Whether there is something in that namespace is not told either.
+            ([kind], [namespace]) => Err(forbidden("list", kind, namespace)),
+            ([kind], _) if there => Err(forbidden("list", kind, "")),
+            ([], [_]) => Err(blind()),
+            _ if there => Err(blind()),
+            _ => Ok(()),
+        }
     }
-    let asked = if namespaces.is_empty() { fleet.namespaces(row) } else { namespaces.to_vec() };
-    let answers: Vec<_> = stream::iter(asked).map(may).buffer_unordered(AT_A_TIME).collect().await;
-    let seen = answers.into_iter().filter_map(Result::transpose).collect::<Result<HashSet<_>, _>>()?;
-    Ok(Sight::Namespaces(seen))
+
+    async fn sight(
+        &self,
+        caller: &Caller,
+        kind: &'static Kind,
+        mut there: Vec<String>,
+        named: &[String],
+    ) -> Result<Sight, Problem> {
+        if self.may_list(caller, kind, "").await? {
+            return Ok(Sight::All);
+        }
+        match named {
+            [] => {}
+            // Nothing but the right tells whether there is something.
+            [one] => there = vec![one.clone()],
+            // There may be many, of which nobody has ever heard.
+            _ => there.retain(|namespace| named.contains(namespace)),
+        }
+        let may = async |namespace: String| Ok(self.may_list(caller, kind, &namespace).await?.then_some(namespace));
+        let answers: Vec<_> = stream::iter(there).map(may).buffer_unordered(AT_A_TIME).collect().await;
+        let seen = answers.into_iter().filter_map(Result::transpose).collect::<Result<HashSet<_>, _>>()?;
+        Ok(Sight::Namespaces(seen))
+    }
 }
 
 /// Refuses, where there is no sign-in, what is asked under the name of another machine or by a page of others.
@@ -254,6 +327,15 @@ fn forbidden(verb: &str, kind: &Kind, namespace: &str) -> Problem {
          recif-view gives",
         crds::GROUP,
         plural = kind.plural,
+    );
+    Problem::new(StatusCode::FORBIDDEN, detail)
+}
+
+fn blind() -> Problem {
+    let detail = format!(
+        "you may list nothing of what is asked for: it takes rights to list objects in API group {}, which the ClusterRole \
+         recif-view gives",
+        crds::GROUP,
     );
     Problem::new(StatusCode::FORBIDDEN, detail)
 }

@@ -48,10 +48,14 @@ fn fields(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
     pairs.iter().map(|(name, value)| (http::HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
 }
 
-async fn caller(auth: &Auth, name: &str) -> Caller {
+async fn named(auth: &Auth, fields: &HeaderMap) -> Result<Option<String>, Problem> {
+    auth.user(&auth.caller(fields)?).await
+}
+
+fn caller(auth: &Auth, name: &str) -> Caller {
     let mut fields = HeaderMap::new();
     fields.insert("authorization", format!("Bearer good-{name}").parse().unwrap());
-    auth.who(&fields).await.unwrap()
+    auth.caller(&fields).unwrap()
 }
 
 fn stage() -> Stage {
@@ -70,15 +74,15 @@ async fn a_caller_is_who_his_token_says() {
         (fields(&[("authorization", "Basic eA==")]), Err(401)),
         (fields(&[]), Err(401)),
     ] {
-        let found = auth.who(&fields).await.map(|caller| caller.user).map_err(|problem| problem.status());
+        let found = named(&auth, &fields).await.map_err(|problem| problem.status());
         assert_eq!(found, expected, "{fields:?}");
     }
     let mut twice = fields(&[("authorization", "Bearer good-alice")]);
     twice.append("authorization", HeaderValue::from_static("Bearer good-admin"));
-    assert_eq!(auth.who(&twice).await.unwrap_err().status(), 401);
+    assert_eq!(auth.caller(&twice).unwrap_err().status(), 401);
     roles.away.store(true, Ordering::Relaxed);
     let unheard = fields(&[("authorization", "Bearer good-new")]);
-    assert_eq!(auth.who(&unheard).await.unwrap_err().status(), 503);
+    assert_eq!(named(&auth, &unheard).await.unwrap_err().status(), 503);
 }
 
 #[tokio::test]
@@ -92,11 +96,11 @@ async fn an_object_is_shown_to_whom_may_get_it() {
         ("one", "b", Ok(())),
         ("one", "a", Err(403)),
     ] {
-        let caller = caller(&auth, name).await;
+        let caller = caller(&auth, name);
         let found = auth.may_get(&caller, kind, namespace, "shared").await.map_err(|problem| problem.status());
         assert_eq!(found, expected, "{name} {namespace}");
     }
-    let alice = caller(&auth, "alice").await;
+    let alice = caller(&auth, "alice");
     let problem = auth.may_get(&alice, kind, "b", "shared").await.unwrap_err();
     for word in ["get agents", "namespace b", "agents.recif.dev", "recif-view"] {
         assert!(problem.detail().contains(word), "{}", problem.detail());
@@ -104,11 +108,35 @@ async fn an_object_is_shown_to_whom_may_get_it() {
 }
 
 #[tokio::test]
+async fn what_nobody_has_heard_of_is_not_asked_about() {
+    let (roles, auth) = auth();
+    let (stage, agents) = (stage(), Kind::find("Agent").unwrap());
+    let mut named: Vec<_> = (0..40).map(|number| format!("n{number}")).collect();
+    named.push("a".into());
+    let visible = auth.visible(&caller(&auth, "alice"), &stage.fleet, &[agents], &named).await.unwrap();
+    assert!(visible.sees(0, "a"));
+    assert_eq!(*roles.asked.lock().unwrap(), ["list agents /", "list agents a/"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_allowed_stays_so_for_a_while_when_the_api_server_is_away() {
+    let (roles, auth) = auth();
+    let agents = Kind::find("Agent").unwrap();
+    let mut fields = HeaderMap::new();
+    fields.insert("authorization", HeaderValue::from_static("Bearer good-admin"));
+    assert_eq!(auth.may_get(&auth.caller(&fields).unwrap(), agents, "a", "shared").await, Ok(()));
+    roles.away.store(true, Ordering::Relaxed);
+    tokio::time::advance(std::time::Duration::from_secs(120)).await;
+    assert_eq!(auth.may_get(&auth.caller(&fields).unwrap(), agents, "a", "shared").await, Ok(()));
+    assert_eq!(named(&auth, &fields).await.unwrap_err().status(), 503, "who he is now is not known");
+}
+
+#[tokio::test]
 async fn a_list_shows_the_namespaces_that_the_caller_may_list() {
     let (roles, auth) = auth();
     let (stage, agents) = (stage(), Kind::find("Agent").unwrap());
     let seen = async |name: &str, kinds: &[&'static Kind], namespaces: &[String]| {
-        let caller = caller(&auth, name).await;
+        let caller = caller(&auth, name);
         let visible =
             auth.visible(&caller, &stage.fleet, kinds, namespaces).await.map_err(|problem| problem.status())?;
         Ok::<_, u16>(["a", "b", "c"].into_iter().filter(|namespace| visible.sees(0, namespace)).collect::<String>())
@@ -120,7 +148,9 @@ async fn a_list_shows_the_namespaces_that_the_caller_may_list() {
     assert_eq!(seen("alice", &[], &[]).await, Ok("a".into()));
     assert_eq!(seen("alice", &[agents], &b).await, Err(403));
     assert_eq!(seen("one", &[agents], &[]).await, Err(403), "an empty list would say that there is nothing");
-    assert_eq!(seen("one", &[], &[]).await, Ok(String::new()));
+    assert_eq!(seen("one", &[], &[]).await, Err(403), "of no kind is there anything that he may list");
+    let tools = Kind::find("Tool").unwrap();
+    assert_eq!(seen("one", &[agents, tools], &[]).await, Err(403));
     let before = roles.asked.lock().unwrap().len();
     assert_eq!(seen("alice", &[agents], &[]).await, Ok("a".into()));
     assert_eq!(roles.asked.lock().unwrap().len(), before, "what is known is not asked again");
@@ -128,8 +158,8 @@ async fn a_list_shows_the_namespaces_that_the_caller_may_list() {
     assert_eq!(seen("alice", &[models], &[]).await, Ok(String::new()), "there is no Model that she could not see");
 }
 
-#[tokio::test]
-async fn without_sign_in_only_this_machine_is_answered() {
+#[test]
+fn without_sign_in_only_this_machine_is_answered() {
     let open = Auth::None { anywhere: false };
     for (host, expected) in [
         ("localhost:8780", true),
@@ -144,12 +174,12 @@ async fn without_sign_in_only_this_machine_is_answered() {
     ] {
         let mut fields = HeaderMap::new();
         fields.insert("host", HeaderValue::from_static(host));
-        assert_eq!(open.who(&fields).await.is_ok(), expected, "{host}");
+        assert_eq!(open.caller(&fields).is_ok(), expected, "{host}");
         assert_eq!(open.may_relay(&fields).is_ok(), expected, "{host}");
-        assert!(Auth::None { anywhere: true }.who(&fields).await.is_ok(), "{host}");
+        assert!(Auth::None { anywhere: true }.caller(&fields).is_ok(), "{host}");
     }
     let foreign = fields(&[("host", "localhost"), ("sec-fetch-site", "cross-site")]);
-    assert_eq!(open.who(&foreign).await.unwrap_err().status(), 403);
+    assert_eq!(open.caller(&foreign).unwrap_err().status(), 403);
 }
 
 #[test]

@@ -4,11 +4,17 @@
 //! gets the newest state of whatever changed. So a slow client costs no more than a quick one, and the connection of one that
 //! takes nothing any more breaks after a while.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures::stream;
+use crds::KINDS;
+use futures::{StreamExt as _, stream};
 use http::StatusCode;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -22,12 +28,14 @@ use super::{
         problem::Problem,
         types::{Step, Transition},
     },
-    auth::Caller,
-    fleet::{Batch, Changed, Feed, Visible},
+    auth::{AT_A_TIME, Caller},
+    fleet::{Batch, Changed, Feed, Fleet, Transition as Told},
 };
 
 /// The most clients at a time.
 const CLIENTS: usize = 5000;
+/// The most clients of one caller, where callers are told apart.
+const CLIENTS_OF_ONE: usize = 50;
 /// The most changes in one piece.
 const PIECE: usize = 256;
 /// What happens within this time after a piece is told in the next one.
@@ -41,19 +49,108 @@ const REVIEW: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Clients {
     places: Arc<Semaphore>,
+    /// How many places each caller has.
+    taken: Arc<Mutex<HashMap<String, usize>>>,
     stop: CancellationToken,
 }
 
 impl Clients {
     /// Nobody follows yet; all are let go at `stop`.
     pub(super) fn new(stop: CancellationToken) -> Self {
-        Self { places: Arc::new(Semaphore::new(CLIENTS)), stop }
+        Self { places: Arc::new(Semaphore::new(CLIENTS)), taken: Arc::default(), stop }
     }
 
     /// How many follow.
     pub(super) fn count(&self) -> usize {
         CLIENTS - self.places.available_permits()
     }
+
+    /// A place for a client of this caller.
+    fn place(&self, account: Option<String>) -> Result<Place, Problem> {
+        let full = |detail: String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail);
+        let permit = self.places.clone().try_acquire_owned();
+        let permit = permit.map_err(|_| full("too many follow the changes: try again later".into()))?;
+        if let Some(name) = &account {
+            let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = taken.entry(name.clone()).or_default();
+            if *count >= CLIENTS_OF_ONE {
+                return Err(full(format!("you follow the changes {CLIENTS_OF_ONE} times: end one of these streams")));
+            }
+            *count += 1;
+        }
+        Ok(Place { account, taken: self.taken.clone(), _permit: permit })
+    }
+}
+
+/// The place of one who follows, until it is dropped.
+struct Place {
+    account: Option<String>,
+    taken: Arc<Mutex<HashMap<String, usize>>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(account) = &self.account else { return };
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        match taken.get_mut(account) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(taken.remove(account)),
+        }
+    }
+}
+
+/// What a client may list and what not, as far as it was asked: by the place of the kind in [`KINDS`] and the namespace. The
+/// empty namespace stands for the whole cluster.
+#[derive(Debug, Clone, Default)]
+struct Rights(HashMap<u8, HashMap<String, bool>>);
+
+impl Rights {
+    fn get(&self, row: u8, namespace: &str) -> Option<bool> {
+        let kind = self.0.get(&row)?;
+        kind.get("").filter(|whole| **whole).or_else(|| kind.get(namespace)).copied()
+    }
+
+    fn places(&self) -> impl Iterator<Item = (u8, String)> {
+        self.0.iter().flat_map(|(row, kind)| kind.keys().map(|namespace| (*row, namespace.clone())))
+    }
+
+    /// Whether something that both know is another now.
+    fn differs(&self, other: &Self) -> bool {
+        self.0.iter().any(|(row, kind)| {
+            let other = other.0.get(row);
+            kind.iter().any(|(name, may)| other.and_then(|other| other.get(name)).is_some_and(|now| now != may))
+        })
+    }
+
+    /// Asks about places of which nothing is known.
+    async fn ask(&mut self, app: &App, caller: &Caller, places: BTreeSet<(u8, String)>) -> Result<(), Problem> {
+        let rows: BTreeSet<u8> = places.iter().map(|(row, _)| *row).collect();
+        self.answer(app, caller, rows.into_iter().map(|row| (row, String::new())).collect()).await?;
+        self.answer(app, caller, places.into_iter().collect()).await
+    }
+
+    async fn answer(&mut self, app: &App, caller: &Caller, mut places: Vec<(u8, String)>) -> Result<(), Problem> {
+        places.retain(|(row, namespace)| self.get(*row, namespace).is_none());
+        let ask = async |(row, namespace): (u8, String)| {
+            let Some(kind) = KINDS.get(usize::from(row)) else { return Ok((row, namespace, false)) };
+            let may = app.auth.may_list(caller, kind, &namespace).await?;
+            Ok((row, namespace, may))
+        };
+        let answers: Vec<_> = stream::iter(places).map(ask).buffer_unordered(AT_A_TIME).collect().await;
+        for answer in answers {
+            let (row, namespace, may) = answer?;
+            self.0.entry(row).or_default().insert(namespace, may);
+        }
+        Ok(())
+    }
+}
+
+/// Every kind with each namespace that has objects of it, and with none.
+fn places(fleet: &Fleet) -> BTreeSet<(u8, String)> {
+    let rows = (0_u8..).zip(KINDS).map(|(row, _)| row);
+    let of = |row| fleet.namespaces(row).into_iter().chain([String::new()]).map(move |name| (row, name));
+    rows.flat_map(of).collect()
 }
 
 /// One who follows.
@@ -61,25 +158,24 @@ struct Client {
     app: App,
     caller: Caller,
     feed: Feed,
-    visible: Visible,
+    rights: Rights,
     reviewed: Instant,
     /// When the last piece was sent.
     sent: Instant,
     /// What is to be said first.
     first: Option<Bytes>,
     stop: CancellationToken,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 /// A stream of all changes after the event of this id; from now on, if there is no id.
 ///
 /// # Errors
-/// There are too many clients, or the caller cannot be reviewed.
+/// There are too many clients, or too many of this caller, or he cannot be reviewed.
 pub(super) async fn follow(app: App, caller: Caller, last: Option<&str>) -> Result<Body, Problem> {
-    let place = app.clients.places.clone().try_acquire_owned();
-    let place = place
-        .map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many follow the changes: try again later"))?;
-    let visible = app.auth.visible(&caller, &app.fleet, &[], &[]).await?;
+    let place = app.clients.place(app.auth.account(&caller).await?)?;
+    let mut rights = Rights::default();
+    rights.ask(&app, &caller, places(&app.fleet)).await?;
     let epoch = app.fleet.epoch().to_owned();
     let known = last.map(|id| place_of(&epoch, id).and_then(|stamp| app.fleet.feed_after(stamp)));
     let lost = matches!(known, Some(None));
@@ -91,7 +187,7 @@ pub(super) async fn follow(app: App, caller: Caller, last: Option<&str>) -> Resu
         app,
         caller,
         feed,
-        visible,
+        rights,
         reviewed: now,
         // The first change is not waited for.
         sent: now.checked_sub(GAP).unwrap_or(now),
@@ -122,19 +218,23 @@ impl Client {
             let batch = tokio::select! {
                 batch = changes => batch,
                 () = sleep_until(quiet) => {
-                    self.review().await?;
-                    return Some(Bytes::from_static(b":\n\n"));
+                    let changed = self.review().await?;
+                    return Some(if changed { self.reset().into() } else { Bytes::from_static(b":\n\n") });
                 }
                 () = stop.cancelled() => return None,
             };
             self.sent = Instant::now();
-            self.review().await?;
+            let changed = self.review().await?;
             let piece = match batch {
-                Batch::Reset => {
-                    self.feed = self.app.fleet.feed_from_now();
-                    reset(self.app.fleet.epoch(), self.feed.position())
+                Batch::Changes(changes) if !changed => {
+                    let steps = self.feed.transitions_after(before);
+                    let places = changes.iter().map(|change| &change.record);
+                    let places = places.chain(steps.iter().map(|step| &step.record));
+                    let places = places.map(|record| (record.row, record.key.namespace.clone())).collect();
+                    self.rights.ask(&self.app, &self.caller, places).await.ok()?;
+                    self.piece(steps, &changes)
                 }
-                Batch::Changes(changes) => self.piece(before, &changes),
+                _ => self.reset(),
             };
             // What the client may not see is passed over in silence.
             if !piece.is_empty() {
@@ -143,20 +243,37 @@ impl Client {
         }
     }
 
-    /// Asks from time to time what the client may see; `None`: nothing any more.
-    async fn review(&mut self) -> Option<()> {
+    /// Asks from time to time whether the client may still see what it saw, and what it could not see. Returns whether
+    /// something changed; `None`: it is nobody's any more, or nobody can be asked.
+    async fn review(&mut self) -> Option<bool> {
         if self.reviewed.elapsed() < REVIEW {
-            return Some(());
+            return Some(false);
         }
-        self.visible = self.app.auth.visible(&self.caller, &self.app.fleet, &[], &[]).await.ok()?;
+        let there = places(&self.app.fleet);
+        let mut rights = Rights::default();
+        let asked = there.iter().cloned().chain(self.rights.places()).collect();
+        rights.ask(&self.app, &self.caller, asked).await.ok()?;
+        let changed = self.rights.differs(&rights);
+        // What has no objects any more is asked about again when it has some.
+        for (row, kind) in &mut rights.0 {
+            kind.retain(|name, _| there.contains(&(*row, name.clone())));
+        }
+        self.rights = rights;
         self.reviewed = Instant::now();
-        Some(())
+        Some(changed)
     }
 
-    fn piece(&self, before: u64, changes: &[Changed]) -> Vec<u8> {
+    /// Goes on from here, and has the client read its lists again.
+    fn reset(&mut self) -> Vec<u8> {
+        self.feed = self.app.fleet.feed_from_now();
+        reset(self.app.fleet.epoch(), self.feed.position())
+    }
+
+    /// What the client may see of these steps and changes.
+    fn piece(&self, steps: Vec<Told>, changes: &[Changed]) -> Vec<u8> {
         let epoch = self.app.fleet.epoch();
-        let mut transitions = self.feed.transitions_after(before).into_iter().peekable();
-        let seen = |record: &super::fleet::Record| self.visible.sees(record.row, &record.key.namespace);
+        let mut transitions = steps.into_iter().peekable();
+        let seen = |record: &super::fleet::Record| self.rights.get(record.row, &record.key.namespace) == Some(true);
         let mut piece = Vec::new();
         for change in changes {
             // In the order in which they happened, each before the change that tells where it led.

@@ -2,7 +2,11 @@ use futures::StreamExt as _;
 use serde_json::{Value, json};
 
 use super::{
-    super::{auth::Auth, fleet::testing::Stage, testing::app},
+    super::{
+        auth::Auth,
+        fleet::testing::Stage,
+        testing::{Given, app, app_with_rights},
+    },
     *,
 };
 
@@ -11,7 +15,11 @@ struct Told(axum::body::BodyDataStream);
 
 impl Told {
     async fn new(app: &App, last: Option<&str>) -> Self {
-        let body = follow(app.clone(), Caller::default(), last).await.unwrap();
+        Self::of(app, Caller::default(), last).await
+    }
+
+    async fn of(app: &App, caller: Caller, last: Option<&str>) -> Self {
+        let body = follow(app.clone(), caller, last).await.unwrap();
         Self(body.into_data_stream())
     }
 
@@ -138,29 +146,70 @@ async fn there_are_only_so_many_places() {
     assert!(follow(app, Caller::default(), None).await.is_ok());
 }
 
+fn caller(app: &App, name: &str) -> Caller {
+    let mut fields = http::HeaderMap::new();
+    fields.insert("authorization", format!("Bearer {name}").parse().unwrap());
+    app.auth.caller(&fields).unwrap()
+}
+
+#[tokio::test]
+async fn nobody_takes_the_places_of_others() {
+    let stage = Stage::new();
+    let (app, _) = app_with_rights(&stage.fleet);
+    let mut all = Vec::new();
+    for _ in 0..CLIENTS_OF_ONE {
+        all.push(follow(app.clone(), caller(&app, "alice"), None).await.unwrap());
+    }
+    let refused = follow(app.clone(), caller(&app, "alice"), None).await.map(drop).unwrap_err();
+    assert_eq!(refused.status(), 503);
+    assert!(follow(app.clone(), caller(&app, "bob"), None).await.is_ok());
+    all.pop();
+    assert!(follow(app.clone(), caller(&app, "alice"), None).await.is_ok());
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_client_may_not_see_is_passed_over() {
     let mut stage = Stage::new();
-    let app = app(&stage.fleet, "");
-    assert!(matches!(app.auth, Auth::None { .. }));
-    let mut sights = vec![super::super::fleet::Sight::Namespaces(Default::default()); crds::KINDS.len()];
-    sights[0] = super::super::fleet::Sight::Namespaces(std::iter::once("mine".to_owned()).collect());
-    let now = Instant::now();
-    let mut client = Client {
-        app: app.clone(),
-        caller: Caller::default(),
-        feed: stage.fleet.feed_from_now(),
-        visible: Visible::only(sights),
-        reviewed: now,
-        sent: now,
-        first: None,
-        stop: CancellationToken::new(),
-        _place: app.clients.places.clone().try_acquire_owned().unwrap(),
-    };
+    let (app, given) = app_with_rights(&stage.fleet);
+    assert!(matches!(app.auth, Auth::Kubernetes(_)));
+    given.give("alice list agents mine");
+    let mut told = Told::of(&app, caller(&app, "alice"), None).await;
+    told.piece().await;
     stage.agent("theirs", "a", "Running");
     stage.put("Prompt", "mine", "p", json!({ "content": "c" }), json!(null));
+    // There was none in that namespace when the stream began.
     stage.agent("mine", "b", "Running");
-    let piece = String::from_utf8(client.next().await.unwrap().to_vec()).unwrap();
-    assert_eq!(piece.matches("event:").count(), 1, "{piece}");
-    assert!(piece.contains("id: e-3\n") && piece.contains("\"namespace\":\"mine\""), "{piece}");
+    assert_eq!(told.events().await, "applied b e-3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_last_object_of_a_namespace_is_told() {
+    let mut stage = Stage::new();
+    stage.agent("mine", "a", "Running");
+    stage.delete("Agent", "mine", "a");
+    let (app, given) = app_with_rights(&stage.fleet);
+    given.give("alice list agents mine");
+    let mut told = Told::of(&app, caller(&app, "alice"), Some("e-1")).await;
+    told.piece().await;
+    assert_eq!(told.events().await, "deleted a e-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whose_rights_change_reads_his_lists_again() {
+    let mut stage = Stage::new();
+    stage.agent("mine", "a", "Running");
+    let (app, given) = app_with_rights(&stage.fleet);
+    let mut told = Told::of(&app, caller(&app, "alice"), None).await;
+    told.piece().await;
+    for change in [Given::give, Given::take] {
+        change(&given, "alice list agents mine");
+        let mut piece = told.piece().await;
+        for _ in 0..20 {
+            if piece != ":\n\n" {
+                break;
+            }
+            piece = told.piece().await;
+        }
+        assert!(piece.starts_with("event: reset\n"), "{piece}");
+    }
 }

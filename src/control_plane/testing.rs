@@ -1,13 +1,15 @@
 //! What requests are answered from, in tests.
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
 };
 
+use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -19,7 +21,50 @@ use super::{
     load::Loads,
     relay::Relay,
 };
-use crate::store::{DatabaseUrl, Store, Writer};
+use crate::{
+    cluster::{
+        access::{Access, Reviews},
+        error::RequestError,
+        reviews::{Identity, Right},
+    },
+    store::{DatabaseUrl, Store, Writer},
+};
+
+/// Rights that a test gives and takes: `alice list tools a`. The token of `alice` is `alice`.
+#[derive(Debug, Default)]
+pub(super) struct Given(Mutex<BTreeSet<String>>);
+
+impl Given {
+    /// Gives a right.
+    pub(super) fn give(&self, right: &str) {
+        self.0.lock().unwrap().insert(right.into());
+    }
+
+    /// Takes a right.
+    pub(super) fn take(&self, right: &str) {
+        self.0.lock().unwrap().remove(right);
+    }
+}
+
+#[async_trait]
+impl Reviews for Given {
+    async fn identify(&self, token: &str, _: &[String]) -> Result<Option<Identity>, RequestError> {
+        Ok(Some(Identity { name: token.into(), ..Identity::default() }))
+    }
+
+    async fn may(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError> {
+        let asked = format!("{} {} {} {}", who.name, right.verb, right.resource, right.namespace);
+        Ok(self.0.lock().unwrap().contains(asked.trim_end()))
+    }
+}
+
+/// An API over this fleet, for those who have rights, without a database.
+pub(super) fn app_with_rights(fleet: &Arc<Fleet>) -> (App, Arc<Given>) {
+    let given = Arc::new(Given::default());
+    let nowhere = Store::open(&DatabaseUrl::file("/nonexistent/recif.db".as_ref())).unwrap();
+    let auth = Auth::Kubernetes(Access::new(given.clone(), Vec::new(), |_| ()));
+    (app_of(fleet, "", auth, nowhere), given)
+}
 
 /// An API over this fleet, for everybody, without a database.
 pub(super) fn app(fleet: &Arc<Fleet>, gateway: &str) -> App {

@@ -13,7 +13,7 @@ use super::{
     problem::Problem,
 };
 use crate::control_plane::{
-    auth::Caller,
+    auth::{Auth, Caller},
     fleet::{Cursor, Entry, Page, Selection, Sort, row},
 };
 
@@ -164,6 +164,7 @@ async fn page(
     // What is counted is counted of all kinds.
     let looked_at = if counted { &[] } else { kinds };
     let visible = app.auth.visible(caller, &app.fleet, looked_at, &namespaces).await?;
+    Auth::sighted(&visible, &app.fleet, kinds, &namespaces)?;
     let rows: Vec<u8> = kinds.iter().filter_map(|kind| row(kind)).collect();
     let after = asked.one("continue").filter(|text| !text.is_empty());
     let after = after.map(|text| Cursor::decode(text, &list)).transpose();

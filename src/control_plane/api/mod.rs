@@ -115,7 +115,8 @@ async fn try_serve(app: App, operation: &'static Operation, request: Request) ->
         ));
     }
     let (mut parts, _) = request.into_parts();
-    let caller = app.auth.who(&parts.headers).await?;
+    // Who that is, and what he may see, is asked by whatever shows something.
+    let caller = app.auth.caller(&parts.headers)?;
     let mut asked = Asked::read(operation.query, parts.uri.query())?;
     let path = Path::<BTreeMap<String, String>>::from_request_parts(&mut parts, &()).await;
     asked.path = path.map_err(|_| overview::nothing(parts.uri.path()))?.0;

@@ -110,9 +110,9 @@ pub(super) fn reason(app: App, caller: Caller, asked: Asked) -> Handled {
             sentence: answer.sentence,
             phase: answer.phase,
             condition: condition(&status),
-            waiting_for: waiting_for(&app, &record, &metadata, &status),
+            waiting_for: waiting_for(&app, &caller, &record, &metadata, &status).await?,
             steps: steps.into_iter().map(Step::from).collect(),
-            children: children_of(&app, &record),
+            children: children_of(&app, &caller, &record).await?,
         })
     }
     .boxed()
@@ -131,15 +131,26 @@ fn condition(status: &MachineStatus) -> Option<Condition> {
     })
 }
 
-/// The lines that `recif why` adds, but for those from logs; none for an object that is ready.
-fn waiting_for(app: &App, record: &Record, metadata: &ObjectMeta, status: &MachineStatus) -> Vec<String> {
+/// The lines that `recif why` adds, but for those from logs; none for an object that is ready. Of an object that the caller may
+/// not see he learns nothing.
+async fn waiting_for(
+    app: &App,
+    caller: &Caller,
+    record: &Record,
+    metadata: &ObjectMeta,
+    status: &MachineStatus,
+) -> Result<Vec<String>, Problem> {
     let current = metadata.generation.is_none() || status.observed_generation >= metadata.generation;
     let ready = status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
     if ready && current {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let mut lines = Vec::new();
     for link in &record.links {
+        if !app.auth.sees(caller, link.kind, &link.namespace, &link.name).await? {
+            lines.push(format!("{} {}: not visible to you", link.kind.name, link.name));
+            continue;
+        }
         let found = app.fleet.get(link.kind, &Key::new(&*link.namespace, &*link.name));
         let status = found.map(|entry| entry.record.status().unwrap_or_default());
         lines.extend(reference_trouble(link.kind.name, &link.name, status.as_ref()));
@@ -150,19 +161,37 @@ fn waiting_for(app: &App, record: &Record, metadata: &ObjectMeta, status: &Machi
         let pods = app.around.pods_of(record.kind, &record.key);
         lines.extend(pods.iter().flat_map(|pod| pod.trouble.iter().cloned()));
     }
-    brief(lines)
+    Ok(brief(lines))
 }
 
 /// What hangs on it.
 pub(super) fn children(app: App, caller: Caller, asked: Asked) -> Handled {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
-        Answer::of(&Children { items: children_of(&app, &record) })
+        Answer::of(&Children { items: children_of(&app, &caller, &record).await? })
     }
     .boxed()
 }
 
-fn children_of(app: &App, record: &Record) -> Vec<Child> {
+/// What hangs on it, but for objects of our kinds that the caller may not list.
+async fn children_of(app: &App, caller: &Caller, record: &Record) -> Result<Vec<Child>, Problem> {
+    let mut items = made_of(app, record);
+    let Some(tool) = Kind::find("Tool").filter(|_| record.server.is_some()) else { return Ok(items) };
+    let namespace = &record.key.namespace;
+    if app.auth.may_list(caller, tool, "").await? || app.auth.may_list(caller, tool, namespace).await? {
+        items.extend(app.fleet.owned_by(tool.name, namespace, &record.uid).iter().map(|tool| Child {
+            kind: tool.kind.name.to_owned(),
+            name: tool.key.name.clone(),
+            uid: tool.uid.to_string(),
+            state: tool.phase.as_deref().unwrap_or_default().to_owned(),
+            message: String::new(),
+        }));
+    }
+    Ok(items)
+}
+
+/// What was made for it to run.
+fn made_of(app: &App, record: &Record) -> Vec<Child> {
     let key = |name: &str| Key::new(&record.key.namespace, name);
     let recorded: Vec<ChildRecord> = record.object()["status"]
         .get("children")
@@ -201,15 +230,6 @@ fn children_of(app: &App, record: &Record) -> Vec<Child> {
             message: pod.trouble.join("; "),
         }));
     }
-    if record.server.is_some() {
-        items.extend(app.fleet.owned_by("Tool", &record.key.namespace, &record.uid).iter().map(|tool| Child {
-            kind: "Tool".into(),
-            name: tool.key.name.clone(),
-            uid: tool.uid.to_string(),
-            state: tool.phase.as_deref().unwrap_or_default().to_owned(),
-            message: String::new(),
-        }));
-    }
     items
 }
 
@@ -218,7 +238,7 @@ pub(super) fn rendered(app: App, caller: Caller, asked: Asked) -> Handled {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
         let mut files = Vec::new();
-        for child in children_of(&app, &record) {
+        for child in made_of(&app, &record) {
             let object = format!("{}/{}", child.kind, child.name);
             match child.kind.as_str() {
                 // Nobody here reads Secrets.

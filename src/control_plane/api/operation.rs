@@ -9,6 +9,9 @@ use url::form_urlencoded;
 use super::{App, answer::Answer, problem::Problem};
 use crate::control_plane::auth::Caller;
 
+/// How often a parameter may be given.
+const REPEATS: usize = 50;
+
 /// One operation; each is a GET.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Operation {
@@ -112,6 +115,9 @@ impl Asked {
             if !param.many && asked.one(param.name).is_some() {
                 return Err(Problem::parameter(&name, format!("{name}: say it once")));
             }
+            if asked.many(param.name).count() >= REPEATS {
+                return Err(Problem::parameter(&name, format!("{name}: say it at most {REPEATS} times")));
+            }
             asked.query.push((param.name, value.into_owned()));
         }
         Ok(asked)
@@ -177,6 +183,9 @@ mod tests {
             let expected = expected.map_err(|(name, detail)| Problem::parameter(name, detail));
             assert_eq!(Asked::read(PARAMS, Some(query)).map(drop), expected, "{query}");
         }
+        let kinds = |count: usize| Asked::read(PARAMS, Some(&"kind=Flow&".repeat(count))).map(drop);
+        assert_eq!(kinds(50), Ok(()));
+        assert_eq!(kinds(51), Err(Problem::parameter("kind", "kind: say it at most 50 times")));
         let detail = Asked::read(&[], Some("a=b")).unwrap_err();
         assert_eq!(detail.detail(), "a: no such parameter; there is none here");
     }

@@ -84,8 +84,10 @@ fn place(kind: &str, namespace: &str, name: &str) -> String {
 }
 
 /// The state machine of a kind.
-pub(super) fn machine(_: App, _: Caller, asked: Asked) -> Handled {
+pub(super) fn machine(app: App, caller: Caller, asked: Asked) -> Handled {
     async move {
+        // It is the same for everybody, but for nobody whom nobody knows.
+        app.auth.user(&caller).await?;
         let word = asked.part("kind");
         let kind = Kind::find(word).ok_or_else(|| Problem::missing(format!("there is no kind {word}")))?;
         let edges = match kind.role {
@@ -119,7 +121,7 @@ pub(super) fn me(app: App, caller: Caller, _: Asked) -> Handled {
             Auth::None { .. } => "none",
             Auth::Kubernetes(_) => "kubernetes",
         };
-        Answer::of(&Me { auth, user: caller.user })
+        Answer::of(&Me { auth, user: app.auth.user(&caller).await? })
     }
     .boxed()
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::control_plane::{
     around,
     fleet::testing::Stage,
-    testing::{Database, app, app_with_history},
+    testing::{Database, app, app_with_history, app_with_rights},
 };
 use crate::store;
 
@@ -270,6 +270,37 @@ async fn what_hangs_on_an_object_is_shown() {
         "firstAt": "2026-01-01T00:00:00Z", "lastAt": "2026-01-01T00:00:00Z" }])
     );
     assert_eq!(api.get("/v1/flows/a/flow/load").await.1["inFlight"], 0);
+}
+
+#[tokio::test]
+async fn nothing_is_told_of_objects_that_the_caller_may_not_see() {
+    let mut stage = stage();
+    stage.owner = Some("a-files");
+    stage.put("Tool", "a", "files-read", json!({ "name": "read", "type": "mcp" }), json!({ "phase": "Error" }));
+    let (app, given) = app_with_rights(&stage.fleet);
+    let api = Api { router: router(app.clone()), app };
+    let get = async |path: &str| {
+        let answer = api.send(Method::GET, path, &[("authorization", "Bearer alice")]).await;
+        let status = answer.status().as_u16();
+        (status, serde_json::from_slice::<Value>(&bytes(answer).await).unwrap())
+    };
+    for path in ["/v1/fleet", "/v1/fleet?kind=Agent", "/v1/toolservers", "/v1/graph", "/v1/agents"] {
+        assert_eq!(get(path).await.0, 403, "{path}");
+    }
+    given.give("alice get tools a");
+    let (_, why) = get("/v1/tools/a/ask/why").await;
+    assert_eq!(why["waitingFor"], json!(["Flow gone: not visible to you"]));
+    given.give("alice get mcpservers a");
+    assert_eq!(get("/v1/mcpservers/a/files/children").await.1["items"], json!([]));
+    given.give("bob get mcpservers a");
+    given.give("bob list tools a");
+    let answer = api.send(Method::GET, "/v1/mcpservers/a/files/children", &[("authorization", "Bearer bob")]).await;
+    let told: Value = serde_json::from_slice(&bytes(answer).await).unwrap();
+    assert_eq!(told["items"][0]["name"], "files-read");
+    given.give("carol list agents");
+    let carol = [("authorization", "Bearer carol")];
+    assert_eq!(api.send(Method::GET, "/v1/fleet?kind=Agent", &carol).await.status(), 200);
+    assert_eq!(api.send(Method::GET, "/v1/fleet?kind=Tool", &carol).await.status(), 403);
 }
 
 #[tokio::test]

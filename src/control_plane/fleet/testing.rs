@@ -9,6 +9,8 @@ use crate::cluster::{Cause, Head};
 /// A fleet that a test changes.
 pub(in crate::control_plane) struct Stage {
     pub(in crate::control_plane) fleet: Arc<Fleet>,
+    /// The uid of the object that makes what is put.
+    pub(in crate::control_plane) owner: Option<&'static str>,
     version: u64,
     columns: BTreeMap<&'static str, Vec<Column>>,
 }
@@ -17,7 +19,7 @@ impl Stage {
     pub(in crate::control_plane) fn new() -> Self {
         let fleet = Arc::new(Fleet::new("e"));
         fleet.go_live();
-        Self { fleet, version: 0, columns: BTreeMap::new() }
+        Self { fleet, owner: None, version: 0, columns: BTreeMap::new() }
     }
 
     /// Makes or changes an Agent.
@@ -40,7 +42,10 @@ impl Stage {
     ) {
         self.version += 1;
         let head = Head { key: Key::new(namespace, name), uid: format!("{namespace}-{name}"), version: self.version };
-        let object = json!({ "metadata": { "namespace": namespace, "name": name, "uid": head.uid, "generation": 1,
+        let owners = self.owner.map(
+            |uid| json!([{ "apiVersion": "v1", "kind": "Owner", "name": "owner", "uid": uid, "controller": true }]),
+        );
+        let object = json!({ "metadata": { "namespace": namespace, "name": name, "uid": head.uid, "generation": 1, "ownerReferences": owners,
             "resourceVersion": self.version.to_string(), "creationTimestamp": "2026-01-01T00:00:00Z" },
             "spec": spec, "status": status });
         let kind = Kind::find(kind).unwrap();
