@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use super::{auth::AuthArgs, mirror::MirrorArgs};
+use super::mirror::MirrorArgs;
+use crate::cluster::access::AuthArgs;
 
 /// Options of `recif control-plane`.
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -21,53 +21,6 @@ use crate::cluster::{
 
 /// How many namespaces of one caller are asked about at a time.
 pub(super) const AT_A_TIME: usize = 16;
-
-/// How callers are told apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum AuthMode {
-    /// By the tokens and roles of the cluster
-    Kubernetes,
-    /// Not at all: everybody sees everything
-    None,
-}
-
-/// Options about callers.
-#[derive(Debug, Clone, clap::Args)]
-pub(super) struct AuthArgs {
-    /// How callers are told apart
-    #[arg(long, env = "RECIF_AUTH", value_enum, default_value_t = AuthMode::Kubernetes, value_name = "HOW")]
-    auth: AuthMode,
-    /// Let everybody in on an address that others reach: with --auth none
-    #[arg(long, env = "RECIF_INSECURE")]
-    pub(super) insecure: bool,
-    /// Audiences that tokens may be meant for, separated by commas; the API server's when empty
-    #[arg(long, env = "RECIF_TOKEN_AUDIENCE", value_delimiter = ',', value_name = "NAMES")]
-    token_audience: Vec<String>,
-}
-
-/// An address on which everybody would be let in from everywhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "--auth none on {0} would show everything to everybody who reaches that address: bind to 127.0.0.1, or say --insecure"
-)]
-pub(super) struct Open(SocketAddr);
-
-impl AuthArgs {
-    /// How callers are told apart, if that is fit for this address.
-    ///
-    /// # Errors
-    /// [`Open`].
-    pub(super) fn mode(&self, bind: SocketAddr) -> Result<AuthMode, Open> {
-        let open = self.auth == AuthMode::None && !self.insecure && !bind.ip().is_loopback();
-        if open { Err(Open(bind)) } else { Ok(self.auth) }
-    }
-
-    /// The audiences that tokens may be meant for; none: the API server's.
-    pub(super) fn audiences(&self) -> Vec<String> {
-        // An empty variable is one empty name to the parser of lists.
-        self.token_audience.iter().filter(|name| !name.is_empty()).cloned().collect()
-    }
-}
 
 /// How callers are told apart.
 #[derive(Debug)]

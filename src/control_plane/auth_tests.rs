@@ -4,7 +4,6 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use clap::Parser;
 use http::HeaderValue;
 
 use super::{super::fleet::testing::Stage, *};
@@ -186,25 +185,4 @@ fn without_sign_in_only_this_machine_is_answered() {
 fn with_sign_in_the_gateway_judges_who_asks() {
     let (_, auth) = auth();
     assert!(auth.may_relay(&fields(&[("host", "ui.example"), ("origin", "https://other.example")])).is_ok());
-}
-
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    auth: AuthArgs,
-}
-
-#[test]
-fn nobody_is_let_in_without_being_asked_for_by_accident() {
-    for (flags, bind, expected) in [
-        (&[][..], "0.0.0.0:1", Some(AuthMode::Kubernetes)),
-        (&["--auth", "none"], "127.0.0.1:1", Some(AuthMode::None)),
-        (&["--auth", "none"], "[::1]:1", Some(AuthMode::None)),
-        (&["--auth", "none"], "0.0.0.0:1", None),
-        (&["--auth", "none"], "10.0.0.1:1", None),
-        (&["--auth", "none", "--insecure"], "0.0.0.0:1", Some(AuthMode::None)),
-    ] {
-        let args = Cli::parse_from([&["control-plane"], flags].concat()).auth;
-        assert_eq!(args.mode(bind.parse().unwrap()).ok(), expected, "{flags:?} {bind}");
-    }
 }

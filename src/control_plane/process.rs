@@ -17,7 +17,7 @@ use super::{
     api::{self, Parts},
     args::ControlPlaneArgs,
     around::Around,
-    auth::{Auth, AuthMode, Open},
+    auth::Auth,
     fleet::Fleet,
     live::Clients,
     load::Loads,
@@ -29,7 +29,7 @@ use super::{
 use crate::{
     cluster::{
         Authority, Board,
-        access::Access,
+        access::{Access, AuthMode, Open},
         client::{ConnectError, connect},
         crash::CrashPoint,
         metrics::Metrics as ApiMetrics,
@@ -92,7 +92,7 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
     // It writes nothing: there is no lease.
     let transport = connect(Authority::always(), CrashPoint::default(), api_metrics).await?;
     let auth = match mode {
-        AuthMode::None => Auth::None { anywhere: auth.insecure },
+        AuthMode::None => Auth::None { anywhere: auth.insecure() },
         AuthMode::Kubernetes => {
             Auth::Kubernetes(Access::new(Arc::new(Reviewer::new(transport.clone())), auth.audiences(), |_| ()))
         }

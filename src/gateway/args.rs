@@ -8,10 +8,8 @@ use std::{
 
 use crds::Period;
 
-use super::{
-    auth::{AuthArgs, AuthMode},
-    tls::TlsArgs,
-};
+use super::tls::TlsArgs;
+use crate::cluster::access::{AuthArgs, AuthMode, Open};
 
 /// Options of `recif gateway`.
 #[derive(Debug, clap::Args)]
@@ -80,11 +78,8 @@ pub(super) struct Settings {
 pub(super) enum BadFlag {
     #[error("--trusted-proxies {0}: give networks such as 10.0.0.0/8 or fd00::/8")]
     TrustedProxies(String),
-    #[error(
-        "--auth none on {0} would let everybody who reaches that address use every agent: listen on 127.0.0.1, or say \
-         --insecure"
-    )]
-    Insecure(SocketAddr),
+    #[error(transparent)]
+    Insecure(#[from] Open),
 }
 
 impl Settings {
@@ -93,9 +88,9 @@ impl Settings {
     /// # Errors
     /// A flag that cannot be used.
     pub(super) fn read(args: &GatewayArgs) -> Result<Self, BadFlag> {
-        let auth = args.auth.mode(args.listen).map_err(BadFlag::Insecure)?;
+        let auth = args.auth.mode(args.listen)?;
         if let Some((listen, ..)) = args.tls.read() {
-            args.auth.mode(listen).map_err(BadFlag::Insecure)?;
+            args.auth.mode(listen)?;
         }
         // An empty variable is one empty name to the parser of lists.
         let networks = args.trusted_proxies.iter().filter(|network| !network.is_empty());
@@ -173,11 +168,11 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_let_in_without_being_asked_for_by_accident() {
+    fn each_address_is_judged() {
         assert!(read(&["--listen", "127.0.0.1:0"]).is_ok());
-        assert!(read(&["--listen", "[::1]:0"]).is_ok());
-        assert_eq!(read(&[]).unwrap_err(), BadFlag::Insecure(SocketAddr::from(([0, 0, 0, 0], 8080))));
-        assert!(read(&["--insecure"]).is_ok());
+        assert!(matches!(read(&["--listen", "0.0.0.0:0"]), Err(BadFlag::Insecure(_))));
+        let tls = ["--tls-cert", "c", "--tls-key", "k", "--tls-listen", "0.0.0.0:0"];
+        assert!(matches!(read(&[&["--listen", "127.0.0.1:0"][..], &tls].concat()), Err(BadFlag::Insecure(_))));
     }
 
     #[test]

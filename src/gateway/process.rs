@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     admin::Admin,
     args::{BadFlag, GatewayArgs, Settings},
-    auth::{Auth, AuthMode, Gate},
+    auth::{Auth, Gate},
     clients::Clients,
     clock::Clock,
     invocations,
@@ -31,6 +31,7 @@ use super::{
 };
 use crate::cluster::{
     Authority, Board, Head, ObjectMap, Source, Transport, Watch,
+    access::AuthMode,
     client::{ConnectError, connect},
     crash::CrashPoint,
     metrics::Metrics as ApiMetrics,

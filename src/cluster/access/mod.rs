@@ -3,6 +3,7 @@
 //! Rights are given as everywhere in the cluster, by roles and bindings, and no list of them is kept here. Only digests of
 //! tokens are remembered, so whoever was let in before costs no request to the API server.
 
+mod args;
 mod verdicts;
 
 use std::{
@@ -22,6 +23,7 @@ use super::{
     error::RequestError,
     reviews::{Identity, Reviewer, Right},
 };
+pub use args::{AuthArgs, AuthMode, Open};
 pub use verdicts::{Answer, No, Unavailable};
 use verdicts::{Digest, Outcome, Terms, Verdicts};
 

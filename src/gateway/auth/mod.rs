@@ -8,53 +8,13 @@ mod anonymous;
 mod credential;
 mod gate;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 pub(super) use gate::Gate;
 use gate::Workload;
 
 use super::{answer::Answer, path::Path, routes::Route};
 use crate::http1::RequestHead;
-
-/// How callers are told apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum AuthMode {
-    /// By the tokens and roles of the cluster
-    Kubernetes,
-    /// Not at all: everybody may call everything
-    None,
-}
-
-/// Options about callers.
-#[derive(Debug, Clone, clap::Args)]
-pub(super) struct AuthArgs {
-    /// How callers are told apart
-    #[arg(long, env = "RECIF_AUTH", value_enum, default_value_t = AuthMode::Kubernetes, value_name = "HOW")]
-    auth: AuthMode,
-    /// Let everybody in on an address that others reach: with --auth none
-    #[arg(long, env = "RECIF_INSECURE")]
-    insecure: bool,
-    /// Audiences that tokens may be meant for, separated by commas; the API server's when empty
-    #[arg(long, env = "RECIF_TOKEN_AUDIENCE", value_delimiter = ',', value_name = "NAMES")]
-    token_audience: Vec<String>,
-}
-
-impl AuthArgs {
-    /// How callers are told apart, if that is fit for this address.
-    ///
-    /// # Errors
-    /// The address, on which everybody would be let in from everywhere.
-    pub(super) fn mode(&self, listen: SocketAddr) -> Result<AuthMode, SocketAddr> {
-        let open = self.auth == AuthMode::None && !self.insecure && !listen.ip().is_loopback();
-        if open { Err(listen) } else { Ok(self.auth) }
-    }
-
-    /// The audiences that tokens may be meant for; none: the API server's.
-    pub(super) fn audiences(&self) -> Vec<String> {
-        // An empty variable is one empty name to the parser of lists.
-        self.token_audience.iter().filter(|name| !name.is_empty()).cloned().collect()
-    }
-}
 
 /// How callers are told apart.
 #[derive(Debug)]

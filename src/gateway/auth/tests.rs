@@ -5,7 +5,6 @@ use std::sync::{
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clap::Parser as _;
 use tokio::time::advance;
 
 use super::*;
@@ -191,12 +190,6 @@ async fn without_auth_the_authorization_is_the_workloads() {
     assert_eq!(admit(&Auth::None, "Authorization: Bearer x\r\n", CHAT).await, Ok(open));
 }
 
-#[derive(Debug, clap::Parser)]
-struct Command {
-    #[command(flatten)]
-    auth: AuthArgs,
-}
-
 #[tokio::test]
 async fn who_may_not_ask_does_not_learn_what_there_is() {
     let (roles, auth) = gate();
@@ -210,16 +203,4 @@ async fn who_may_not_ask_does_not_learn_what_there_is() {
         assert_eq!(admit(&auth, "", target).await, Ok(Caller::default()), "{target}");
     }
     assert_eq!(roles.asked(), [""; 0]);
-}
-
-#[test]
-fn everybody_is_let_in_from_elsewhere_only_when_that_is_meant() {
-    let parse = |arguments: &[&str]| Command::parse_from([&["gateway"], arguments].concat()).auth;
-    let [here, everywhere] = ["127.0.0.1:1", "0.0.0.0:1"].map(|address| address.parse::<SocketAddr>().unwrap());
-    assert_eq!(parse(&[]).mode(everywhere), Ok(AuthMode::Kubernetes));
-    assert_eq!(parse(&["--auth", "none"]).mode(here), Ok(AuthMode::None));
-    assert_eq!(parse(&["--auth", "none", "--insecure"]).mode(everywhere), Ok(AuthMode::None));
-    assert_eq!(parse(&["--auth", "none"]).mode(everywhere), Err(everywhere));
-    assert_eq!(parse(&["--token-audience", "a,b"]).audiences(), ["a", "b"]);
-    assert_eq!(parse(&["--token-audience", ""]).audiences(), [""; 0]);
 }

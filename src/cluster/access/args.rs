@@ -1,0 +1,90 @@
+//! Whether callers are told apart, as the command lines of those say it who let them in.
+
+use std::net::SocketAddr;
+
+/// How callers are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum AuthMode {
+    /// By the tokens and roles of the cluster
+    Kubernetes,
+    /// Not at all: everybody may do everything
+    None,
+}
+
+/// Options about callers.
+#[derive(Debug, Clone, clap::Args)]
+pub struct AuthArgs {
+    /// How callers are told apart
+    #[arg(long, env = "RECIF_AUTH", value_enum, default_value_t = AuthMode::Kubernetes, value_name = "HOW")]
+    auth: AuthMode,
+    /// Let everybody in on an address that others reach: with --auth none
+    #[arg(long, env = "RECIF_INSECURE")]
+    insecure: bool,
+    /// Audiences that tokens may be meant for, separated by commas; the API server's when empty
+    #[arg(long, env = "RECIF_TOKEN_AUDIENCE", value_delimiter = ',', value_name = "NAMES")]
+    token_audience: Vec<String>,
+}
+
+/// An address on which everybody would be let in from everywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("--auth none on {0} would let in everybody who reaches that address: bind to 127.0.0.1, or say --insecure")]
+pub struct Open(SocketAddr);
+
+impl AuthArgs {
+    /// How callers are told apart, if that is fit for this address.
+    ///
+    /// # Errors
+    /// [`Open`].
+    pub fn mode(&self, address: SocketAddr) -> Result<AuthMode, Open> {
+        let open = self.auth == AuthMode::None && !self.insecure && !address.ip().is_loopback();
+        if open { Err(Open(address)) } else { Ok(self.auth) }
+    }
+
+    /// Whether everybody is let in from everywhere, if callers are not told apart.
+    pub fn insecure(&self) -> bool {
+        self.insecure
+    }
+
+    /// The audiences that tokens may be meant for; none: the API server's.
+    pub fn audiences(&self) -> Vec<String> {
+        // An empty variable is one empty name to the parser of lists.
+        self.token_audience.iter().filter(|name| !name.is_empty()).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        auth: AuthArgs,
+    }
+
+    fn parse(flags: &[&str]) -> AuthArgs {
+        Command::parse_from([&["recif"], flags].concat()).auth
+    }
+
+    #[test]
+    fn nobody_is_let_in_without_being_asked_for_by_accident() {
+        for (flags, address, expected) in [
+            (&[][..], "0.0.0.0:1", Some(AuthMode::Kubernetes)),
+            (&["--auth", "none"], "127.0.0.1:1", Some(AuthMode::None)),
+            (&["--auth", "none"], "[::1]:1", Some(AuthMode::None)),
+            (&["--auth", "none"], "0.0.0.0:1", None),
+            (&["--auth", "none"], "10.0.0.1:1", None),
+            (&["--auth", "none", "--insecure"], "0.0.0.0:1", Some(AuthMode::None)),
+        ] {
+            assert_eq!(parse(flags).mode(address.parse().unwrap()).ok(), expected, "{flags:?} {address}");
+        }
+    }
+
+    #[test]
+    fn an_empty_variable_names_no_audience() {
+        assert_eq!(parse(&["--token-audience", "a,b"]).audiences(), ["a", "b"]);
+        assert_eq!(parse(&["--token-audience", ""]).audiences(), [""; 0]);
+    }
+}
