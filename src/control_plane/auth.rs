@@ -1,10 +1,6 @@
 //! Who asks, and what he may see: rights on our kinds, as `kubectl get` needs them.
 
-use std::{
-    collections::HashSet,
-    net::IpAddr,
-    sync::Arc,
-};
+use std::{collections::HashSet, net::IpAddr, sync::Arc};
 
 use crds::{KINDS, Kind, digest::sha256_hex};
 use futures::{StreamExt as _, stream};

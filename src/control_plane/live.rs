@@ -100,27 +100,42 @@ impl Drop for Place {
     }
 }
 
-/// What a client may list and what not, as far as it was asked: by the place of the kind in [`KINDS`] and the namespace. The
-/// empty namespace stands for the whole cluster.
+/// What a client may list and what not, as far as it was asked: in each namespace, of each of [`KINDS`]. The empty namespace
+/// stands for the whole cluster.
 #[derive(Debug, Clone, Default)]
-struct Rights(HashMap<u8, HashMap<String, bool>>);
+struct Rights(HashMap<String, [Option<bool>; KINDS.len()]>);
 
 impl Rights {
     fn get(&self, row: u8, namespace: &str) -> Option<bool> {
-        let kind = self.0.get(&row)?;
-        kind.get("").filter(|whole| **whole).or_else(|| kind.get(namespace)).copied()
+        self.asked(row, "").filter(|whole| *whole).or_else(|| self.asked(row, namespace))
+    }
+
+    fn asked(&self, row: u8, namespace: &str) -> Option<bool> {
+        *self.0.get(namespace)?.get(usize::from(row))?
     }
 
     fn places(&self) -> impl Iterator<Item = (u8, String)> {
-        self.0.iter().flat_map(|(row, kind)| kind.keys().map(|namespace| (*row, namespace.clone())))
+        let of = |(name, answers): (&String, &[Option<bool>; KINDS.len()])| {
+            let rows = (0_u8..).zip(*answers).filter(|(_, answer)| answer.is_some());
+            let name = name.clone();
+            rows.map(move |(row, _)| (row, name.clone()))
+        };
+        self.0.iter().flat_map(of)
     }
 
     /// Whether something that both know is another now.
     fn differs(&self, other: &Self) -> bool {
-        self.0.iter().any(|(row, kind)| {
-            let other = other.0.get(row);
-            kind.iter().any(|(name, may)| other.and_then(|other| other.get(name)).is_some_and(|now| now != may))
-        })
+        self.places().any(|(row, name)| other.asked(row, &name).is_some_and(|now| Some(now) != self.asked(row, &name)))
+    }
+
+    /// Forgets what was answered about other places.
+    fn keep(&mut self, places: &BTreeSet<(u8, String)>) {
+        self.0.retain(|name, answers| {
+            for (row, answer) in (0_u8..).zip(answers.iter_mut()) {
+                *answer = answer.filter(|_| places.contains(&(row, name.clone())));
+            }
+            answers.iter().any(Option::is_some)
+        });
     }
 
     /// Asks about places of which nothing is known.
@@ -140,7 +155,9 @@ impl Rights {
         let answers: Vec<_> = stream::iter(places).map(ask).buffer_unordered(AT_A_TIME).collect().await;
         for answer in answers {
             let (row, namespace, may) = answer?;
-            self.0.entry(row).or_default().insert(namespace, may);
+            if let Some(known) = self.0.entry(namespace).or_default().get_mut(usize::from(row)) {
+                *known = Some(may);
+            }
         }
         Ok(())
     }
@@ -228,10 +245,13 @@ impl Client {
             let piece = match batch {
                 Batch::Changes(changes) if !changed => {
                     let steps = self.feed.transitions_after(before);
-                    let places = changes.iter().map(|change| &change.record);
-                    let places = places.chain(steps.iter().map(|step| &step.record));
-                    let places = places.map(|record| (record.row, record.key.namespace.clone())).collect();
-                    self.rights.ask(&self.app, &self.caller, places).await.ok()?;
+                    let told = changes.iter().map(|change| &change.record);
+                    let told = told.chain(steps.iter().map(|step| &step.record));
+                    let new = told.filter(|record| self.rights.get(record.row, &record.key.namespace).is_none());
+                    let new: BTreeSet<_> = new.map(|record| (record.row, record.key.namespace.clone())).collect();
+                    if !new.is_empty() {
+                        self.rights.ask(&self.app, &self.caller, new).await.ok()?;
+                    }
                     self.piece(steps, &changes)
                 }
                 _ => self.reset(),
@@ -255,9 +275,7 @@ impl Client {
         rights.ask(&self.app, &self.caller, asked).await.ok()?;
         let changed = self.rights.differs(&rights);
         // What has no objects any more is asked about again when it has some.
-        for (row, kind) in &mut rights.0 {
-            kind.retain(|name, _| there.contains(&(*row, name.clone())));
-        }
+        rights.keep(&there);
         self.rights = rights;
         self.reviewed = Instant::now();
         Some(changed)
