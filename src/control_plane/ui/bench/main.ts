@@ -81,7 +81,8 @@ async function changes(page: Page, api: Api): Promise<number[]> {
     await page.evaluate(
       ([key, wanted]) => {
         const place = globalThis as unknown as { shown: Promise<number> };
-        place.shown = new Promise((resolve) => {
+        place.shown = new Promise((resolve, reject) => {
+          setTimeout(reject, 30_000, new Error(`the page does not show ${key} ${wanted}`));
           const look = (): void => {
             if (document.querySelector(`[data-key="${key}"] .cell-phase`)?.textContent !== wanted) return;
             observer.disconnect();
@@ -103,13 +104,13 @@ async function changes(page: Page, api: Api): Promise<number[]> {
   return took;
 }
 
-/** Others change all the while `work` runs. */
+/** Others change all the while `work` runs; they stay in their phase, and so below the row that is watched. */
 async function inStorm<T>(api: Api, work: () => Promise<T>): Promise<T> {
   let going = true;
   const storm = (async () => {
     for (let step = 0; going; step++) {
       const number = 1 + Math.floor(Math.random() * (settings.agents - 1));
-      await Promise.all([api.move(number, step % 3 ? "Running" : "Deploying", 10 + step), sleep(1000 / settings.storm)]);
+      await Promise.all([api.move(number, "Running", 10 + step), sleep(1000 / settings.storm)]);
     }
   })();
   try {
@@ -127,12 +128,14 @@ async function scroll(page: Page, [begin, end]: readonly [string, string]): Prom
       const place = document.querySelector(".table");
       if (!place) throw new Error("there is no table");
       const frame = (): Promise<number> => new Promise((resolve) => requestAnimationFrame(resolve));
+      const { top, height } = place.getBoundingClientRect();
+      const middle = top + height / 2;
       let blank = 0;
       performance.mark(begin);
       for (let at = await frame(), last = at + seconds * 1000; at < last; at = await frame()) {
+        // Before the scrolling, so that nothing is laid out twice for it.
+        if (!document.elementFromPoint(400, middle)?.closest(".table-row")) blank++;
         place.scrollTop += 97;
-        const { top, height } = place.getBoundingClientRect();
-        if (!document.elementFromPoint(400, top + height / 2)?.closest(".table-row")) blank++;
       }
       performance.mark(end);
       return { blank };

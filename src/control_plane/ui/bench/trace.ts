@@ -21,7 +21,7 @@ export interface Frames {
   tasks: number[];
 }
 
-const CATEGORIES = ["__metadata", "toplevel", "devtools.timeline", "disabled-by-default-devtools.timeline", "devtools.timeline.frame", "disabled-by-default-devtools.timeline.frame"];
+const CATEGORIES = ["__metadata", "devtools.timeline", "disabled-by-default-devtools.timeline", "devtools.timeline.frame", "disabled-by-default-devtools.timeline.frame"];
 /** Begins and ends what is looked at, in the trace itself. */
 const MARKS = ["bench-begin", "bench-end"] as const;
 
@@ -39,7 +39,7 @@ export async function traced(browser: Browser, page: Page, work: (marks: typeof 
   const within = (event: TraceEvent): boolean => event.pid === begin.pid && event.ts >= begin.ts && event.ts <= end.ts;
   const drawn = traceEvents.filter((event) => event.name === "DrawFrame" && within(event)).map((event) => event.ts).sort((a, b) => a - b);
   if (drawn.length < 2) throw new Error("the trace has no frames");
-  const tasks = traceEvents.filter((event) => event.name.endsWith("RunTask") && event.tid === begin.tid && within(event));
+  const tasks = traceEvents.filter((event) => event.name === "RunTask" && event.tid === begin.tid && within(event));
   return {
     between: drawn.slice(1).map((at, index) => (at - (drawn[index] ?? at)) / 1000),
     tasks: tasks.map((event) => (event.tdur ?? 0) / 1000),
