@@ -61,7 +61,12 @@ async fn a_chat_shows_the_first_word_before_the_last(ns: Namespace) -> Result<()
     let (mut process, mut said) = gated(&ns, "g").await?;
     // The last word is not even made yet.
     let service = Target::service(&ns, "talks").await?;
-    ask(&ns, &service, "POST", "/open?gate=g", "").await?;
+    // The Service's address may lead nowhere for a moment after the Pod is ready.
+    poll(SOON, "the gate open", || async {
+        let opened = ask(&ns, &service, "POST", "/open?gate=g", "").await?;
+        Ok((opened.status == 200).then_some(()))
+    })
+    .await?;
     let mut rest = String::new();
     tokio::time::timeout(SOON, said.read_to_string(&mut rest)).await.context("no last word")??;
     ensure!(rest == "last\n" && process.wait().await?.code() == Some(0), "{rest:?}");
@@ -116,7 +121,7 @@ async fn a_chat_says_why_there_is_no_answer(ns: Namespace) -> Result<()> {
         (&["agent/waits", "hi"], None, 3, "tool \"nowhere\" not found"),
         (&["agent/talks", "hi"], Some(stranger.as_str()), 5, "may not talk to agent/talks"),
         (&["agent/talks", "hi"], Some("wrong"), 5, "may not talk to agent/talks"),
-        (&["agent/talks", "hi", "--system-namespace", "nowhere"], None, 6, "or its URL with --gateway"),
+        (&["agent/talks", "hi", "--system-namespace", "nowhere"], None, 6, "say its URL with --gateway"),
         (&["agent/talks", "hi", "--gateway", "http://127.0.0.1:1"], None, 6, "cannot be reached"),
         (&["agent/talks", "hi", "--gateway", "nonsense"], None, 2, "give a URL"),
         (&["agent/talks"], None, 2, "there is no message"),

@@ -12,15 +12,15 @@ use http_body_util::{BodyDataStream, Full};
 use hyper_util::client::legacy::Client;
 use url::{Host, Url};
 
-use super::super::{CliError, error::chain};
-use crate::cluster::live::{Caller, Forward, Live};
+use super::super::CliError;
+use crate::cluster::live::{Caller, Forward, Live, chain};
 
 /// What it is called in messages.
 const PART: &str = "gateway";
 /// Its Service.
 const SERVICE: &str = "recif-gateway";
 /// What else could be done where it is not found.
-const OR: &str = ", or its URL with --gateway";
+const OR: &str = ", or say its URL with --gateway";
 /// The token that is used instead of the kubeconfig's.
 const TOKEN: &str = "RECIF_TOKEN";
 

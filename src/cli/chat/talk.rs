@@ -175,7 +175,7 @@ impl Talk {
                  to others; set RECIF_TOKEN, as in RECIF_TOKEN=$(kubectl create token NAME) ({said})"
             )),
             401 | 403 => CliError::Forbidden(format!("you may not talk to {shown}: {said}")),
-            404 => CliError::Nothing(format!("{shown} has no such thing: {said}")),
+            404 => CliError::Nothing(format!("{shown} was not found: {said}")),
             400..=499 => CliError::Answer(format!("{shown} refused: {said}")),
             _ => match self.state().await {
                 Some(sentence) => CliError::NotReady(format!("{shown} does not answer: {said}\n  {sentence}")),

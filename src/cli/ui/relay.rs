@@ -13,11 +13,10 @@ use hyper_util::{
 use tokio::net::TcpStream;
 
 use super::{
-    super::error::chain,
     SERVICE,
     gate::{Gate, Verdict},
 };
-use crate::cluster::live::{Caller, Forward};
+use crate::cluster::live::{Caller, Forward, chain};
 
 /// Fields that are for the next one on the way only (RFC 9110, section 7.6.1).
 const HOP_BY_HOP: [&str; 8] = [

@@ -269,17 +269,24 @@ async fn config(connection: &Connection) -> Result<Config, ReadError> {
 fn reason(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
-        other => {
-            let mut text = other.to_string();
-            let mut cause = std::error::Error::source(other);
-            while let Some(deeper) = cause {
-                let said = deeper.to_string();
-                if !text.contains(&said) {
-                    text = format!("{text}: {said}");
-                }
-                cause = deeper.source();
-            }
-            text
-        }
+        kube::Error::Service(inner) => format!(
+            "the API server cannot be reached ({}): see whether it runs, or choose another cluster with --context",
+            chain(inner.as_ref())
+        ),
+        other => chain(other),
     }
+}
+
+/// An error with what it came from, without what is said already.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        let said = deeper.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = deeper.source();
+    }
+    text
 }
