@@ -1,6 +1,6 @@
 //! `recif get`, `recif ui` and `recif completions` do what their help says, and each failure has its exit code.
 
-use std::{process::Stdio, time::Duration};
+use std::{path::Path, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -180,11 +180,18 @@ async fn completions_work_in_bash(ns: Namespace) -> Result<()> {
 }
 
 async fn each_failure_has_its_exit_code(ns: Namespace) -> Result<()> {
-    let config = std::fs::read_to_string(std::env::var("KUBECONFIG").context("KUBECONFIG")?)?;
     let folder = std::env::temp_dir().join(&ns.name);
     std::fs::create_dir_all(&folder)?;
+    let result = failures(&ns, &folder).await;
+    // Kubeconfigs hold tokens.
+    std::fs::remove_dir_all(folder)?;
+    result
+}
+
+async fn failures(ns: &Namespace, folder: &Path) -> Result<()> {
+    let config = std::fs::read_to_string(std::env::var("KUBECONFIG").context("KUBECONFIG")?)?;
     let [stranger, nowhere] = ["stranger", "nowhere"].map(|name| folder.join(name).display().to_string());
-    std::fs::write(&stranger, config.replace(ns.env.token()?, &token(&ns, "stranger").await?))?;
+    std::fs::write(&stranger, config.replace(ns.env.token()?, &token(ns, "stranger").await?))?;
     let server = config.split("server: ").nth(1).and_then(|rest| rest.split([',', '}', '\n']).next());
     std::fs::write(&nowhere, config.replace(server.context("no server in the kubeconfig")?, "https://127.0.0.1:1"))?;
     ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
@@ -211,11 +218,10 @@ async fn each_failure_has_its_exit_code(ns: Namespace) -> Result<()> {
         (&["ui", "--system-namespace", "nowhere"], &none, 6, "kubectl apply -k config/default"),
     ] {
         let arguments = [arguments, &["-n", &ns.name], more].concat();
-        let ended = recif(&ns, &arguments).await?;
+        let ended = recif(ns, &arguments).await?;
         let all = format!("{}{}", ended.said, ended.complained);
         ensure!(ended.code == code && all.contains(said), "{arguments:?}: not {code}, {said}: {ended:?}");
         ensure!(!ended.complained.contains("panicked"), "{arguments:?}: {ended:?}");
     }
-    std::fs::remove_dir_all(folder)?;
     Ok(())
 }
