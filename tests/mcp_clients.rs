@@ -1,5 +1,5 @@
-//! `recif-proxy mcp-bridge` between servers and clients that are not ours: reference servers over pipes, and the official
-//! clients over loopback, in both eras.
+//! Servers and clients of MCP that are not ours, and all that is between them in a cluster: reference servers over pipes behind
+//! bridge, sidecar and gateway, and the official clients, in both eras, at each of these three doors.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -8,15 +8,18 @@
 )]
 
 mod bridge;
+mod hops;
 #[path = "../src/runner/tests/peers.rs"]
 mod peers;
 
 use std::{
     collections::BTreeMap,
     process::{Command, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
-use bridge::{Bridge, SOON};
+use bridge::SOON;
+use hops::Hops;
 use rmcp::{
     model::{CallToolRequestParams, ClientConfig, Implementation, ProtocolVersion},
     service::{ClientLifecycleMode, serve_client_with_lifecycle},
@@ -27,14 +30,16 @@ use tokio::{
     time::timeout,
 };
 
-/// A bridge to one of the reference servers.
-async fn bridge(server: &str) -> Bridge {
+/// One of the reference servers behind all hops.
+async fn hops(server: &str) -> Hops {
     let package = |name: &str| {
         let file = format!("node_modules/@modelcontextprotocol/server-{name}/dist/index.js");
         peers::folder().join(file).to_str().unwrap().to_owned()
     };
     let python = peers::folder().join("python/bin/python").to_str().unwrap().to_owned();
-    let files = format!("{}/bridge-{server}", env!("CARGO_TARGET_TMPDIR"));
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let files = format!("{}/hops-{server}-{number}", env!("CARGO_TARGET_TMPDIR"));
     std::fs::create_dir_all(&files).unwrap();
     let memory = format!("MEMORY_FILE_PATH={files}/memory.json");
     let words: Vec<String> = match server {
@@ -45,23 +50,25 @@ async fn bridge(server: &str) -> Bridge {
         _ => ["-m", "mcp_server_fetch"].map(String::from).to_vec(),
     };
     let words = if words[0] == "-m" { [vec![python], words].concat() } else { words };
-    Bridge::of(&[], &words.iter().map(String::as_str).collect::<Vec<_>>()).await
+    Hops::of(&[], &words.iter().map(String::as_str).collect::<Vec<_>>()).await
 }
 
-/// Runs a script of `tests/peers` against a server. It checks what it sees, and says `done` at its end.
-async fn check(server: &str, script: Command) {
-    let bridge = bridge(server).await;
-    let url = format!("{}/mcp", bridge.url);
-    let mut script = tokio::process::Command::from(script);
-    let output = script.args([server, &url]).kill_on_drop(true).output();
-    let output = timeout(4 * SOON, output).await.unwrap().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success() && out.trim_end().ends_with("done"), "{server}\n{out}\n{err}");
+/// Runs a script of `tests/peers` against a server, at each door. It checks what it sees, and says `done` at its end.
+async fn check(server: &str, script: impl Fn() -> Command) {
+    let hops = hops(server).await;
+    for (door, url) in hops.doors() {
+        let mut script = tokio::process::Command::from(script());
+        let output = script.args([server, &url]).kill_on_drop(true).output();
+        let output = timeout(4 * SOON, output).await.unwrap().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success() && out.trim_end().ends_with("done"), "{server} at the {door}\n{out}\n{err}");
+    }
 }
 
-/// What the conformance suite of the protocol says of a server, by scenario: whether all of its checks passed.
-async fn scenarios(url: &str) -> BTreeMap<String, bool> {
+/// What the conformance suite of the protocol says of a server, by scenario: whether all of its checks passed, and how many
+/// passed and failed.
+async fn scenarios(url: &str) -> BTreeMap<String, (bool, String)> {
     let modules = peers::folder().join("node_modules");
     // The suite needs a later Node than the clients.
     let node = format!("node-linux-{}/bin/node", if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" });
@@ -76,7 +83,8 @@ async fn scenarios(url: &str) -> BTreeMap<String, bool> {
             ("✗", rest) => (rest, false),
             _ => return None,
         };
-        Some((name.split_once(": ")?.0.to_owned(), passed))
+        let (name, counts) = name.split_once(": ")?;
+        Some((name.to_owned(), (passed, counts.to_owned())))
     };
     let found: BTreeMap<_, _> = text.lines().filter_map(line).collect();
     assert!(found.len() >= 30, "{text}");
@@ -84,7 +92,7 @@ async fn scenarios(url: &str) -> BTreeMap<String, bool> {
 }
 
 #[tokio::test]
-async fn the_conformance_suite_says_of_a_server_what_it_says_without_the_bridge() {
+async fn the_conformance_suite_says_of_a_server_behind_all_hops_what_it_says_of_it_directly() {
     let mut direct = tokio::process::Command::from(peers::node("mcp_fixture.cjs"));
     let mut direct = direct.arg("http").stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut port = BufReader::new(direct.stdout.take().unwrap()).lines();
@@ -93,9 +101,9 @@ async fn the_conformance_suite_says_of_a_server_what_it_says_without_the_bridge(
     let modules = format!("NODE_PATH={}", peers::folder().join("node_modules").display());
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/mcp_fixture.cjs");
     // The suite leaves its sessions open.
-    let bridge = Bridge::of(&["--max-sessions", "100"], &["env", &modules, "node", fixture]).await;
-    assert_eq!(scenarios(&format!("{}/mcp", bridge.url)).await, wanted);
-    assert!(wanted.values().filter(|passed| **passed).count() >= 30, "{wanted:?}");
+    let hops = Hops::of(&["--max-sessions", "100"], &["env", &modules, "node", fixture]).await;
+    assert_eq!(scenarios(&hops.outermost()).await, wanted);
+    assert!(wanted.values().filter(|(passed, _)| *passed).count() >= 30, "{wanted:?}");
 }
 
 const SERVERS: [&str; 5] = ["everything", "filesystem", "memory", "time", "fetch"];
@@ -103,41 +111,43 @@ const SERVERS: [&str; 5] = ["everything", "filesystem", "memory", "time", "fetch
 #[tokio::test]
 async fn the_typescript_client() {
     for server in SERVERS {
-        check(server, peers::node("mcp_clients.cjs")).await;
+        check(server, || peers::node("mcp_clients.cjs")).await;
     }
 }
 
 #[tokio::test]
 async fn the_python_client() {
     for server in SERVERS {
-        check(server, peers::python("mcp_clients.py")).await;
+        check(server, || peers::python("mcp_clients.py")).await;
     }
 }
 
 #[tokio::test]
 async fn the_rust_client() {
     for (server, tool, modern) in [("everything", "echo", false), ("time", "get_current_time", true)] {
-        let bridge = bridge(server).await;
-        let url = format!("{}/mcp", bridge.url);
+        let hops = hops(server).await;
         let newest = ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::LATEST],
             legacy_version: Some(ProtocolVersion::V_2025_11_25),
         };
-        for (mode, modern) in [(ClientLifecycleMode::Initialize, false), (newest, modern)] {
+        let modes = [(ClientLifecycleMode::Initialize, false), (newest, modern)];
+        let doors = hops.doors();
+        for ((door, url), (mode, modern)) in doors.iter().flat_map(|door| modes.iter().map(move |mode| (door, mode))) {
             let transport = StreamableHttpClientTransport::from_uri(url.as_str());
             let me = ClientConfig::new(Default::default(), Implementation::new("test", "1"));
-            let client = timeout(SOON, serve_client_with_lifecycle(me, transport, mode)).await.unwrap().unwrap();
+            let client =
+                timeout(SOON, serve_client_with_lifecycle(me, transport, mode.clone())).await.unwrap().unwrap();
             let tools = timeout(SOON, client.list_all_tools()).await.unwrap().unwrap();
-            assert!(tools.iter().any(|known| known.name == tool), "{tools:?}");
+            assert!(tools.iter().any(|known| known.name == tool), "{door}: {tools:?}");
             let mut arguments = serde_json::Map::new();
             arguments.insert("message".into(), "hello".into());
             arguments.insert("timezone".into(), "UTC".into());
             let asked = CallToolRequestParams::new(tool).with_arguments(arguments);
             let answer = timeout(SOON, client.call_tool(asked)).await.unwrap().unwrap();
-            assert_ne!(answer.is_error, Some(true), "{answer:?}");
+            assert_ne!(answer.is_error, Some(true), "{door}: {answer:?}");
             let version = client.peer_info().unwrap();
             let version = serde_json::to_string(&*version).unwrap();
-            assert_eq!(version.contains("2026-07-28"), modern, "{version}");
+            assert_eq!(version.contains("2026-07-28"), *modern, "{door}: {version}");
             client.cancel().await.unwrap();
         }
     }

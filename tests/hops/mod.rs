@@ -1,0 +1,163 @@
+//! One MCP server behind all hops: `recif-proxy mcp-bridge`, the sidecar before it, and a gateway that routes to that.
+//!
+//! The three are processes as in a cluster. What the gateway watches is told by an API server that is a script: one
+//! MCPServer with one Pod, which never change.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::PathBuf,
+    process::Stdio,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use axum::{
+    Json, Router,
+    body::{Body, Bytes},
+    extract::State,
+    http::Uri,
+    response::{IntoResponse as _, Response},
+};
+use futures::stream;
+use serde_json::{Value, json};
+use tokio::{
+    process::{Child, Command},
+    time::{sleep, timeout},
+};
+
+use crate::bridge::{Bridge, SOON};
+
+/// A server behind all hops; it ends with this.
+pub(crate) struct Hops {
+    bridge: Bridge,
+    sidecar: SocketAddr,
+    gateway: SocketAddr,
+    _processes: [Child; 2],
+    kubeconfig: PathBuf,
+}
+
+impl Hops {
+    /// Starts them before a command that speaks over its standard input and output.
+    pub(crate) async fn of(flags: &[&str], command: &[&str]) -> Self {
+        let bridge = Bridge::of(flags, command).await;
+        let sidecar = free_address();
+        let mut proxy = Command::new(env!("CARGO_BIN_EXE_recif-proxy"));
+        proxy.env("RECIF_LISTEN_ADDR", sidecar.to_string()).env("RECIF_UPSTREAM_URL", &bridge.url);
+        // As the operator renders it before an MCPServer.
+        proxy.env("RECIF_LISTEN_STREAMS", "true");
+        let proxy = spawn(proxy);
+        let api = serve(sidecar).await;
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let kubeconfig = std::env::temp_dir().join(format!("recif-hops-{}-{number}.yaml", std::process::id()));
+        std::fs::write(&kubeconfig, kubeconfig_of(api)).unwrap();
+        let (gateway, admin) = (free_address(), free_address());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_recif"));
+        command.args(["gateway", "--auth", "none", "--listen", &gateway.to_string()]);
+        command.args(["--admin-listen", &admin.to_string()]).env("KUBECONFIG", &kubeconfig);
+        let processes = [proxy, spawn(command)];
+        let hops = Self { bridge, sidecar, gateway, _processes: processes, kubeconfig };
+        for address in [sidecar, admin] {
+            hops.ready(address).await;
+        }
+        hops
+    }
+
+    /// Where a client may enter, by name: at the bridge itself, and ever further from it.
+    pub(crate) fn doors(&self) -> [(&'static str, String); 3] {
+        let bridge = format!("{}/mcp", self.bridge.url);
+        [("bridge", bridge), ("sidecar", format!("http://{}/mcp", self.sidecar)), ("gateway", self.outermost())]
+    }
+
+    /// Where a client enters who passes all of them.
+    pub(crate) fn outermost(&self) -> String {
+        format!("http://{}/v1/mcp/team/server/mcp", self.gateway)
+    }
+
+    async fn ready(&self, address: SocketAddr) {
+        let asked = async {
+            let url = format!("http://{address}/readyz");
+            while !self.bridge.client.get(&url).send().await.is_ok_and(|answer| answer.status() == 200) {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(SOON, asked).await.unwrap();
+    }
+}
+
+impl Drop for Hops {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.kubeconfig);
+    }
+}
+
+fn spawn(mut command: Command) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).env("RUST_LOG", "error").kill_on_drop(true).spawn().unwrap()
+}
+
+/// A port of loopback that is free now; nobody else on this machine takes them on purpose.
+fn free_address() -> SocketAddr {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+}
+
+/// The API server of a cluster with one MCPServer, whose Pod is at this address.
+async fn serve(pod: SocketAddr) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let routes = Router::new().fallback(answer).with_state(pod);
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    address
+}
+
+async fn answer(State(pod): State<SocketAddr>, uri: Uri) -> Response {
+    if uri.query().is_some_and(|query| query.contains("watch=true")) {
+        // Nothing happens, until the time is over that a watch asks for.
+        let silence = stream::once(async {
+            sleep(Duration::from_secs(20)).await;
+            Ok::<_, std::io::Error>(Bytes::new())
+        });
+        return Body::from_stream(silence).into_response();
+    }
+    let list = |items: Vec<Value>| json!({"metadata": {"resourceVersion": "1"}, "items": items});
+    let path = uri.path();
+    Json(match path.rsplit('/').next().unwrap_or_default() {
+        "mcpservers" => list(vec![server()]),
+        "endpointslices" => list(vec![slice(pod)]),
+        // What the gateway writes: when it was last called.
+        _ if path.ends_with("/status") => server(),
+        _ => list(Vec::new()),
+    })
+    .into_response()
+}
+
+fn server() -> Value {
+    let metadata = json!({"name": "server", "namespace": "team", "uid": "s", "resourceVersion": "1", "generation": 1});
+    let spec = json!({"transportType": "stdio", "deployment": {"image": "i", "cmd": "c"}});
+    let status = json!({"phase": "Running", "observedGeneration": 1});
+    let version = format!("{}/{}", crds::GROUP, crds::VERSION);
+    json!({"apiVersion": version, "kind": "MCPServer", "metadata": metadata, "spec": spec, "status": status})
+}
+
+fn slice(pod: SocketAddr) -> Value {
+    let labels = json!({"app.kubernetes.io/managed-by": "recif-operator", "recif.dev/mcpserver": "server"});
+    let metadata =
+        json!({"name": "server-x", "namespace": "team", "uid": "x", "resourceVersion": "1", "labels": labels});
+    let endpoint = json!({
+        "addresses": [pod.ip()], "conditions": {"ready": true, "serving": true, "terminating": false},
+        "targetRef": {"kind": "Pod", "name": "server-0", "uid": "p"},
+    });
+    json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "metadata": metadata,
+        "endpoints": [endpoint], "ports": [{"name": "http", "port": pod.port(), "protocol": "TCP"}],
+    })
+}
+
+fn kubeconfig_of(api: SocketAddr) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {"server": format!("http://{api}")}}],
+        "users": [{"name": "test", "user": {"token": "test"}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+    })
+    .to_string()
+}
