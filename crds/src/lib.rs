@@ -15,6 +15,7 @@ mod object_ref;
 pub mod period;
 pub mod phase;
 pub mod plugin_config;
+pub mod postgres_url;
 pub mod prompt;
 pub mod references;
 pub mod remote_mcp_server;

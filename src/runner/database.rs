@@ -7,9 +7,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crds::postgres_url::{BadPostgresUrl, PostgresUrl, is_postgres};
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use url::Url;
 
 /// Most connections of a pool.
 const CONNECTIONS: u32 = 5;
@@ -17,22 +17,6 @@ const CONNECTIONS: u32 = 5;
 const CONNECT: Duration = Duration::from_secs(3);
 /// Time for everything that one use of the database asks of it, the connection included.
 const DEADLINE: Duration = Duration::from_secs(8);
-/// The parameters of a URL that are understood; the others (of other drivers) are left out.
-const PARAMETERS: [&str; 12] = [
-    "sslmode",
-    "sslrootcert",
-    "sslcert",
-    "sslkey",
-    "host",
-    "hostaddr",
-    "port",
-    "dbname",
-    "user",
-    "password",
-    "application_name",
-    "options",
-];
-
 /// The URL of a database. It may hold a password, so it is never printed.
 #[derive(Clone, PartialEq)]
 pub(super) struct Dsn(String);
@@ -41,32 +25,15 @@ impl Dsn {
     /// The URL as it was given: `postgres://`, `postgresql://`, or with a driver's suffix as in `postgresql+asyncpg://`.
     /// None when it is none of them.
     pub(super) fn parse(url: &str) -> Option<Self> {
-        let (scheme, _) = url.split_once("://")?;
-        let bare = scheme.split('+').next().unwrap_or_default();
-        matches!(bare, "postgres" | "postgresql").then(|| Self(url.into()))
+        is_postgres(url).then(|| Self(url.into()))
     }
 
     /// What a connection needs.
     fn options(&self) -> Result<PgConnectOptions, String> {
-        let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let hosts = authority.rsplit('@').next().unwrap_or_default();
-        if hosts.contains(',') {
-            return Err("its URL names several hosts, and this runtime can use only one".into());
-        }
-        let unread = "its URL cannot be read: write postgresql://user:password@host:5432/database, with special \
-                      characters of the password percent-encoded";
-        let mut url = Url::parse(&format!("postgresql://{rest}")).map_err(|_| unread)?;
-        let known: Vec<(String, String)> = url.query_pairs().into_owned().collect();
-        url.set_query(None);
-        for (name, value) in known {
-            // asyncpg's name for it.
-            let name = if name == "ssl" { "sslmode" } else { name.as_str() };
-            if PARAMETERS.contains(&name) {
-                url.query_pairs_mut().append_pair(name, &value);
-            }
-        }
-        Ok(PgConnectOptions::from_str(url.as_str()).map_err(|_| unread)?.disable_statement_logging())
+        let unusable = |problem: BadPostgresUrl| format!("its URL {problem}");
+        let PostgresUrl { url, .. } = PostgresUrl::read(&self.0).map_err(unusable)?;
+        let options = PgConnectOptions::from_str(url.as_str()).map_err(|_| unusable(BadPostgresUrl::Unread))?;
+        Ok(options.disable_statement_logging())
     }
 }
 
@@ -184,8 +151,7 @@ mod tests {
     fn what_is_wrong_with_a_url_is_told_without_it() {
         for (url, problem) in [
             ("postgresql://u:SECRET@a,b/d", "several hosts"),
-            ("postgresql://u:SECRET@a:1,b:2/d", "several hosts"),
-            ("postgresql://u:SECRET@h:port/d", "cannot be read"),
+            ("postgresql://u:p@SECRET/word@db/d", "percent-encoded"),
             ("postgresql://u:SECRET@h/d?sslmode=SECRET", "cannot be read"),
         ] {
             let dsn = Dsn::parse(url).unwrap();

@@ -7,6 +7,7 @@ use std::{
     str::FromStr,
 };
 
+use crds::postgres_url::{BadPostgresUrl, PostgresUrl, is_postgres};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use url::Url;
 
@@ -14,22 +15,6 @@ use super::error::StoreError;
 
 /// What a path keeps in a URL.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-
-/// The parameters of a PostgreSQL URL that are understood; the others (of other drivers) are left out.
-const PARAMETERS: [&str; 12] = [
-    "sslmode",
-    "sslrootcert",
-    "sslcert",
-    "sslkey",
-    "host",
-    "hostaddr",
-    "port",
-    "dbname",
-    "user",
-    "password",
-    "application_name",
-    "options",
-];
 
 /// The URL of a database as it was given. It may hold a password, so it is never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -80,10 +65,9 @@ impl DatabaseUrl {
     /// # Errors
     /// It is none that can be used.
     pub(super) fn source(&self) -> Result<Source, StoreError> {
-        let scheme = self.0.split(':').next().unwrap_or_default();
-        match scheme.split('+').next().unwrap_or_default() {
-            "sqlite" => self.sqlite(),
-            "postgres" | "postgresql" => self.postgres(),
+        match self.0.split([':', '+']).next() {
+            Some("sqlite") => self.sqlite(),
+            _ if is_postgres(&self.0) => self.postgres(),
             _ => Err(StoreError::Url(
                 "the URL of the database has to begin with postgresql:// or sqlite:, such as \
                  postgresql://user:password@host:5432/database or sqlite:/var/lib/recif/recif.db"
@@ -108,40 +92,14 @@ impl DatabaseUrl {
     }
 
     fn postgres(&self) -> Result<Source, StoreError> {
-        let unread = "the URL of the database cannot be read: write postgresql://user:password@host:5432/database, with \
-                      special characters of the password percent-encoded";
-        let unread = || StoreError::Url(unread.into());
-        let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        // A password that is not encoded, such as `p@ss/word`, would be taken for a host and a path.
-        if rest.get(authority.len()..).unwrap_or_default().contains('@') {
-            return Err(unread());
-        }
-        if authority.rsplit('@').next().unwrap_or_default().contains(',') {
-            return Err(StoreError::Url("the URL of the database names several hosts: write one".into()));
-        }
-        let mut url = Url::parse(&format!("postgresql://{rest}")).map_err(|_| unread())?;
-        let given: Vec<(String, String)> = url.query_pairs().into_owned().collect();
-        url.set_query(None);
-        let mut host = url.host_str().unwrap_or_default().to_owned();
-        url.query_pairs_mut().append_pair("application_name", "recif-control-plane");
-        for (name, value) in given {
-            // asyncpg's name for it.
-            let name = if name == "ssl" { "sslmode" } else { name.as_str() };
-            if matches!(name, "host" | "hostaddr") {
-                host.clone_from(&value);
-            }
-            if PARAMETERS.contains(&name) {
-                url.query_pairs_mut().append_pair(name, &value);
-            }
-        }
+        let unusable = |problem: BadPostgresUrl| StoreError::Url(format!("the URL of the database {problem}"));
+        let PostgresUrl { url: given, place } = PostgresUrl::read(&self.0).map_err(unusable)?;
+        let mut url = given.clone();
+        // Said first, so that the user's own name counts.
+        url.set_query(Some("application_name=recif-control-plane"));
+        url.query_pairs_mut().extend_pairs(given.query_pairs());
         // Read once now, so that a bad value is told at the start.
-        sqlx::postgres::PgConnectOptions::from_str(url.as_str()).map_err(|_| unread())?;
-        let host = percent_decode_str(&host).decode_utf8_lossy().into_owned();
-        let host = host.rsplit('@').next().unwrap_or_default().to_owned();
-        let host = if host.is_empty() { "localhost".to_owned() } else { host };
-        let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
-        let place = format!("PostgreSQL at {host}{port}{}", url.path());
+        sqlx::postgres::PgConnectOptions::from_str(url.as_str()).map_err(|_| unusable(BadPostgresUrl::Unread))?;
         Ok(Source { engine: Engine::Postgres, url, file: None, place })
     }
 }
@@ -178,10 +136,7 @@ mod tests {
     #[test]
     fn every_documented_url_is_read() {
         for (url, place) in [
-            ("postgres://u:SECRET@h/d", "PostgreSQL at h/d"),
             ("postgresql+asyncpg://u:SECRET%40@h.x:6432/d?ssl=require&server_settings=x", "PostgreSQL at h.x:6432/d"),
-            ("postgresql:///d?host=u%3ASECRET%40h", "PostgreSQL at h/d"),
-            ("postgresql:///d?host=/run/pg&user=u&password=SECRET", "PostgreSQL at /run/pg/d"),
             ("sqlite:/data/recif.db", "SQLite file /data/recif.db"),
             ("sqlite:///data/my%20%3Frecif.db?mode=rwc", "SQLite file /data/my ?recif.db"),
         ] {
@@ -189,6 +144,12 @@ mod tests {
             assert_eq!(source.place, place, "{url}");
             assert!(!format!("{source:?} {:?}", url.parse::<DatabaseUrl>()).contains("SECRET"), "{url}");
         }
+        let named = |url: &str| source(url).unwrap().url.query().unwrap_or_default().to_owned();
+        assert_eq!(named("postgresql://h/d"), "application_name=recif-control-plane");
+        assert_eq!(
+            named("postgresql://h/d?application_name=mine"),
+            "application_name=recif-control-plane&application_name=mine"
+        );
         let file = Path::new("/a folder/ü?#%.db");
         assert_eq!(DatabaseUrl::file(file).source().unwrap().file.unwrap(), file);
     }
@@ -199,12 +160,8 @@ mod tests {
             ("mysql://u:SECRET@h/d", "postgresql://"),
             ("SECRET", "postgresql://"),
             ("postgresql://u:SECRET@a,b/d", "several hosts"),
-            ("postgresql://u:SECRET@h:port/d", "cannot be read"),
             ("postgresql://u:SECRET@h/d?sslmode=SECRET", "cannot be read"),
             ("postgresql://u:p@SECRET/word@db/d", "percent-encoded"),
-            ("postgresql://u:12/SECRET@h/d", "percent-encoded"),
-            ("postgresql://u:12?SECRET@h/d", "percent-encoded"),
-            ("postgresql://u:12#SECRET@h/d", "percent-encoded"),
             ("sqlite:", "needs a file"),
             ("sqlite::memory:", "needs a file"),
         ] {
