@@ -145,7 +145,7 @@ impl Look<'_> {
             match head {
                 None if !self.namespaces.is_empty() && !self.namespaces.contains(&key.namespace) => {}
                 _ if is_newer && !confirmed => drop(known.doubts.rows.insert(doubt)),
-                None => gone.push(Gone { key: key.clone(), uid }),
+                None => gone.push(Gone { key: key.clone(), uid, version }),
                 // It stays readable; the next write of the object is newer than this.
                 Some(head) if is_newer => {
                     let key = [self.kind.into(), (&key.namespace).into(), (&key.name).into()];

@@ -32,6 +32,17 @@ pub struct Record {
     pub steps: Vec<Step>,
 }
 
+impl Record {
+    /// About how many bytes of text are written of it.
+    pub fn size(&self) -> usize {
+        let tool = |tool: &ServerTool| tool.name.len() + tool.description.len() + tool.input_schema.len();
+        let tools = self.server.iter().filter_map(|server| server.tools.as_ref()).flat_map(|set| &set.tools);
+        let workload = self.workload.as_ref().map_or(0, |workload| workload.spec.len() + workload.status.len());
+        let steps = self.steps.iter().map(|step| step.reason.len() + step.trace_id.len());
+        workload + tools.map(tool).sum::<usize>() + steps.sum::<usize>()
+    }
+}
+
 /// A row of `workloads`, without its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workload {
@@ -82,7 +93,7 @@ pub struct ServerTool {
     pub input_schema: String,
 }
 
-/// A row of `transitions`, without what the object is called.
+/// A step of an object: a row of `transitions`, without what the object is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// Its number within the object.
@@ -103,13 +114,15 @@ pub struct Step {
     pub trace_id: String,
 }
 
-/// An object that is gone.
+/// An object that is gone. Its row goes, and so does one of an object that had its name before; one that was made since stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gone {
     /// What it was called.
     pub key: ObjectKey,
-    /// Its uid: another object of the same name stays.
+    /// Its uid.
     pub uid: String,
+    /// The last resource version that it is known to have had.
+    pub version: i64,
 }
 
 /// What is written in one transaction. No object is in it twice.

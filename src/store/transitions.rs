@@ -6,11 +6,15 @@ use jiff::Timestamp;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
-use super::{database::Store, error::StoreError, record::stored, sql::Sql};
+use super::{
+    database::Store,
+    error::StoreError,
+    record::{Step, stored},
+    sql::Sql,
+};
 
 /// One step of an object, which may be gone by now.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transition {
     /// The object's kind.
     pub kind: String,
@@ -20,22 +24,8 @@ pub struct Transition {
     pub name: String,
     /// Its uid.
     pub uid: String,
-    /// The step's number within the object.
-    pub seq: i64,
-    /// When it was decided.
-    pub at: Timestamp,
-    /// The phase before; empty for the first.
-    pub from: String,
-    /// The phase after.
-    pub to: String,
-    /// The action or rule that decided.
-    pub action: String,
-    /// Why.
-    pub reason: String,
-    /// How long it took, in milliseconds.
-    pub took_ms: i64,
-    /// Joins it with the operator's phase trace.
-    pub trace_id: String,
+    /// The step.
+    pub step: Step,
 }
 
 /// The objects whose steps somebody may see.
@@ -89,8 +79,11 @@ impl Store {
         let mut items = read(&self.rows(query).await?)?;
         let more = items.len() > limit;
         items.truncate(limit);
-        let next =
-            items.last().filter(|_| more).map(|last| Cursor { at: last.at, uid: last.uid.clone(), seq: last.seq });
+        let next = items.last().filter(|_| more).map(|last| Cursor {
+            at: last.step.at,
+            uid: last.uid.clone(),
+            seq: last.step.seq,
+        });
         Ok(Page { items, next })
     }
 
@@ -129,11 +122,7 @@ impl Store {
 
 fn read(rows: &[AnyRow]) -> Result<Vec<Transition>, StoreError> {
     let read = |row: &AnyRow| {
-        Ok(Transition {
-            kind: row.try_get("kind")?,
-            namespace: row.try_get("namespace")?,
-            name: row.try_get("name")?,
-            uid: row.try_get("uid")?,
+        let step = Step {
             seq: row.try_get("seq")?,
             at: row
                 .try_get::<String, _>("at")?
@@ -145,7 +134,9 @@ fn read(rows: &[AnyRow]) -> Result<Vec<Transition>, StoreError> {
             reason: row.try_get("reason")?,
             took_ms: row.try_get("took_ms")?,
             trace_id: row.try_get("trace_id")?,
-        })
+        };
+        let (kind, namespace, name) = (row.try_get("kind")?, row.try_get("namespace")?, row.try_get("name")?);
+        Ok(Transition { kind, namespace, name, uid: row.try_get("uid")?, step })
     };
     rows.iter().map(read).collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
 }

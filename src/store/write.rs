@@ -88,17 +88,23 @@ pub(super) async fn remove(connection: &mut AnyConnection, gone: &[Gone]) -> Res
     let mut gone: Vec<&Gone> = gone.iter().collect();
     gone.sort_by(|one, other| one.key.cmp(&other.key));
     for some in gone.chunks(ROWS) {
-        for table in [
-            "DELETE FROM workloads WHERE (kind, namespace, name, uid) IN (VALUES ",
-            "DELETE FROM tool_servers WHERE (kind, namespace, name, uid) IN (VALUES ",
-        ] {
-            let rows = some.iter().map(|Gone { key: ObjectKey { kind, namespace, name }, uid }| {
-                [(*kind).into(), namespace.into(), name.into(), uid.into()]
-            });
-            Sql::new(table).rows(rows).text(")").query(false).execute(&mut *connection).await?;
+        for table in ["DELETE FROM workloads WHERE ", "DELETE FROM tool_servers WHERE "] {
+            removal(table, some).query(false).execute(&mut *connection).await?;
         }
     }
     Ok(())
+}
+
+/// The statement that deletes these rows. Every row is told by its whole key, so that each of the two databases finds it by
+/// its index: SQLite would read all rows for a list of keys. The rest is judged on the row as it is when its lock is held.
+pub(super) fn removal(table: &'static str, gone: &[&Gone]) -> Sql {
+    let mut delete = Sql::new(table);
+    for (at, Gone { key, uid, version }) in gone.iter().enumerate() {
+        delete = delete.text(if at == 0 { "(kind = " } else { " OR (kind = " }).value(key.kind);
+        delete = delete.text(" AND namespace = ").value(&key.namespace).text(" AND name = ").value(&key.name);
+        delete = delete.text(" AND (resource_version <= ").value(*version).text(" OR uid = ").value(uid).text("))");
+    }
+    delete
 }
 
 async fn write_workloads(connection: &mut AnyConnection, records: &[&Record]) -> Result<(), sqlx::Error> {

@@ -69,7 +69,9 @@ pub(super) async fn older(app: &App, record: &Record, since: i64, known: &[Step]
         return Vec::new();
     }
     match timeout(PATIENCE, app.store.steps(&record.uid, since, OLDER)).await {
-        Ok(Ok(steps)) => steps.into_iter().filter(|step| step.seq < first).map(Step::from).collect(),
+        Ok(Ok(steps)) => {
+            steps.into_iter().map(|told| told.step.into()).filter(|step: &Step| step.seq < first).collect()
+        }
         Ok(Err(error)) => {
             tracing::debug!(%error, "older steps cannot be read");
             Vec::new()

@@ -353,17 +353,17 @@ pub(crate) struct Transition {
     pub(crate) step: Step,
 }
 
-impl From<store::Transition> for Step {
-    fn from(told: store::Transition) -> Self {
-        let store::Transition { seq, at, from, to, action, reason, took_ms, trace_id, .. } = told;
+impl From<store::Step> for Step {
+    fn from(told: store::Step) -> Self {
+        let store::Step { seq, at, from, to, action, reason, took_ms, trace_id } = told;
         Self { seq, at: at.to_string(), from, to, action, reason, took_ms, trace_id }
     }
 }
 
 impl From<store::Transition> for Transition {
     fn from(told: store::Transition) -> Self {
-        let (kind, namespace) = (told.kind.clone(), told.namespace.clone());
-        Self { kind, namespace, name: told.name.clone(), uid: told.uid.clone(), step: Step::from(told) }
+        let store::Transition { kind, namespace, name, uid, step } = told;
+        Self { kind, namespace, name, uid, step: step.into() }
     }
 }
 

@@ -7,6 +7,7 @@
 mod args;
 mod doubt;
 mod metrics;
+mod portion;
 mod rows;
 mod state;
 #[cfg(test)]
@@ -23,11 +24,14 @@ use backoff::{BackoffBuilder, ExponentialBuilder};
 use crds::{KINDS, Role};
 use jiff::Timestamp;
 
-use self::doubt::Doubted;
+use self::{
+    doubt::Doubted,
+    portion::{OBJECTS, Portion},
+};
 use super::fleet::{Batch as Changes, Changed, Feed, Fleet, Record};
 use crate::{
     cluster::{Board, Hearing, resource::Resource},
-    store::{Batch, Gone, Head, Known, Store, StoreError, Writer},
+    store::{Head, Known, Store, StoreError, Writer},
 };
 
 pub use args::MirrorArgs;
@@ -36,8 +40,6 @@ pub use state::State;
 
 /// How long the first look waits for all lists; what is listed later is looked at then.
 const LISTS: Duration = Duration::from_secs(10);
-/// Objects in one transaction.
-const BATCH: usize = 200;
 /// How often it is seen whether a kind was listed, or something is due.
 const TICK: Duration = Duration::from_secs(1);
 /// How often everything is compared, and old transitions are looked for.
@@ -116,7 +118,7 @@ impl Mirror {
                 Some(reader) => reader,
                 None => feed.insert(self.resume(&mut session, &mut listed).await?),
             };
-            match tokio::time::timeout(TICK, reader.next(BATCH)).await {
+            match tokio::time::timeout(TICK, reader.next(OBJECTS)).await {
                 Ok(Changes::Changes(changes)) => {
                     session.write_changes(&changes).await?;
                     self.state.wrote(reader.position());
@@ -231,15 +233,21 @@ impl Session<'_> {
                 self.seen.last_steps.extend(known.last_steps.drain().map(|(uid, last)| (uid.into(), last)));
             }
             let missing: Vec<_> = of_kind.into_iter().filter(|record| !self.is_stored(record, &known)).collect();
-            for some in missing.chunks(BATCH) {
-                let mut records = Vec::with_capacity(some.len());
-                for record in some {
-                    records.push(self.record(record));
+            let mut rest = missing.as_slice();
+            while !rest.is_empty() {
+                let mut portion = Portion::default();
+                for record in rest {
+                    if !portion.has_room() {
+                        break;
+                    }
+                    portion.add(self.record(record), false);
                     // Reading them takes a while, and the API is served by the same thread.
                     tokio::task::yield_now().await;
                 }
-                self.writer.write(&Batch { records, gone: Vec::new() }).await?;
+                self.writer.write(portion.batch()).await?;
+                let (some, others) = rest.split_at(portion.len());
                 self.note(some.iter().copied());
+                rest = others;
             }
         }
         Ok(stamp)
@@ -261,16 +269,25 @@ impl Session<'_> {
     }
 
     async fn write_changes(&mut self, changes: &[Changed]) -> Result<(), StoreError> {
-        let mut batch = Batch::default();
-        for Changed { record, deleted, .. } in changes {
-            let mut stored = self.record(record);
-            if *deleted {
-                (stored.workload, stored.server) = (None, None);
-                batch.gone.push(Gone { key: stored.key.clone(), uid: stored.uid.clone() });
-            }
-            batch.records.push(stored);
+        let mut rest = changes;
+        while !rest.is_empty() {
+            let written = self.write_some(rest).await?;
+            rest = rest.split_at(written).1;
         }
-        self.writer.write(&batch).await?;
+        Ok(())
+    }
+
+    /// Writes as many of these changes as go into one transaction; returns how many.
+    async fn write_some(&mut self, changes: &[Changed]) -> Result<usize, StoreError> {
+        let mut portion = Portion::default();
+        for Changed { record, deleted, .. } in changes {
+            if !portion.has_room() {
+                break;
+            }
+            portion.add(self.record(record), *deleted);
+        }
+        self.writer.write(portion.batch()).await?;
+        let (changes, _) = changes.split_at(portion.len());
         let metrics = &self.mirror.metrics;
         for changed in changes {
             metrics.lag.observe(changed.at.elapsed().as_secs_f64());
@@ -280,7 +297,7 @@ impl Session<'_> {
         for changed in changes.iter().filter(|changed| changed.deleted) {
             self.seen.last_steps.remove(&changed.record.uid);
         }
-        Ok(())
+        Ok(changes.len())
     }
 
     /// Deletes some of the transitions that are older than what is kept.

@@ -8,7 +8,7 @@ fn moved(name: &str, uid: &str, version: i64, steps: impl IntoIterator<Item = St
 }
 
 fn shown(steps: &[Transition]) -> Vec<String> {
-    steps.iter().map(|step| format!("{}/{}#{}", step.name, step.uid, step.seq)).collect()
+    steps.iter().map(|step| format!("{}/{}#{}", step.name, step.uid, step.step.seq)).collect()
 }
 
 pub(super) async fn steps_are_kept_once_and_outlive_their_object(place: &Place) {
@@ -19,14 +19,14 @@ pub(super) async fn steps_are_kept_once_and_outlive_their_object(place: &Place) 
     write(&mut writer, [moved("a", "u2", 9, [step(1, 9, "Pending")])]).await;
     let steps = place.store.history("Agent", "ns", "a", 10).await.unwrap();
     assert_eq!(shown(&steps), ["a/u1#1", "a/u1#2", "a/u1#5", "a/u2#1"]);
-    let first = &steps[0];
+    let first = &steps[0].step;
     assert_eq!((first.from.as_str(), first.to.as_str(), first.at), ("Pending", "Pending", at(1)));
     assert_eq!((first.action.as_str(), first.reason.as_str()), ("accept", "valid"));
     assert_eq!((first.took_ms, first.trace_id.as_str()), (3, "trace-1"));
     assert_eq!(shown(&place.store.history("Agent", "ns", "a", 2).await.unwrap()), ["a/u1#5", "a/u2#1"]);
     assert_eq!(shown(&place.store.steps("u1", 1, 10).await.unwrap()), ["a/u1#2", "a/u1#5"]);
     assert_eq!(shown(&place.store.steps("u1", 0, 1).await.unwrap()), ["a/u1#5"]);
-    let of = |uid: &str| steps.iter().filter(|step| step.uid == uid).map(|step| step.seq).collect::<Vec<_>>();
+    let of = |uid: &str| steps.iter().filter(|step| step.uid == uid).map(|step| step.step.seq).collect::<Vec<_>>();
     assert_eq!(crate::store::gaps(0, of("u1")), [(3, 4)]);
 }
 
@@ -40,7 +40,9 @@ pub(super) async fn the_fleets_steps_are_paged_newest_first(place: &Place) {
     write(&mut writer, [steps("u1"), steps("u2"), steps("u3")]).await;
     let Page { items: all, next } = place.store.latest(&Visible::All, None, 100).await.unwrap();
     assert_eq!((all.len(), next), (30, None));
-    assert!(all.is_sorted_by(|one, next| (one.at, &one.uid, one.seq) > (next.at, &next.uid, next.seq)));
+    assert!(
+        all.is_sorted_by(|one, next| (one.step.at, &one.uid, one.step.seq) > (next.step.at, &next.uid, next.step.seq))
+    );
     let mut paged = Vec::new();
     let mut before: Option<Cursor> = None;
     loop {

@@ -44,6 +44,7 @@ on_both! {
     rows::versions_are_numbers,
     rows::a_late_version_of_an_old_uid_changes_nothing,
     rows::an_object_made_again_is_not_removed_with_its_predecessor,
+    rows::a_deletion_takes_what_had_the_name_before_and_leaves_what_has_it_since,
     rows::nothing_of_a_batch_is_written_when_a_part_is_refused,
     rows::what_is_gone_is_removed_at_the_start,
     rows::a_restored_cluster_is_written_anew,
@@ -137,7 +138,7 @@ async fn write(writer: &mut Writer, records: impl IntoIterator<Item = Record>) {
 }
 
 async fn remove(writer: &mut Writer, record: &Record) {
-    let gone = vec![Gone { key: record.key.clone(), uid: record.uid.clone() }];
+    let gone = vec![Gone { key: record.key.clone(), uid: record.uid.clone(), version: record.version }];
     writer.write(&Batch { records: Vec::new(), gone }).await.unwrap();
 }
 

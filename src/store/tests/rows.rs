@@ -54,11 +54,30 @@ pub(super) async fn a_late_version_of_an_old_uid_changes_nothing(place: &Place) 
 pub(super) async fn an_object_made_again_is_not_removed_with_its_predecessor(place: &Place) {
     let mut writer = place.store.writer().await.unwrap();
     write(&mut writer, [agent("a", "old", 5)]).await;
-    let gone = vec![Gone { key: key("Agent", "a"), uid: "old".into() }];
+    let gone = vec![Gone { key: key("Agent", "a"), uid: "old".into(), version: 5 }];
     writer.write(&Batch { records: vec![agent("a", "new", 9)], gone }).await.unwrap();
     assert_eq!(workloads(place).await["a"], r#"new 9 {"version":9}"#);
     remove(&mut writer, &agent("a", "new", 9)).await;
     assert!(workloads(place).await.is_empty());
+}
+
+pub(super) async fn a_deletion_takes_what_had_the_name_before_and_leaves_what_has_it_since(place: &Place) {
+    let mut writer = place.store.writer().await.unwrap();
+    write(&mut writer, [agent("a", "old", 3), agent("b", "newest", 9), agent("c", "u", 8), server("s", 3, "set", 1)])
+        .await;
+    let gone = |kind, name, uid: &str, version| Gone { key: key(kind, name), uid: uid.into(), version };
+    let gone = vec![
+        // Deleted, made again and deleted again between two writes: the one in between was never stored.
+        gone("Agent", "a", "between", 7),
+        // Made again, and another process was ahead.
+        gone("Agent", "b", "old", 7),
+        // Another process had stored a later version of it.
+        gone("Agent", "c", "u", 7),
+        gone("RemoteMCPServer", "s", "between", 7),
+    ];
+    writer.write(&Batch { records: Vec::new(), gone }).await.unwrap();
+    assert_eq!(workloads(place).await, [("b".to_owned(), r#"newest 9 {"version":9}"#.to_owned())].into());
+    assert!(place.table("SELECT name FROM tool_servers UNION ALL SELECT name FROM tools").await.is_empty());
 }
 
 pub(super) async fn nothing_of_a_batch_is_written_when_a_part_is_refused(place: &Place) {
@@ -168,7 +187,26 @@ pub(super) async fn many_rows_are_written_at_once(place: &Place) {
     write(&mut writer, many(1)).await;
     write(&mut writer, many(2)).await;
     assert!(workloads(place).await.values().all(|row| row.ends_with(r#" 2 {"version":2}"#)));
-    let gone = many(2).map(|record| Gone { key: record.key, uid: record.uid }).collect();
+    let gone = many(2).map(|record| Gone { key: record.key, uid: record.uid, version: record.version }).collect();
     writer.write(&Batch { records: Vec::new(), gone }).await.unwrap();
     assert!(workloads(place).await.is_empty());
+}
+
+#[tokio::test]
+async fn sqlite_finds_what_it_deletes_by_the_index() {
+    let place = Place::sqlite();
+    drop(place.store.writer().await.unwrap());
+    let gone: Vec<Gone> =
+        (0..200).map(|number| Gone { key: key("Agent", &format!("a{number}")), uid: "u".into(), version: 1 }).collect();
+    for table in
+        ["EXPLAIN QUERY PLAN DELETE FROM workloads WHERE ", "EXPLAIN QUERY PLAN DELETE FROM tool_servers WHERE "]
+    {
+        let plan = crate::store::write::removal(table, &gone.iter().collect::<Vec<_>>()).query(false);
+        let plan = plan.fetch_all(&place.pool).await.unwrap();
+        let plan: Vec<String> = plan.iter().map(|row| sqlx::Row::get(row, "detail")).collect();
+        let searches =
+            plan.iter().filter(|line| line.starts_with("SEARCH") && line.contains("kind=? AND namespace=? AND name=?"));
+        assert_eq!(searches.count(), gone.len(), "{plan:?}");
+        assert!(plan.iter().all(|line| !line.starts_with("SCAN")), "{plan:?}");
+    }
 }
