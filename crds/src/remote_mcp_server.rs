@@ -47,8 +47,7 @@ pub struct RemoteMCPServerSpec {
     /// What the server is for, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// How it speaks: STREAMABLE_HTTP, or SSE (the transport of the protocol's first revision, whose tools are discovered; the
-    /// reference runner does not call them). Default: STREAMABLE_HTTP.
+    /// How it speaks: STREAMABLE_HTTP, or SSE (the transport of the protocol's first revision). Default: STREAMABLE_HTTP.
     // Text and not an enum: a value of another build must not make the object unreadable.
     #[schemars(schema_with = "schema::server_protocol")]
     #[serde(default = "streamable_http")]
@@ -60,7 +59,8 @@ pub struct RemoteMCPServerSpec {
     #[schemars(schema_with = "schema::server_headers")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers_from: Vec<ServerHeader>,
-    /// How it proves who it is, where its URL begins with https.
+    /// How it proves who it is, where its URL begins with https: to the operator, and to agents and flows that call its tools.
+    /// Those of other namespaces do not read its Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<ServerTls>,
     /// How long all of a discovery may take, from 1s to 10m. Default: 30s.

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::ObjectRef;
 use crate::schema;
 use crate::status::ReferenceStatus;
-use crate::tool_server::ServerHeader;
+use crate::tool_server::{ServerHeader, ServerTls};
 
 /// What a tool is, how it is called and what it takes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -119,6 +119,8 @@ pub struct ServerCall {
     pub headers: Vec<ServerHeader>,
     /// Whether it speaks the transport of the protocol's first revision, over a stream of events.
     pub sse: bool,
+    /// How it proves who it is.
+    pub tls: ServerTls,
 }
 
 impl ToolSpec {

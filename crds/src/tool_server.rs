@@ -74,6 +74,12 @@ pub struct CaSecret {
     pub key: String,
 }
 
+impl From<CaSecret> for ValueSource {
+    fn from(CaSecret { name, key }: CaSecret) -> Self {
+        Self { type_: "Secret".into(), name, key }
+    }
+}
+
 /// Which namespaces may refer to a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = schema::allowed_namespaces_rule)]

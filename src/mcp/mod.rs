@@ -14,7 +14,7 @@
 
 mod discovery;
 #[cfg(test)]
-mod discovery_tests;
+pub(crate) mod discovery_tests;
 mod http;
 mod metered;
 mod problem;

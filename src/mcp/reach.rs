@@ -79,14 +79,37 @@ pub(crate) enum NoClient {
 }
 
 /// How a server's certificate is judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trust<'a> {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Trust {
     /// By the system's authorities.
+    #[default]
     System,
     /// By these, in PEM, besides the system's.
-    Also(&'a [u8]),
+    Also(Vec<u8>),
     /// Not at all.
     Anyone,
+}
+
+impl Trust {
+    /// What makes a client judge so.
+    ///
+    /// # Errors
+    /// [`NoClient::Certificates`].
+    pub(crate) fn judge(&self) -> Result<impl Fn(ClientBuilder) -> ClientBuilder + use<>, NoClient> {
+        let unread = |error: reqwest::Error| NoClient::Certificates(super::problem::causes(&error));
+        let certificates = match self {
+            Self::Also(pem) => Certificate::from_pem_bundle(pem).map_err(unread)?,
+            Self::System | Self::Anyone => Vec::new(),
+        };
+        if certificates.is_empty() && matches!(self, Self::Also(_)) {
+            return Err(NoClient::Certificates("there is no certificate in PEM".into()));
+        }
+        let anyone = *self == Self::Anyone;
+        Ok(move |builder: ClientBuilder| match certificates.is_empty() {
+            true => builder.tls_danger_accept_invalid_certs(anyone),
+            false => builder.tls_certs_merge(certificates.clone()),
+        })
+    }
 }
 
 /// The HTTP clients of discoveries.
@@ -108,18 +131,12 @@ impl Reach {
     ///
     /// # Errors
     /// [`NoClient`].
-    pub(crate) fn client(&self, trust: Trust<'_>) -> Result<Client, NoClient> {
+    pub(crate) fn client(&self, trust: &Trust) -> Result<Client, NoClient> {
+        let judge = trust.judge()?;
         match trust {
-            Trust::System => self.kept(&self.system, |builder| builder),
-            Trust::Anyone => self.kept(&self.anyone, |builder| builder.tls_danger_accept_invalid_certs(true)),
-            Trust::Also(pem) => {
-                let unread = |error: reqwest::Error| NoClient::Certificates(super::problem::causes(&error));
-                let certificates = Certificate::from_pem_bundle(pem).map_err(unread)?;
-                if certificates.is_empty() {
-                    return Err(NoClient::Certificates("there is no certificate in PEM".into()));
-                }
-                self.build(|builder| builder.tls_certs_merge(certificates.clone()))
-            }
+            Trust::System => self.kept(&self.system, judge),
+            Trust::Anyone => self.kept(&self.anyone, judge),
+            Trust::Also(_) => self.build(judge),
         }
     }
 

@@ -16,6 +16,7 @@ use url::Url;
 use super::http::Http;
 use super::metered::{Metered, SILENCE};
 use super::problem;
+use super::reach::Trust;
 use super::sse::SseTransport;
 
 /// The newest revision with a handshake.
@@ -62,12 +63,14 @@ pub(crate) struct Server {
     pub(crate) headers: HeaderMap,
     /// Whether it speaks the transport of the first revision, over a stream of events.
     pub(crate) sse: bool,
+    /// How the client by which it is called judges it: one that judges otherwise has a session of its own.
+    pub(crate) trust: Trust,
 }
 
 impl Server {
     /// One that is called without headers.
     pub(crate) fn at(url: &Url) -> Self {
-        Self { url: url.clone(), headers: HeaderMap::new(), sse: false }
+        Self { url: url.clone(), headers: HeaderMap::new(), sse: false, trust: Trust::System }
     }
 
     fn host(&self) -> &str {

@@ -6,7 +6,7 @@ use crds::{
     MachineStatus, Phase, RefKind, Reference, ReferencePhase, Tool, ToolServerStatus, WorkloadPhase,
     digest::digest,
     tool::ServerCall,
-    tool_server::{AllowedNamespaces, ServerHeader, TOOLS_KEY, tools_config_map},
+    tool_server::{AllowedNamespaces, ServerHeader, ServerTls, TOOLS_KEY, ValueSource, tools_config_map},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
@@ -37,6 +37,7 @@ struct Server {
     runs: bool,
     headers: Vec<ServerHeader>,
     sse: bool,
+    tls: ServerTls,
     allowed: AllowedNamespaces,
 }
 
@@ -50,8 +51,9 @@ impl Server {
                 let url = server.spec.url.clone();
                 let allowed = server.spec.allowed_namespaces.clone().unwrap_or_default();
                 let (headers, sse) = (server.spec.headers_from.clone(), server.spec.protocol == "SSE");
+                let tls = server.spec.tls.clone().unwrap_or_default();
                 let (machine, tools) = (status.machine, status.server);
-                Some(Self { url, machine, tools, current, runs: false, headers, sse, allowed })
+                Some(Self { url, machine, tools, current, runs: false, headers, sse, tls, allowed })
             }
             RefKind::MCPServer => {
                 let server = views.mcp_server(namespace, name)?;
@@ -59,8 +61,8 @@ impl Server {
                 let (machine, url) = (status.workload.machine, status.workload.endpoint.unwrap_or_default());
                 let current = machine.observed_generation == server.metadata.generation;
                 let allowed = AllowedNamespaces::default();
-                let (tools, headers) = (status.server, Vec::new());
-                Some(Self { url, machine, tools, current, runs: true, headers, sse: false, allowed })
+                let (tools, headers, tls) = (status.server, Vec::new(), ServerTls::default());
+                Some(Self { url, machine, tools, current, runs: true, headers, sse: false, tls, allowed })
             }
             _ => None,
         }
@@ -70,7 +72,9 @@ impl Server {
     /// those of the same names are others, and not for this server.
     fn call(&self, own: &str, from: &str) -> ServerCall {
         let readable = self.headers.iter().filter(|header| header.value_from.is_none() || own == from);
-        ServerCall { headers: readable.cloned().collect(), sse: self.sse }
+        let mut tls = self.tls.clone();
+        tls.ca_secret_ref = tls.ca_secret_ref.filter(|_| own == from);
+        ServerCall { headers: readable.cloned().collect(), sse: self.sse, tls }
     }
 
     /// Whether what is known of its tools is of the spec as it is. A server that runs keeps its tools while it moves, for its
@@ -132,9 +136,14 @@ pub(crate) fn standing(views: &dyn Views, reference: &Reference, from: &str, too
                         let mut used = json!({ "url": server.url, "tool": known.digest });
                         let call = server.call(namespace, from);
                         if call != ServerCall::default() {
-                            let values: Vec<_> =
-                                call.headers.iter().map(|it| value_digest(views, namespace, it)).collect();
+                            let sources = call.headers.iter().map(|header| header.value_from.clone());
+                            let values: Vec<_> = sources.map(|it| value_digest(views, namespace, &it?)).collect();
                             used["call"] = json!({ "headers": call.headers, "values": values, "sse": call.sse });
+                        }
+                        if call.tls != ServerTls::default() {
+                            used["tls"] = json!(call.tls);
+                            let authority = call.tls.ca_secret_ref.map(ValueSource::from);
+                            used["authority"] = json!(authority.map(|it| value_digest(views, namespace, &it)));
                         }
                         Standing::Known { digest: digest(&used), unreachable: server.trouble() }
                     }
@@ -145,9 +154,8 @@ pub(crate) fn standing(views: &dyn Views, reference: &Reference, from: &str, too
     }
 }
 
-/// The digest of a header's value that is in a Secret or ConfigMap.
-fn value_digest(views: &dyn Views, namespace: &str, header: &ServerHeader) -> Option<String> {
-    let from = header.value_from.as_ref()?;
+/// The digest of a value that is in a Secret or ConfigMap.
+fn value_digest(views: &dyn Views, namespace: &str, from: &ValueSource) -> Option<String> {
     let kind = if from.is_secret() { ChildKind::Secret } else { ChildKind::ConfigMap };
     let (namespace, name) = (namespace.to_owned(), from.name.clone());
     views.child(&ChildRef { kind, namespace, name })?.data.get(&from.key).cloned()

@@ -13,7 +13,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crds::{
-    RefKind, Reference, Refers, RemoteMCPServer, RemoteMCPServerSpec,
+    RefKind, Reference, Refers,
     cycle::{Node, cycle_through},
 };
 
@@ -98,12 +98,11 @@ impl<'a> Lookup<'a> {
         behind.unwrap_or_default()
     }
 
-    /// What a server's headers are read from, if whoever calls it may read it: in its own namespace.
+    /// What a server's headers and authorities are read from, if whoever calls it may read it: in its own namespace.
     fn sent_to(&self, server: &Reference) -> Vec<Reference> {
         let here = server.namespace.as_deref().is_none_or(|namespace| namespace == self.namespace);
         let server = self.views.remote_mcp_server(self.namespace, &server.name).filter(|_| here);
-        let spec = server.map(|server| RemoteMCPServerSpec { tls: None, ..server.spec.clone() });
-        spec.map(|spec| RemoteMCPServer::new("", spec).references()).unwrap_or_default()
+        server.map(|server| server.references()).unwrap_or_default()
     }
 
     /// The circle on which an object stands, as a sentence.

@@ -1,18 +1,22 @@
 //! Headers of tools whose values are in Secrets: each value is a variable of the container, and the header refers to it.
 //!
 //! So a credential is in no rendered file: the variable is made by the kubelet, from the Secret. The headers of a server whose
-//! tool it is are no different, but that whoever wrote them is not to refer to the variables of whoever calls the tool: a
+//! tool it is are no different, nor are the certificates of the authorities by which such a server is judged, but that whoever wrote them is not to refer to the variables of whoever calls the tool: a
 //! value of theirs in which a name could be read is such a variable, too.
 
 use std::collections::BTreeMap;
 
 use crds::{ToolSpec, tool_server::ServerHeader};
+use serde::Serialize;
 use serde_json::{Value, json};
 
-/// One header's value as a variable of the container.
+/// What stands in a variable's name in place of a header's.
+const AUTHORITIES: &str = "TLS_CA";
+
+/// One header's value, or the authorities of a server, as a variable of the container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderVariable {
-    /// `TOOL_<TOOL>_<HEADER>` in upper case, every other character an underscore.
+    /// `TOOL_<TOOL>_<HEADER>` in upper case, every other character an underscore; of authorities `TOOL_<TOOL>_TLS_CA`.
     pub name: String,
     /// Where its value is.
     pub source: HeaderFrom,
@@ -44,6 +48,25 @@ impl HeaderVariable {
     }
 }
 
+/// How the server of a tool proves who it is, where it is not by the system's authorities alone.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallTls {
+    /// Any certificate is taken.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    insecure_skip_verify: bool,
+    /// The variable with the certificates (PEM) of further authorities, as `$NAME`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ca: Option<String>,
+}
+
+/// How the server of a tool proves who it is; `None`: by the system's authorities.
+pub fn call_tls(tool: &ToolSpec) -> Option<CallTls> {
+    let tls = &tool.call.tls;
+    let ca = tls.ca_secret_ref.as_ref().map(|_| format!("${}", variable_name(&tool.name, AUTHORITIES)));
+    (tls.insecure_skip_verify || ca.is_some()).then_some(CallTls { insecure_skip_verify: tls.insecure_skip_verify, ca })
+}
+
 /// The variables of a tool, in the order of its headers.
 pub fn header_variables(tool: &ToolSpec) -> Vec<HeaderVariable> {
     let own = tool.headers_from.iter().map(|source| HeaderVariable {
@@ -58,7 +81,11 @@ pub fn header_variables(tool: &ToolSpec) -> Vec<HeaderVariable> {
         };
         Some(HeaderVariable { name: variable_name(&tool.name, &header.name), source })
     });
-    own.chain(servers).collect()
+    let authorities = tool.call.tls.ca_secret_ref.iter().map(|ca| HeaderVariable {
+        name: variable_name(&tool.name, AUTHORITIES),
+        source: HeaderFrom::Secret(ca.name.clone(), ca.key.clone()),
+    });
+    own.chain(servers).chain(authorities).collect()
 }
 
 /// All headers of a tool: those of the spec verbatim, those that are variables as `$NAME`.

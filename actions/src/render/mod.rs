@@ -32,7 +32,7 @@ pub(crate) use env::MAX_OBJECT;
 pub use env::{AgentParts, Config, agent_config};
 pub use error::RenderError;
 pub use flow::{CONTENT_HASH, FLOW, FLOW_SET, FlowImages, FlowKind, flow_config_children, flow_workload_children};
-pub use headers::{HeaderFrom, HeaderVariable, header_variables, headers};
+pub use headers::{CallTls, HeaderFrom, HeaderVariable, call_tls, header_variables, headers};
 pub use labels::{
     AGENT_LABEL, MANAGED_BY_LABEL, child_labels, controller_reference, kind_label, selector_labels, selector_text,
     tool_manifest, tools_manifest,

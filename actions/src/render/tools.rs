@@ -9,7 +9,7 @@ use crds::{
 use serde::Serialize;
 use serde_json::Value;
 
-use super::headers;
+use super::{CallTls, call_tls, headers};
 
 /// What a name in `spec.tools` turned out to be.
 #[derive(Debug, Clone, Copy)]
@@ -84,6 +84,9 @@ struct Rendered<'a> {
     /// `sse` where its server speaks the transport of the protocol's first revision.
     #[serde(skip_serializing_if = "str::is_empty")]
     mcp_transport: &'a str,
+    /// How its server proves who it is, where it is not by the system's authorities alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mcp_tls: Option<CallTls>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parameters: Vec<Parameter<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,6 +131,7 @@ fn rendered<'a>(slot: &ToolSlot<'a>) -> Option<Rendered<'a>> {
         mcp_endpoint: or_empty(&spec.mcp_endpoint),
         mcp_tool: spec.served_by().map(|(_, name)| name).filter(|name| *name != spec.name).unwrap_or_default(),
         mcp_transport: if spec.call.sse { "sse" } else { "" },
+        mcp_tls: call_tls(spec),
         parameters: spec.parameters.iter().map(parameter).collect(),
         input_schema: spec.input_schema.as_ref(),
         output_schema: spec.output_schema.as_ref(),

@@ -12,7 +12,7 @@ use actions::{
     ports::{ChildKind, ChildRef, Cluster},
 };
 use async_trait::async_trait;
-use crds::tool_server::{CaSecret, ServerInfo, ValueSource};
+use crds::tool_server::{ServerInfo, ValueSource};
 use http::{HeaderName, HeaderValue};
 use k8s_openapi::ByteString;
 use reqwest::Client;
@@ -60,18 +60,15 @@ impl Asker {
             headers.insert(name, value);
         }
         let ca = match &target.tls.ca_secret_ref {
-            Some(CaSecret { name, key }) => {
-                let source = ValueSource { type_: "Secret".to_owned(), name: name.clone(), key: key.clone() };
-                Some(self.value(target, &source).await?)
-            }
+            Some(secret) => Some(self.value(target, &secret.clone().into()).await?),
             None => None,
         };
-        let trust = match &ca {
+        let trust = match ca {
             _ if target.tls.insecure_skip_verify => Trust::Anyone,
             Some(pem) => Trust::Also(pem),
             None => Trust::System,
         };
-        let client = self.reach.client(trust).map_err(|error| failed("InvalidCertificate", error.to_string()))?;
+        let client = self.reach.client(&trust).map_err(|error| failed("InvalidCertificate", error.to_string()))?;
         let question = Question {
             url,
             headers,

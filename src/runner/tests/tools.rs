@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::Runner;
+use crate::mcp::discovery_tests::tls::{certificate, secured};
 use crate::mcp::tests::Reference;
 
 /// A server that says what it was asked, never answers, never ends, fails, or sends elsewhere.
@@ -233,5 +234,36 @@ async fn a_tool_of_an_mcp_server_is_called_and_its_failure_told() {
     ] {
         let reply = runner.say(format!("/tool {call}")).await;
         assert!(reply.starts_with(answer), "{call}: {reply}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_mcp_server_behind_tls_is_judged_as_its_tool_says() {
+    let server = Reference::start(0);
+    let port = secured(server.url().authority().to_owned()).await;
+    let text = |name: &str| String::from_utf8(certificate(name)).unwrap();
+    let tool = |name: &str, tls: Value| {
+        let url = format!("https://localhost:{port}/mcp");
+        json!({"name": name, "type": "mcp", "mcpTool": "echo", "mcpEndpoint": url, "mcpTls": tls})
+    };
+    let runner = Runner::with_tools(json!([
+        tool("system", json!({})),
+        tool("other", json!({"ca": text("two")})),
+        tool("own", json!({"ca": text("one")})),
+        tool("anyone", json!({"insecureSkipVerify": true})),
+        tool("none", json!({"ca": "no certificate"})),
+        tool("unset", json!({"ca": "$SURELY_NOT_SET"})),
+    ]))
+    .await;
+    // Twice, the second time in the other order: what one of them is let into is no way in for another.
+    let names = ["system", "other", "own", "anyone", "none", "unset"];
+    for name in names.iter().chain(names.iter().rev()) {
+        let reply = runner.say(format!(r#"/tool {name} {{"message": "hi"}}"#)).await;
+        match *name {
+            "own" | "anyone" => assert_eq!(reply, "Echo: hi", "{name}"),
+            "none" => assert!(reply.contains("there is no certificate in PEM"), "{reply}"),
+            "unset" => assert!(reply.contains("SURELY_NOT_SET, which is not set"), "{reply}"),
+            _ => assert!(reply.contains("certificate"), "{name}: {reply}"),
+        }
     }
 }

@@ -8,7 +8,7 @@
 //! not before, so an address that changes between check and use is no way around it.
 
 use std::net::IpAddr;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
@@ -17,18 +17,21 @@ use url::{Host, Url};
 
 use super::ToolError;
 use super::capped::Capped;
+use crate::mcp::Trust;
 
 /// The port that is refused on loopback.
 const SIDECAR: u16 = 8888;
 const REFUSAL: &str = "port 8888 on loopback belongs to the sidecar";
 
-/// Two clients, built when first used.
+/// The clients, each built when first used.
 #[derive(Default)]
 pub(super) struct HttpClient {
     /// For every port but [`SIDECAR`].
     open: OnceLock<Result<Client, String>>,
     /// For that port: its resolver knows no loopback, and it uses no proxy, which would resolve by itself.
     guarded: OnceLock<Result<Client, String>>,
+    /// For servers that are judged in another way; with the sidecar's port or without.
+    judging: Mutex<Vec<(Trust, bool, Client)>>,
 }
 
 impl HttpClient {
@@ -37,24 +40,58 @@ impl HttpClient {
     /// # Errors
     /// [`ToolError::Refused`] when the URL may not be reached from here.
     pub(super) fn for_url(&self, url: &Url) -> Result<&Client, ToolError> {
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(ToolError::Refused("only http and https URLs can be fetched".into()));
-        }
-        let client = if url.port_or_known_default() == Some(SIDECAR) {
-            let own = match url.host() {
-                Some(Host::Ipv4(address)) => is_own(address.into()),
-                Some(Host::Ipv6(address)) => is_own(address.into()),
-                _ => false,
-            };
-            if own {
-                return Err(ToolError::Refused(REFUSAL.into()));
-            }
-            self.guarded.get_or_init(|| build(|builder| builder.no_proxy().dns_resolver(NoLoopback)))
-        } else {
-            self.open.get_or_init(|| build(|builder| builder))
+        let client = match is_guarded(url)? {
+            true => self.guarded.get_or_init(|| build(guard)),
+            false => self.open.get_or_init(|| build(|builder| builder)),
         };
-        client.as_ref().map_err(|problem| ToolError::Failed(format!("no HTTP client: {problem}")))
+        client.as_ref().map_err(no_client)
     }
+
+    /// The client for `url` that judges its server's certificate like this.
+    ///
+    /// # Errors
+    /// As [`HttpClient::for_url`]; and certificates that cannot be read.
+    pub(super) fn for_server(&self, url: &Url, trust: &Trust) -> Result<Client, ToolError> {
+        if *trust == Trust::System {
+            return self.for_url(url).cloned();
+        }
+        let is_guarded = is_guarded(url)?;
+        let mut known = self.judging.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((.., client)) = known.iter().find(|(known, guarded, _)| known == trust && *guarded == is_guarded) {
+            return Ok(client.clone());
+        }
+        let judge = trust.judge().map_err(|problem| ToolError::Failed(problem.to_string()))?;
+        let built = match is_guarded {
+            true => build(|builder| guard(judge(builder))),
+            false => build(judge),
+        };
+        let client = built.as_ref().map_err(no_client)?.clone();
+        known.push((trust.clone(), is_guarded, client.clone()));
+        Ok(client)
+    }
+}
+
+/// Whether `url` has the sidecar's port, so that where its name leads is to be looked at.
+fn is_guarded(url: &Url) -> Result<bool, ToolError> {
+    let own = match url.host() {
+        Some(Host::Ipv4(address)) => is_own(address.into()),
+        Some(Host::Ipv6(address)) => is_own(address.into()),
+        _ => false,
+    };
+    match url.scheme() {
+        "http" | "https" if url.port_or_known_default() != Some(SIDECAR) => Ok(false),
+        "http" | "https" if own => Err(ToolError::Refused(REFUSAL.into())),
+        "http" | "https" => Ok(true),
+        _ => Err(ToolError::Refused("only http and https URLs can be fetched".into())),
+    }
+}
+
+fn guard(builder: ClientBuilder) -> ClientBuilder {
+    builder.no_proxy().dns_resolver(NoLoopback)
+}
+
+fn no_client(problem: &String) -> ToolError {
+    ToolError::Failed(format!("no HTTP client: {problem}"))
 }
 
 /// The text of `response`, read up to the cap.

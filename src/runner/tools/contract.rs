@@ -8,7 +8,7 @@
 //! }
 //! ```
 //!
-//! The other implementations are `{"mcp": {"url", "tool", "headers", "transport"}}`, `{"flow": {"url"}}`,
+//! The other implementations are `{"mcp": {"url", "tool", "headers", "transport", "tls"}}`, `{"flow": {"url"}}`,
 //! `{"agent": {"url"}}`, `{"cli": {"binary", "allowedCommands", "allowedEnv"}}` and `{"builtin": "calculator"}`.
 
 use serde::Deserialize;
@@ -81,6 +81,7 @@ mod tests {
             (json!({"http": {"url": "http://h/{id}", "method": "POST", "headers": {"a": "$B"}}}), "http"),
             (json!({"mcp": {"url": "http://h/mcp", "tool": "x"}}), "mcp"),
             (json!({"mcp": {"url": "http://h/sse", "tool": "x", "headers": {"a": "$B"}, "transport": "sse"}}), "mcp"),
+            (json!({"mcp": {"url": "https://h/mcp", "tool": "x", "tls": {"ca": "$CA"}}}), "mcp"),
             (json!({"flow": {"url": "http://h/f"}}), "flow"),
             (json!({"agent": {"url": "http://h"}}), "agent"),
             (json!({"cli": {"binary": "ls", "allowedCommands": ["-l"], "allowedEnv": ["LS_COLORS"]}}), "cli"),

@@ -22,6 +22,7 @@ use super::parameters::{Parameter, ParameterType};
 use super::peer::{AgentTool, FlowTool};
 use super::schema::Schema;
 use super::template::Template;
+use super::tls::Tls;
 use crate::runner::knowledge::KnowledgeBase;
 use crate::runner::models::ToolSpec;
 
@@ -125,6 +126,8 @@ pub(super) enum Target {
         headers: BTreeMap<String, String>,
         /// `streamable-http`, which is meant where nothing is said, or `sse`.
         transport: Option<String>,
+        #[serde(default)]
+        tls: Tls,
     },
     Flow {
         url: String,
@@ -197,7 +200,7 @@ impl Definition {
                 input = Input::Parameters(AgentTool::parameters());
                 Kind::Agent(AgentTool { url: absolute(&url)? })
             }
-            Target::Mcp { url, tool, headers, transport } => {
+            Target::Mcp { url, tool, headers, transport, tls } => {
                 if !declared {
                     input = Input::anything()?;
                 }
@@ -206,7 +209,7 @@ impl Definition {
                     Some("sse") => true,
                     Some(_) => return Err("its transport is none of sse, streamable-http".into()),
                 };
-                Kind::Mcp(McpTool { url: absolute(&url)?, tool, headers: Headers::read(&headers)?, sse })
+                Kind::Mcp(McpTool { url: absolute(&url)?, tool, headers: Headers::read(&headers)?, sse, tls })
             }
         };
         Ok(Self {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::Definition;
 use super::definition::{Parts, Target, shape};
 use super::parameters::Parameter;
+use super::tls::Tls;
 
 /// An element of the array, before it is judged.
 #[derive(Deserialize)]
@@ -29,6 +30,8 @@ struct Element {
     mcp_endpoint: Option<String>,
     mcp_tool: Option<String>,
     mcp_transport: Option<String>,
+    #[serde(default)]
+    mcp_tls: Tls,
     #[serde(default)]
     parameters: Vec<Parameter>,
     input_schema: Option<Value>,
@@ -79,6 +82,7 @@ impl Element {
                 tool: self.mcp_tool.unwrap_or_else(|| name.clone()),
                 headers: self.headers,
                 transport: self.mcp_transport,
+                tls: self.mcp_tls,
             },
             "flow" => Target::Flow { url: endpoint? },
             "agent" => Target::Agent { url: endpoint? },

@@ -66,7 +66,7 @@ impl Headers {
 ///
 /// # Errors
 /// The name of the first variable that is not set.
-fn expand(value: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, String> {
+pub(super) fn expand(value: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut out = String::with_capacity(value.len());
     let mut rest = value;
     while let Some((before, after)) = rest.split_once('$') {

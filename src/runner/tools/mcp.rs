@@ -10,6 +10,7 @@ use super::ToolError;
 use super::capped::capped;
 use super::client::HttpClient;
 use super::headers::Headers;
+use super::tls::Tls;
 use crate::mcp::{McpError, Server, Sessions};
 
 /// Which tool of which server.
@@ -23,6 +24,8 @@ pub(super) struct McpTool {
     pub(super) headers: Headers,
     /// Whether the server speaks the transport of the protocol's first revision.
     pub(super) sse: bool,
+    /// How the server proves who it is.
+    pub(super) tls: Tls,
 }
 
 impl McpTool {
@@ -38,11 +41,13 @@ impl McpTool {
         environment: &(dyn Fn(&str) -> Option<String> + Send + Sync),
         deadline: Duration,
     ) -> Result<String, ToolError> {
-        let client = client.for_url(&self.url)?;
+        let trust = self.tls.trust(environment)?;
+        let client = client.for_server(&self.url, &trust)?;
         // Before the caller gives up, so that a session in which a call hangs is not used for the next.
         let own = deadline - deadline / 20;
-        let server = Server { headers: self.headers.expand(environment)?, sse: self.sse, ..Server::at(&self.url) };
-        let answer = sessions.call_tool(client, &server, &self.tool, arguments.into_iter().collect(), own).await;
+        let server =
+            Server { headers: self.headers.expand(environment)?, sse: self.sse, trust, ..Server::at(&self.url) };
+        let answer = sessions.call_tool(&client, &server, &self.tool, arguments.into_iter().collect(), own).await;
         match answer {
             Ok(text) => Ok(capped(&text)),
             Err(McpError::Timeout { .. }) => Err(ToolError::Timeout(deadline)),

@@ -21,6 +21,7 @@ mod parameters;
 mod peer;
 mod schema;
 mod template;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;

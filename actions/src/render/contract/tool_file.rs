@@ -13,7 +13,7 @@ use super::{
     FlowTool,
     files::{Sorted, pretty},
 };
-use crate::render::headers;
+use crate::render::{CallTls, call_tls, headers};
 
 /// The name that the model knows a tool by.
 pub(super) fn name<'a>(object: &'a str, tool: &'a FlowTool) -> &'a str {
@@ -82,6 +82,9 @@ enum Implementation<'a> {
         /// `sse` where its server speaks the transport of the protocol's first revision.
         #[serde(skip_serializing_if = "str::is_empty")]
         transport: &'a str,
+        /// How its server proves who it is, where it is not by the system's authorities alone.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tls: Option<CallTls>,
     },
     Flow {
         url: &'a str,
@@ -109,7 +112,8 @@ fn implementation<'a>(spec: &'a ToolSpec, url: &'a str) -> Implementation<'a> {
         Some(ToolType::Mcp) => {
             let tool = spec.served_by().map_or(spec.name.as_str(), |(_, name)| name);
             let transport = if spec.call.sse { "sse" } else { "" };
-            Implementation::Mcp { url: or_empty(&spec.mcp_endpoint), tool, headers: headers(spec), transport }
+            let (url, tls) = (or_empty(&spec.mcp_endpoint), call_tls(spec));
+            Implementation::Mcp { url, tool, headers: headers(spec), transport, tls }
         }
         Some(ToolType::Flow) => Implementation::Flow { url },
         Some(ToolType::Agent) => Implementation::Agent { url },

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crds::{Flow, FlowSet, flow::FlowDefinition};
+use crds::{Flow, FlowSet, flow::FlowDefinition, tool_server::CaSecret};
 use proptest::{collection::btree_map, prelude::*};
 use serde_json::{Value, json};
 
@@ -110,6 +110,43 @@ fn a_flow_with_everything() {
     let mut children = flow_config_children(&flow, FLOW, runtime, &contract);
     children.extend(flow_workload_children(&flow, FLOW, runtime, &contract, images("runner:1"), Some(2)).unwrap());
     insta::assert_yaml_snapshot!(bodies(children));
+}
+
+#[test]
+fn the_authorities_of_a_tools_server_are_a_variable_of_the_container() {
+    let mut search = tool("t", json!({ "name": "search", "type": "mcp", "mcpEndpoint": "https://mcp/mcp" }));
+    search.spec.call.tls.ca_secret_ref = Some(CaSecret { name: "ca".into(), key: "ca.crt".into() });
+    let header_values = [("TOOL_SEARCH_TLS_CA".to_owned(), "33".to_owned())].into();
+    let search = FlowTool::Object { tool: Arc::new(search), url: None, header_values };
+    let parts = FlowParts { tools: [("search".to_owned(), search)].into(), ..parts("f") };
+    let (flow, contract) = (flow(json!({})), Contract::of_flow(&parts, &Texts::new()).unwrap());
+    let runtime = &flow.spec.runtime;
+    let config = bodies(flow_config_children(&flow, FLOW, runtime, &contract));
+    let file = config.iter().find_map(|body| body["data"]["search.json"].as_str()).unwrap();
+    insta::assert_snapshot!(file, @r#"
+    {
+      "name": "search",
+      "description": "",
+      "timeout": 30,
+      "implementation": {
+        "mcp": {
+          "url": "https://mcp/mcp",
+          "tool": "search",
+          "tls": {
+            "ca": "$TOOL_SEARCH_TLS_CA"
+          }
+        }
+      }
+    }
+    "#);
+    let running = flow_workload_children(&flow, FLOW, runtime, &contract, images("runner:1"), Some(1)).unwrap();
+    let env: Vec<Value> = bodies(running)
+        .iter()
+        .filter_map(|body| body.pointer("/spec/template/spec/containers/0/env")?.as_array().cloned())
+        .flatten()
+        .collect();
+    let variable = env.iter().find(|variable| variable["name"] == "TOOL_SEARCH_TLS_CA").unwrap();
+    assert_eq!(variable["valueFrom"]["secretKeyRef"], json!({ "name": "ca", "key": "ca.crt" }));
 }
 
 #[test]

@@ -1,0 +1,154 @@
+//! What those that call a server's tools get of it, and from which namespaces.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn another_namespace_uses_a_server_while_it_is_allowed_to() {
+    let sim = Sim::new();
+    sim.serve(URL, tells(&[("echo", "Echoes")]));
+    let elsewhere = Id { namespace: "tools".to_owned(), ..server_id() };
+    sim.store().create(&elsewhere, server(json!({})));
+    let server = json!({"name": "everything", "namespace": "tools", "toolName": "echo"});
+    let spec = json!({"name": "echo", "type": "mcp", "mcpServerRef": server});
+    sim.store().create(&tool_id("echo"), object("Tool", spec));
+    let namespace = Id { kind: "Namespace", namespace: String::new(), name: "team".to_owned() };
+    sim.store().create(&namespace, json!({"kind": "Namespace", "metadata": {"labels": {"team": "a"}}}));
+    let mut operator = Operator::start(&sim);
+    let mut phases = Vec::new();
+    for allowed in [
+        json!({"from": "Same"}),
+        json!({"from": "All"}),
+        json!({"from": "Selector", "selector": {"matchLabels": {"team": "b"}}}),
+        json!({"from": "Selector", "selector": {"matchLabels": {"team": "a"}}}),
+    ] {
+        sim.store().edit(&elsewhere, |body| body["spec"]["allowedNamespaces"] = allowed);
+        // The simulation wakes only objects of one namespace: the operator's index across namespaces has its own tests.
+        sim.store().edit(&tool_id("echo"), |body| body["metadata"]["labels"]["look"] = json!(phases.len().to_string()));
+        operator.run(MINUTE).await;
+        sim.store().edit(&tool_id("echo"), |body| body["metadata"]["labels"]["look"] = json!("again"));
+        operator.run(MINUTE).await;
+        phases.push(phase(&sim, &tool_id("echo")));
+    }
+    assert_eq!(phases, ["Resolving", "Available", "Resolving", "Available"]);
+    sim.store().edit(&elsewhere, |body| body["spec"]["allowedNamespaces"] = json!({"from": "Same"}));
+    operator.run(MINUTE).await;
+    sim.store().edit(&tool_id("echo"), |body| body["metadata"]["labels"]["look"] = json!("last"));
+    operator.run(MINUTE).await;
+    let expected = r#"remotemcpserver "tools/everything" may not be used from namespace "team": let its spec.allowedNamespaces allow it"#;
+    assert_eq!(message(&sim, &tool_id("echo")), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_servers_headers_reach_those_that_call_its_tools_and_read_nothing_of_theirs() {
+    let sim = Sim::new();
+    sim.serve(URL, tells(&[("echo", "Echoes")]));
+    let from = |type_: &str, name: &str| json!({"type": type_, "name": name, "key": "k"});
+    let headers = json!([
+        {"name": "Authorization", "valueFrom": from("Secret", "keys")},
+        {"name": "X-Team", "valueFrom": from("ConfigMap", "team")},
+        {"name": "X-Plain", "value": "as it is"},
+        {"name": "X-Sly", "value": "$HOME$(PATH)"},
+        {"name": "x-own", "value": "the server's"},
+    ]);
+    sim.store().create(&server_id(), server(json!({"headersFrom": headers, "protocol": "SSE"})));
+    sim.store().create(&id("Secret", "keys"), secret(json!({"k": "MQ=="})));
+    sim.store().create(&id("ConfigMap", "team"), json!({"apiVersion": "v1", "metadata": {}, "data": {"k": "blue"}}));
+    let mut tool = served("echo");
+    tool["spec"]["headers"] = json!({"X-Own": "the Tool's"});
+    sim.store().create(&tool_id("echo"), tool);
+    sim.store().create(&agent_id("a"), agent(json!({"tools": ["echo"]})));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    assert_eq!(phase(&sim, &agent_id("a")), "Running");
+    let tools = at(&sim, &id("Secret", "a-config"), "/data/CORAIL_TOOLS");
+    let tools: k8s_openapi::ByteString = serde_json::from_value(tools).unwrap();
+    let tools: Value = serde_json::from_slice(&tools.0).unwrap();
+    assert_eq!((&tools[0]["mcpTransport"], &tools[0]["mcpEndpoint"]), (&json!("sse"), &json!(URL)));
+    let expected = json!({
+        "Authorization": "$TOOL_MY_ECHO_AUTHORIZATION", "X-Team": "$TOOL_MY_ECHO_X_TEAM", "X-Plain": "as it is",
+        "X-Sly": "$TOOL_MY_ECHO_X_SLY", "X-Own": "the Tool's",
+    });
+    assert_eq!(tools[0]["headers"], expected);
+    let env = at(&sim, &id("Deployment", "a"), "/spec/template/spec/containers/0/env");
+    let variable = |name: &str| env.as_array().unwrap().iter().find(|it| it["name"] == name).cloned().unwrap();
+    let key = |name: &str| json!({"name": name, "key": "k"});
+    assert_eq!(variable("TOOL_MY_ECHO_AUTHORIZATION")["valueFrom"]["secretKeyRef"], key("keys"));
+    assert_eq!(variable("TOOL_MY_ECHO_X_TEAM")["valueFrom"]["configMapKeyRef"], key("team"));
+    assert_eq!(variable("TOOL_MY_ECHO_X_SLY")["value"], "$$HOME$$(PATH)", "names in it are no names");
+
+    let template = "/spec/template/metadata/annotations";
+    let before = at(&sim, &id("Deployment", "a"), template);
+    sim.store().edit(&id("Secret", "keys"), |body| body["data"]["k"] = json!("Mg=="));
+    operator.run(2 * MINUTE).await;
+    assert_ne!(at(&sim, &id("Deployment", "a"), template), before, "Pods get the new value");
+    assert_eq!(phase(&sim, &agent_id("a")), "Running");
+    sim.take_requests();
+    operator.run(60 * MINUTE).await;
+    assert_eq!(sim.take_requests(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn secrets_of_a_servers_namespace_are_looked_for_in_no_other() {
+    let sim = Sim::new();
+    sim.serve(URL, tells(&[("echo", "Echoes")]));
+    let elsewhere = |kind: &'static str, name: &str| Id { namespace: "tools".to_owned(), ..id(kind, name) };
+    let header = json!({"name": "Authorization", "valueFrom": {"type": "Secret", "name": "keys", "key": "k"}});
+    let spec = json!({"headersFrom": [header, {"name": "X-Plain", "value": "v"}], "allowedNamespaces": {"from": "All"},
+               "tls": {"caSecretRef": {"name": "keys", "key": "k"}}});
+    sim.store().create(&elsewhere("RemoteMCPServer", "everything"), server(spec));
+    sim.store().create(&elsewhere("Secret", "keys"), secret(json!({"k": "MQ=="})));
+    // Another one, which is not for that server.
+    sim.store().create(&id("Secret", "keys"), secret(json!({"k": "Mg=="})));
+    let server = json!({"name": "everything", "namespace": "tools", "toolName": "echo"});
+    sim.store()
+        .create(&tool_id("echo"), object("Tool", json!({"name": "echo", "type": "mcp", "mcpServerRef": server})));
+    sim.store().create(&agent_id("a"), agent(json!({"tools": ["echo"]})));
+    let mut operator = Operator::start(&sim);
+    for look in 0..3 {
+        // The simulation wakes only objects of one namespace.
+        operator.run(MINUTE).await;
+        sim.store().edit(&tool_id("echo"), |body| body["metadata"]["labels"]["look"] = json!(look.to_string()));
+    }
+    operator.run(MINUTE).await;
+    assert_eq!(phase(&sim, &agent_id("a")), "Running");
+    let tools = at(&sim, &id("Secret", "a-config"), "/data/CORAIL_TOOLS");
+    let tools: k8s_openapi::ByteString = serde_json::from_value(tools).unwrap();
+    let tools: Value = serde_json::from_slice(&tools.0).unwrap();
+    assert_eq!((&tools[0]["headers"], &tools[0]["mcpTls"]), (&json!({"X-Plain": "v"}), &Value::Null));
+    let env = at(&sim, &id("Deployment", "a"), "/spec/template/spec/containers/0/env");
+    assert!(!env.to_string().contains("TOOL_ECHO"), "{env}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_servers_authorities_reach_those_that_call_its_tools() {
+    let sim = Sim::new();
+    sim.serve(URL, tells(&[("echo", "Echoes")]));
+    sim.store().create(&server_id(), server(json!({"tls": {"caSecretRef": {"name": "ca"}}})));
+    sim.store().create(&id("Secret", "ca"), secret(json!({"ca.crt": "MQ=="})));
+    sim.store().create(&tool_id("echo"), served("echo"));
+    sim.store().create(&agent_id("a"), agent(json!({"tools": ["echo"]})));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    assert_eq!(phase(&sim, &agent_id("a")), "Running");
+    let tools = |sim: &Sim| -> Value {
+        let tools = at(sim, &id("ConfigMap", "a-config"), "/data/CORAIL_TOOLS");
+        serde_json::from_str(tools.as_str().unwrap()).unwrap()
+    };
+    assert_eq!(tools(&sim)[0]["mcpTls"], json!({"ca": "$TOOL_MY_ECHO_TLS_CA"}));
+    let env = at(&sim, &id("Deployment", "a"), "/spec/template/spec/containers/0/env");
+    let variable = env.as_array().unwrap().iter().find(|it| it["name"] == "TOOL_MY_ECHO_TLS_CA").unwrap();
+    assert_eq!(variable["valueFrom"]["secretKeyRef"], json!({"name": "ca", "key": "ca.crt"}));
+
+    let template = "/spec/template/metadata/annotations";
+    let before = at(&sim, &id("Deployment", "a"), template);
+    sim.store().edit(&id("Secret", "ca"), |body| body["data"]["ca.crt"] = json!("Mg=="));
+    operator.run(2 * MINUTE).await;
+    assert_ne!(at(&sim, &id("Deployment", "a"), template), before, "Pods get the new certificates");
+    sim.store().edit(&server_id(), |body| body["spec"]["tls"] = json!({"insecureSkipVerify": true}));
+    operator.run(2 * MINUTE).await;
+    assert_eq!(tools(&sim)[0]["mcpTls"], json!({"insecureSkipVerify": true}));
+    assert_eq!(phase(&sim, &agent_id("a")), "Running");
+    sim.take_requests();
+    operator.run(60 * MINUTE).await;
+    assert_eq!(sim.take_requests(), []);
+}

@@ -1,0 +1,131 @@
+//! A server's tools as Tools.
+
+use super::*;
+
+fn published(sim: &Sim, name: &str) -> Value {
+    at(sim, &tool_id(name), "")
+}
+
+#[tokio::test(start_paused = true)]
+async fn published_tools_are_tools_that_an_agent_lists_and_then_cost_nothing() {
+    let sim = Sim::new();
+    sim.serve(URL, tells(&[("get_time", "Tells the time"), ("set_time", "Sets it"), ("admin", "Anything")]));
+    let publish = json!({"enabled": true, "prefix": "clock-", "include": ["*_time"], "exclude": ["set_*"]});
+    sim.store().create(&server_id(), server(json!({"publish": publish})));
+    sim.store().create(&agent_id("a"), agent(json!({"tools": ["clock-get-time"]})));
+    let mut operator = Operator::start(&sim);
+    operator.run(2 * MINUTE).await;
+    assert_eq!(at(&sim, &server_id(), "/status/publishedTools"), 1);
+    assert_eq!(phase(&sim, &tool_id("clock-get-time")), "Available");
+    assert_eq!(phase(&sim, &agent_id("a")), "Running");
+    let tool = published(&sim, "clock-get-time");
+    assert_eq!(
+        tool["spec"]["mcpServerRef"],
+        json!({"kind": "RemoteMCPServer", "name": "everything", "toolName": "get_time"})
+    );
+    assert_eq!((&tool["spec"]["name"], &tool["spec"]["description"]), (&json!("get_time"), &json!("Tells the time")));
+    assert_eq!(tool["metadata"]["ownerReferences"][0]["kind"], "RemoteMCPServer");
+    assert_eq!((published(&sim, "clock-set-time"), published(&sim, "clock-admin")), (Value::Null, Value::Null));
+    sim.take_requests();
+    Operator::start(&sim).run(30 * MINUTE).await;
+    assert_eq!(sim.take_requests(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn published_tools_follow_the_server_and_stay_in_error_while_they_are_used() {
+    let sim = Sim::new();
+    sim.serve(URL, tells(&[("echo", "Echoes"), ("add", "Adds")]));
+    sim.store().create(&server_id(), server(json!({"publish": {"enabled": true}})));
+    sim.store().create(&agent_id("a"), agent(json!({"tools": ["echo"]})));
+    let mut operator = Operator::start(&sim);
+    operator.run(2 * MINUTE).await;
+    assert_eq!(phase(&sim, &agent_id("a")), "Running");
+    sim.store().delete(&tool_id("add"), Cascade::Background);
+    operator.run(2 * MINUTE).await;
+    assert_eq!(phase(&sim, &tool_id("add")), "Available", "deleted by somebody, it is made again");
+    sim.store().edit(&tool_id("add"), |body| body["spec"]["description"] = json!("Mine"));
+    operator.run(2 * MINUTE).await;
+    assert_eq!(at(&sim, &tool_id("add"), "/spec/description"), "Adds");
+
+    sim.serve(URL, tells(&[("more", "More")]));
+    operator.run(2 * MINUTE).await;
+    assert_eq!((published(&sim, "add"), phase(&sim, &tool_id("more"))), (Value::Null, json!("Available")));
+    assert_eq!(condition(&sim, &tool_id("echo"), "Ready").unwrap().1, "ToolNotFound");
+    let (holds, reason, message) = condition(&sim, &server_id(), "ToolsPublished").unwrap();
+    assert_eq!((holds.as_str(), reason.as_str()), ("False", "StillUsed"));
+    assert!(message.contains("echo"), "{message}");
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["tools"] = json!(["more"]));
+    operator.run(3 * MINUTE).await;
+    assert_eq!(published(&sim, "echo"), Value::Null);
+    assert_eq!((phase(&sim, &agent_id("a")), phase(&sim, &server_id())), (json!("Running"), json!("Available")));
+
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["tools"] = json!([]));
+    sim.store().edit(&server_id(), |body| body["spec"]["publish"]["enabled"] = json!(false));
+    operator.run(3 * MINUTE).await;
+    assert_eq!((published(&sim, "more"), condition(&sim, &server_id(), "ToolsPublished")), (Value::Null, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_of_somebody_else_is_left_alone_and_said() {
+    let sim = Sim::new();
+    sim.serve(URL, tells(&[("echo", "Echoes"), ("add", "Adds")]));
+    sim.store().create(&tool_id("echo"), crate::fake::tool("http://mine"));
+    sim.store().create(&server_id(), server(json!({"publish": {"enabled": true}})));
+    let mut operator = Operator::start(&sim);
+    operator.run(2 * MINUTE).await;
+    assert_eq!(at(&sim, &tool_id("echo"), "/spec/endpoint"), "http://mine");
+    let (_, reason, message) = condition(&sim, &server_id(), "ToolsPublished").unwrap();
+    assert_eq!(reason, "NameConflict");
+    assert!(message.contains("tool \"echo\" exists and belongs to somebody else"), "{message}");
+    assert_eq!((phase(&sim, &server_id()), phase(&sim, &tool_id("add"))), (json!("Available"), json!("Available")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tools_that_a_crash_left_behind_are_found_when_publishing_is_switched_off() {
+    let sim = Sim::new();
+    sim.serve(URL, tells(&[("echo", "Echoes"), ("add", "Adds")]));
+    sim.store().create(&server_id(), server(json!({"publish": {"enabled": true}})));
+    let mut died = false;
+    sim.plan(move |request, _| {
+        let dies = !died && request.is_write() && request.id.kind == "Tool";
+        died |= dies;
+        if dies { crate::fake::Fault::DieUnanswered } else { crate::fake::Fault::No }
+    });
+    let mut operator = Operator::start(&sim);
+    operator.run(2 * MINUTE).await;
+    assert!(published(&sim, "add").is_object() || published(&sim, "echo").is_object(), "one of them was made");
+    sim.store().edit(&server_id(), |body| body["spec"]["publish"]["enabled"] = json!(false));
+    sim.heal();
+    Operator::start(&sim).run(2 * MINUTE).await;
+    assert_eq!((published(&sim, "add"), published(&sim, "echo")), (Value::Null, Value::Null));
+    assert_eq!(at(&sim, &server_id(), "/status/publishedTools"), Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn publishing_that_is_switched_off_while_the_server_is_down_takes_its_tools_back() {
+    let sim = Sim::new();
+    sim.serve(URL, tells(&[("echo", "Echoes"), ("add", "Adds")]));
+    sim.store().create(&server_id(), server(json!({"publish": {"enabled": true}})));
+    sim.store().create(&agent_id("a"), agent(json!({"tools": ["echo"]})));
+    let mut operator = Operator::start(&sim);
+    operator.run(2 * MINUTE).await;
+    assert_eq!((phase(&sim, &tool_id("add")), phase(&sim, &agent_id("a"))), (json!("Available"), json!("Running")));
+    sim.serve(URL, down());
+    operator.run(2 * MINUTE).await;
+    sim.store().edit(&server_id(), |body| body["spec"]["publish"]["enabled"] = json!(false));
+    operator.run(2 * MINUTE).await;
+    assert_eq!((phase(&sim, &server_id()), published(&sim, "add")), (json!("Error"), Value::Null));
+    assert_eq!(condition(&sim, &server_id(), "Stalled").unwrap().1, "ServerTimeout");
+    let (_, reason, message) = condition(&sim, &server_id(), "ToolsPublished").unwrap();
+    assert_eq!((reason.as_str(), message.as_str()), ("StillUsed", "no longer published, and still used: echo"));
+    assert_eq!(phase(&sim, &agent_id("a")), "Running");
+    sim.take_requests();
+    operator.run(30 * MINUTE).await;
+    assert_eq!(sim.take_requests(), []);
+
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["tools"] = json!([]));
+    operator.run(3 * MINUTE).await;
+    assert_eq!((phase(&sim, &server_id()), published(&sim, "echo")), (json!("Error"), Value::Null));
+    assert_eq!(at(&sim, &server_id(), "/status/publishedTools"), Value::Null);
+    assert_eq!(condition(&sim, &server_id(), "ToolsPublished"), None);
+}
