@@ -19,7 +19,7 @@ use serde_json::Value;
 pub use catalogue::{Catalogue, Told};
 pub use definitions::Definitions;
 pub use keep::{DISCOVERED, keep};
-pub use publish::{PUBLISHED, publish};
+pub use publish::{PUBLISHED, publish, withdraw};
 pub(crate) use served::{Standing, served, standing};
 
 use crate::machine::{ActionError, Key};

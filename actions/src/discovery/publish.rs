@@ -111,6 +111,26 @@ where
     Ok(Published { count: Some(count), said: Some(said) })
 }
 
+/// Takes back what was published where nothing is to be published any more, which needs no word of the server. `None`: there
+/// is nothing to take back.
+///
+/// # Errors
+/// Whatever the API server answered.
+pub async fn withdraw<K>(
+    cx: &Context<K>,
+    cr: &K,
+    wanted: &Publish,
+    before: Option<i32>,
+) -> Result<Option<Published>, ActionError>
+where
+    K: Machine<World = World> + Resource<DynamicType = ()>,
+{
+    if wanted.enabled || before.is_none() {
+        return Ok(None);
+    }
+    publish(cx, cr, wanted, before, &Catalogue::of([], false)).await.map(Some)
+}
+
 /// Whether the Tool is there as it should be now; not if it is somebody else's.
 async fn ensure<K>(cx: &Context<K>, cr: &K, name: &str, tool: &Definition) -> Result<bool, ActionError>
 where

@@ -4,6 +4,7 @@
 mod monitor;
 #[cfg(test)]
 mod tests;
+mod withdraw;
 
 use std::{
     collections::BTreeMap,
@@ -107,6 +108,7 @@ fn rendered(
 pub fn registry() -> Result<Registry<MCPServer>, BadTable> {
     Registry::new(vec![
         Arc::new(Accept),
+        Arc::new(withdraw::Withdraw),
         Arc::new(Resolve),
         Arc::new(Render),
         Arc::new(Deploy),

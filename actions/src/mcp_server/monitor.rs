@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::{
     discovery::{DISCOVERED, Target, When, keep, publish},
     machine::{Action, ActionError, ApiError, Context, Machine, condition, update_condition},
+    mcp_server::withdraw::withdraw,
     workload::{self, Workload as _, is_available},
 };
 
@@ -36,16 +37,20 @@ impl Action<MCPServer> for Monitor {
     async fn handle(&self, cx: &Context<MCPServer>, cr: Arc<MCPServer>) -> Result<Option<MCPServer>, ActionError> {
         let watched = workload::Monitor.handle(cx, cr.clone()).await?;
         let mut next = watched.unwrap_or_else(|| cr.as_ref().clone());
-        if next.phase() == Some(WorkloadPhase::Running) && is_available(&next) {
-            match discover(cx, &mut next).await {
-                Ok(()) => {}
-                // What is wrong with its tools takes no server out of Running that serves.
-                Err(ActionError::Terminal { reason, message }) => not_kept(&mut next, reason, &message),
-                Err(ActionError::Api(ApiError::Invalid(message))) => not_kept(&mut next, "Refused", &message),
-                Err(error) if next.phase() == cr.phase() && next.status == cr.status => return Err(error),
-                // What was observed of the Pods is stored first.
-                Err(_) => cx.notes.look_again(SOON),
-            }
+        let looked = match next.phase() == Some(WorkloadPhase::Running) && is_available(&next) {
+            true => discover(cx, &mut next).await,
+            // Tools that were still used when publishing was switched off go when they are not.
+            false if next.phase() == cr.phase() => withdraw(cx, &mut next).await,
+            false => Ok(()),
+        };
+        match looked {
+            Ok(()) => {}
+            // What is wrong with its tools takes no server out of Running that serves.
+            Err(ActionError::Terminal { reason, message }) => not_kept(&mut next, reason, &message),
+            Err(ActionError::Api(ApiError::Invalid(message))) => not_kept(&mut next, "Refused", &message),
+            Err(error) if next.phase() == cr.phase() && next.status == cr.status => return Err(error),
+            // What was observed of the Pods is stored first.
+            Err(_) => cx.notes.look_again(SOON),
         }
         Ok((next.phase() != cr.phase() || next.status != cr.status).then_some(next))
     }
@@ -69,7 +74,10 @@ async fn discover(cx: &Context<MCPServer>, next: &mut MCPServer) -> Result<(), A
             published.tell(&mut status.server, &mut status.workload.machine.conditions);
             said
         }
-        Err(failed) => condition(DISCOVERED, false, failed.reason, &failed.message),
+        Err(failed) => {
+            withdraw(cx, next).await?;
+            condition(DISCOVERED, false, failed.reason, &failed.message)
+        }
     };
     update_condition(&mut next.machine_mut().conditions, said);
     Ok(())

@@ -90,6 +90,20 @@ async fn tell(
     Ok(true)
 }
 
+/// The object without what it published, if nothing is to be published any more; `None`: it stays as it is.
+async fn withdrawn(
+    cx: &Context<RemoteMCPServer>,
+    cr: &RemoteMCPServer,
+) -> Result<Option<RemoteMCPServer>, ActionError> {
+    let wanted = cr.spec.publish.clone().unwrap_or_default();
+    let before = cr.status.as_ref().and_then(|status| status.server.published_tools);
+    let Some(published) = discovery::withdraw(cx, cr, &wanted, before).await? else { return Ok(None) };
+    let mut next = cr.clone();
+    let status = next.status.get_or_insert_default();
+    published.tell(&mut status.server, &mut status.machine.conditions);
+    Ok((next.status != cr.status).then_some(next))
+}
+
 /// The actions of a RemoteMCPServer.
 ///
 /// # Errors
