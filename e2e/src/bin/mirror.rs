@@ -24,11 +24,13 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     process::Command,
-    sync::watch,
+    sync::{Semaphore, watch},
     task::JoinSet,
 };
 
 const NAMESPACE: &str = "mirror-bench";
+/// Changes that are under way at once.
+const IN_FLIGHT: usize = 16;
 
 type Agents = Api<DynamicObject>;
 
@@ -99,12 +101,14 @@ async fn measure(args: &Args, client: Client) -> Result<ExitCode> {
     settle(&agents, &pool).await?;
 
     let stored = follow(pool.clone());
+    let began = Instant::now();
     let answered = change(args, &agents).await?;
+    let rate = answered.len() as f64 / began.elapsed().as_secs_f64();
     settle(&agents, &pool).await?;
     let mut lags = lags(answered, &stored.borrow());
     lags.sort_unstable();
     let at = |percent: usize| lags.get((lags.len() * percent / 100).min(lags.len() - 1)).copied().unwrap_or_default();
-    say(format_args!("{} changes of {} agents, {} a second", lags.len(), args.objects, args.rate));
+    say(format_args!("{} changes of {} agents, {rate:.0} a second", lags.len(), args.objects));
     for (name, percent) in [("p50", 50), ("p90", 90), ("p99", 99), ("most", 100)] {
         say(format_args!(
             "  answer of the API server → row stored, {name:4}  {:>8.1} ms",
@@ -123,12 +127,16 @@ async fn measure(args: &Args, client: Client) -> Result<ExitCode> {
 async fn change(args: &Args, agents: &Agents) -> Result<Vec<(i64, Instant)>> {
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / args.rate);
     let mut patches = JoinSet::new();
+    // An API server that is slow is not asked over ever more connections.
+    let most = Arc::new(Semaphore::new(IN_FLIGHT));
     for number in 0..args.rate * args.seconds {
         ticks.tick().await;
+        let turn = most.clone().acquire_owned().await?;
         let (agents, name) = (agents.clone(), format!("a{}", number as usize % args.objects));
         patches.spawn(async move {
             let patch = json!({ "metadata": { "labels": { "change": number.to_string() } } });
             let changed = agents.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+            drop(turn);
             anyhow::Ok((version(&changed)?, Instant::now()))
         });
     }
