@@ -16,20 +16,22 @@ use tokio::{
 };
 
 use crate::{
-    kinds::{AGENT, FLOW, FLOW_SET, MCP_SERVER},
+    kinds::{AGENT, CONFIG_MAP, FLOW, FLOW_SET, Kind, MCP_SERVER, REMOTE_MCP_SERVER},
     namespace::Namespace,
     object::Read as _,
     watch::poll,
 };
 
-/// The kinds that have rows of their own.
-const STORED: [crate::kinds::Kind; 4] = [AGENT, FLOW, FLOW_SET, MCP_SERVER];
+/// The kinds that have rows in `workloads`, and those in `tool_servers`, with what the ConfigMaps of their tools are called.
+const STORED: [Kind; 4] = [AGENT, FLOW, FLOW_SET, MCP_SERVER];
+const SERVERS: [(Kind, &str); 2] = [(MCP_SERVER, "mcp-server-tools"), (REMOTE_MCP_SERVER, "mcp-tools")];
 /// How long the copy may take to be what there is.
 const CAUGHT_UP: Duration = Duration::from_secs(30);
 
 /// A control plane that shows one namespace. It ends with this.
 pub(crate) struct ControlPlane {
     process: Child,
+    api: SocketAddr,
     admin: SocketAddr,
 }
 
@@ -37,13 +39,14 @@ impl ControlPlane {
     /// Starts one with this database, and waits until it is ready.
     pub(crate) async fn start(ns: &Namespace, database: &str) -> Result<Self> {
         // Free now; nobody else on this machine takes ports of loopback on purpose.
-        let admin = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let [api, admin] = [TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?];
+        let (api, admin) = (api.local_addr()?, admin.local_addr()?);
         let mut command = ns.env.recif_command();
-        let admin_bind = admin.to_string();
-        command.args(["control-plane", "--bind=127.0.0.1:0", "--admin-bind", &admin_bind, "--namespaces", &ns.name]);
+        command.args(["control-plane", "--bind", &api.to_string(), "--admin-bind", &admin.to_string()]);
+        command.args(["--namespaces", &ns.name]);
         command.arg("--log=error").env("RECIF_AUTH", "none").env("DATABASE_URL", database).kill_on_drop(true);
         let process = command.spawn().context("start the control plane")?;
-        let started = Self { process, admin };
+        let started = Self { process, api, admin };
         let ready =
             async || Ok(started.get("/readyz").await.is_ok_and(|answer| answer.contains(" 200 ")).then_some(()));
         poll(Duration::from_secs(30), "the control plane ready", ready).await?;
@@ -57,13 +60,34 @@ impl ControlPlane {
 
     /// The whole answer to a GET on its admin address.
     pub(crate) async fn get(&self, path: &str) -> Result<String> {
-        let mut stream = TcpStream::connect(self.admin).await?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok(answer)
+        get(self.admin, path).await
     }
+
+    /// A metric without labels.
+    pub(crate) async fn metric(&self, name: &str) -> Result<f64> {
+        let answer = self.get("/metrics").await?;
+        let value = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.with_context(|| format!("there is no {name}"))?.trim().parse().context("read a metric")
+    }
+
+    /// Status and answer of a GET of its API.
+    pub(crate) async fn ask(&self, path: &str) -> Result<(u16, Value)> {
+        let answer = get(self.api, path).await?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
+        let status = head.split(' ').nth(1).context("no status")?.parse()?;
+        Ok((status, serde_json::from_str(body).with_context(|| format!("{path}: {answer}"))?))
+    }
+}
+
+/// The whole answer to a GET.
+async fn get(address: SocketAddr, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    // In HTTP/1.0, whose answers are in one piece.
+    let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
 }
 
 /// What is stored of one namespace.
@@ -72,7 +96,7 @@ pub(crate) struct Copy<'a> {
     ns: &'a Namespace,
 }
 
-/// By kind and name: uid, version, spec and status.
+/// By kind and name: uid, version, spec and status; of a server uid, version, phase and digest; of its tools all there is.
 type Rows = BTreeMap<String, Value>;
 
 impl<'a> Copy<'a> {
@@ -84,18 +108,33 @@ impl<'a> Copy<'a> {
         Ok(Self { pool, ns })
     }
 
-    async fn rows(&self) -> Result<Rows> {
+    /// What is stored.
+    pub(crate) async fn rows(&self) -> Result<Rows> {
         let query = "SELECT kind, name, uid, resource_version, spec, status FROM workloads WHERE namespace = $1";
         let rows = sqlx::query(query).bind(self.ns.name.as_str()).fetch_all(&self.pool).await?;
         let text = |row: &sqlx::any::AnyRow, column: &str| row.try_get::<String, _>(column);
         let row = |row: &sqlx::any::AnyRow| -> Result<(String, Value)> {
             let version: i64 = row.try_get("resource_version")?;
-            let (spec, status): (Value, Value) =
-                (serde_json::from_str(&text(row, "spec")?)?, serde_json::from_str(&text(row, "status")?)?);
             let name = format!("{}/{}", text(row, "kind")?, text(row, "name")?);
-            Ok((name, json!([text(row, "uid")?, version, spec, status])))
+            Ok((name, json!([text(row, "uid")?, version, text(row, "spec")?, text(row, "status")?])))
         };
-        rows.iter().map(row).collect()
+        let mut all: Rows = rows.iter().map(row).collect::<Result<_>>()?;
+        let query =
+            "SELECT kind, name, uid, resource_version, phase, tools_digest FROM tool_servers WHERE namespace = $1";
+        for row in sqlx::query(query).bind(self.ns.name.as_str()).fetch_all(&self.pool).await? {
+            let version: i64 = row.try_get("resource_version")?;
+            let name = format!("server {}/{}", text(&row, "kind")?, text(&row, "name")?);
+            all.insert(name, json!([text(&row, "uid")?, version, text(&row, "phase")?, text(&row, "tools_digest")?]));
+        }
+        let query = "SELECT server_kind, server_name, name, description, input_schema FROM tools \
+                     WHERE server_namespace = $1 ORDER BY server_kind, server_name, position";
+        for row in sqlx::query(query).bind(self.ns.name.as_str()).fetch_all(&self.pool).await? {
+            let name = format!("tools {}/{}", text(&row, "server_kind")?, text(&row, "server_name")?);
+            let tool = json!([text(&row, "name")?, text(&row, "description")?, text(&row, "input_schema")?]);
+            let tools = all.entry(name).or_insert_with(|| json!([]));
+            tools.as_array_mut().context("no list of tools")?.push(tool);
+        }
+        Ok(all)
     }
 
     async fn listed(&self) -> Result<Rows> {
@@ -103,8 +142,29 @@ impl<'a> Copy<'a> {
         for kind in STORED {
             for object in self.ns.list(kind).await? {
                 let name = format!("{}/{}", kind.kind, object.metadata.name.as_deref().unwrap_or_default());
-                let status = object.data.get("status").cloned().unwrap_or_else(|| json!({}));
-                rows.insert(name, json!([object.id(), object.revision(), object.at("/spec"), status]));
+                let text = |field: &str| object.data.get(field).map_or_else(|| "{}".to_owned(), Value::to_string);
+                rows.insert(name, json!([object.id(), object.revision(), text("spec"), text("status")]));
+            }
+        }
+        for (kind, suffix) in SERVERS {
+            for server in self.ns.list(kind).await? {
+                let server_name = server.metadata.name.as_deref().unwrap_or_default();
+                let name = format!("{}/{server_name}", kind.kind);
+                let row = json!([server.id(), server.revision(), server.phase(), server.text("/status/toolsDigest")]);
+                rows.insert(format!("server {name}"), row);
+                let kept = self.ns.find(CONFIG_MAP, &format!("{server_name}.{suffix}")).await?;
+                let text = kept.as_ref().map_or("[]", |kept| kept.text("/data/tools.json"));
+                let tools: Vec<Value> = serde_json::from_str(text).context("read the definitions of tools")?;
+                let tool = |tool: &Value| {
+                    json!([
+                        tool["name"],
+                        tool["description"].as_str().unwrap_or_default(),
+                        tool["inputSchema"].to_string()
+                    ])
+                };
+                if !tools.is_empty() {
+                    rows.insert(format!("tools {name}"), tools.iter().map(tool).collect());
+                }
             }
         }
         Ok(rows)
@@ -124,6 +184,26 @@ impl<'a> Copy<'a> {
             ensure!(rows == listed, "stored: {rows:#?}\nlisted: {listed:#?}");
         }
         result
+    }
+
+    /// Checks that with each version of an object the steps are stored that it tells of, for both are of one transaction.
+    pub(crate) async fn rows_have_their_steps(&self) -> Result<()> {
+        for (name, row) in self.rows().await? {
+            let status: Value = serde_json::from_str(row[3].as_str().unwrap_or_default()).unwrap_or_default();
+            let last = status["history"].as_array().and_then(|steps| steps.last()?["seq"].as_i64()).unwrap_or_default();
+            let steps = self.steps(row[0].as_str().unwrap_or_default()).await?;
+            ensure!(
+                steps.last().copied().unwrap_or_default() >= last,
+                "{name} tells of step {last}, stored: {steps:?}"
+            );
+        }
+        Ok(())
+    }
+
+    /// How many texts describe the tools that are stored; a server that misses none describes all with one.
+    pub(crate) async fn descriptions(&self) -> Result<i64> {
+        let query = "SELECT count(DISTINCT description) FROM tools WHERE server_namespace = $1";
+        Ok(sqlx::query(query).bind(self.ns.name.as_str()).fetch_one(&self.pool).await?.try_get(0)?)
     }
 
     /// The numbers of the steps that are stored of an object, in their order.

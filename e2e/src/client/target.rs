@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use crate::{
     env::Env,
     gateway,
-    kinds::{Kind, SERVICE},
+    kinds::{Kind, MCP_SERVER, SERVICE},
     namespace::Namespace,
     object::{Object, Read as _},
     operator,
@@ -36,7 +36,8 @@ impl Target {
     /// A workload through the gateway, as a user who may do everything.
     pub(crate) async fn gateway(ns: &Namespace, kind: Kind, name: &str) -> Result<Self> {
         let mut target = Self::gateway_itself(&ns.env).await?;
-        target.prefix = format!("/v1/{}/{}/{name}", kind.plural, ns.name);
+        let word = if kind == MCP_SERVER { "mcp" } else { kind.plural };
+        target.prefix = format!("/v1/{word}/{}/{name}", ns.name);
         Ok(target)
     }
 

@@ -1,13 +1,14 @@
 //! MCP servers elsewhere: what they tell, how they misbehave, and who uses their tools.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::{Scenario, columns, scenarios};
 use crate::{
+    client::{Connection, Target},
     kinds::{AGENT, CONFIG_MAP, MCP_SERVER, NAMESPACE, REMOTE_MCP_SERVER, SECRET, TOOL},
     manifests::{WORKLOAD, agent, object, secret, tool, workload},
     namespace::{Namespace, SAID, START},
@@ -23,6 +24,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     published_tools_are_tools_like_any_other,
     another_namespace_uses_a_server_while_it_is_allowed_to,
     a_program_that_speaks_over_pipes_is_served_and_called,
+    a_session_through_the_gateway_stays_with_its_pod,
     a_server_over_http_is_asked_again_when_its_pods_change,
 );
 
@@ -267,6 +269,41 @@ async fn a_program_that_speaks_over_pipes_is_served_and_called(ns: Namespace) ->
     ns.delete(MCP_SERVER, "pipes").await?;
     ns.until_gone(MCP_SERVER, "pipes", START).await?;
     ns.tells(TOOL, "echo", SAID, "Resolving", &["mcpserver \"pipes\" not found"]).await.map(drop)
+}
+
+async fn a_session_through_the_gateway_stays_with_its_pod(ns: Namespace) -> Result<()> {
+    let pipes = json!({"cmd": "/workload", "args": ["mcp", "echo"], "replicas": 2});
+    ns.start(&run("pipes", "stdio", pipes)).await?;
+    let mut gateway = Target::gateway(&ns, MCP_SERVER, "pipes").await?;
+    gateway.headers += "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
+    let inside = ns.env.inside().await?;
+    let ask = async |target: &Target, method: &'static str, body: &Value| {
+        let (target, body) = (target.clone(), if body.is_null() { String::new() } else { body.to_string() });
+        inside.run(async move { Connection::request(&target, method, "/mcp", &body).await }).await
+    };
+    let request = |method: &str, params: Value| json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    let open = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "e2e", "version": "1"},
+    });
+    let call = request("tools/call", json!({"name": "echo", "arguments": {"message": "hello"}}));
+    let mut pods = BTreeSet::new();
+    for _ in 0..8 {
+        let opened = ask(&gateway, "POST", &request("initialize", open.clone())).await?;
+        let session = opened.header("mcp-session-id").with_context(|| format!("no session: {opened:?}"))?;
+        pods.extend(session.split('.').next().map(str::to_owned));
+        let mut inside_it = gateway.clone();
+        inside_it.headers += &format!("Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-11-25\r\n");
+        for _ in 0..4 {
+            let answer = ask(&inside_it, "POST", &call).await?;
+            ensure!(answer.status == 200 && answer.text.contains("echo says hello"), "{answer:?}");
+        }
+        let ended = ask(&inside_it, "DELETE", &Value::Null).await?;
+        ensure!(ended.status == 200, "{ended:?}");
+        let after = ask(&inside_it, "POST", &call).await?;
+        ensure!(after.status == 404 && after.text.contains("jsonrpc"), "{after:?}");
+    }
+    ensure!(pods.len() == 2, "all sessions were of one Pod: {pods:?}");
+    Ok(())
 }
 
 async fn a_server_over_http_is_asked_again_when_its_pods_change(ns: Namespace) -> Result<()> {

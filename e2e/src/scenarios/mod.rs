@@ -29,6 +29,7 @@ mod sidecar;
 mod start;
 mod steady;
 mod store;
+mod store_faults;
 mod tools;
 mod traffic;
 
@@ -87,6 +88,7 @@ const THEMES: &[&[Scenario]] = &[
     tools::SCENARIOS,
     mcp_servers::SCENARIOS,
     store::SCENARIOS,
+    store_faults::SCENARIOS,
     flow_sets::SCENARIOS,
     flow_changes::SCENARIOS,
     flows::SCENARIOS,

@@ -20,14 +20,16 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     a_database_that_was_stopped_is_caught_up_with,
     a_killed_control_plane_goes_on_where_it_was,
     an_object_made_again_while_nobody_looks_replaces_its_row,
+    an_object_that_comes_and_goes_has_the_row_of_its_last_coming,
 );
 
 /// An agent without Pods.
-async fn make(ns: &Namespace, name: &str) -> Result<()> {
+pub(super) async fn make(ns: &Namespace, name: &str) -> Result<()> {
     ns.apply(&agent(name, json!({"replicas": 0}))).await.map(drop)
 }
 
-async fn fill(ns: &Namespace) -> Result<()> {
+/// A few objects.
+pub(super) async fn fill(ns: &Namespace) -> Result<()> {
     ns.apply(&tool("t", json!({}))).await?;
     for number in 0..6 {
         make(ns, &format!("a{number}")).await?;
@@ -36,7 +38,7 @@ async fn fill(ns: &Namespace) -> Result<()> {
 }
 
 /// Changes one and deletes another one.
-async fn disturb(ns: &Namespace, round: usize) -> Result<()> {
+pub(super) async fn disturb(ns: &Namespace, round: usize) -> Result<()> {
     let label = json!({"metadata": {"labels": {"round": round.to_string()}}});
     ns.edit(AGENT, &format!("a{}", round % 3), label).await?;
     ns.edit(TOOL, "t", json!({"spec": {"description": format!("round {round}")}})).await?;
@@ -99,14 +101,15 @@ async fn a_database_that_was_stopped_is_caught_up_with(ns: Namespace) -> Result<
 }
 
 /// A folder that goes with this.
-struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
-    fn new(ns: &Namespace) -> Self {
+    pub(super) fn new(ns: &Namespace) -> Self {
         Self(std::env::temp_dir().join(format!("recif-{}", ns.name)))
     }
 
-    fn database(&self) -> String {
+    /// The URL of a file in it.
+    pub(super) fn database(&self) -> String {
         format!("sqlite:{}/recif.db", self.0.display())
     }
 }
@@ -151,5 +154,28 @@ async fn an_object_made_again_while_nobody_looks_replaces_its_row(ns: Namespace)
     copy.is_the_list().await?;
     ensure!(ns.get(AGENT, "a0").await?.id() != before.id(), "it was made again");
     ensure!(!copy.steps(&before.id()).await?.is_empty(), "what happened to the first one is known");
+    control_plane.kill().await
+}
+
+async fn an_object_that_comes_and_goes_has_the_row_of_its_last_coming(ns: Namespace) -> Result<()> {
+    let folder = Folder::new(&ns);
+    fill(&ns).await?;
+    let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
+    let copy = Copy::new(&ns, &folder.database())?;
+    let mut comings = Vec::new();
+    for round in 0..6 {
+        comings.push(ns.get(AGENT, "a0").await?.id());
+        ns.delete(AGENT, "a0").await?;
+        ns.until_gone(AGENT, "a0", crate::namespace::START).await?;
+        if round < 5 {
+            make(&ns, "a0").await?;
+        }
+    }
+    copy.is_the_list().await?;
+    make(&ns, "a0").await?;
+    copy.is_the_list().await?;
+    for uid in comings {
+        ensure!(!copy.steps(&uid).await?.is_empty(), "what happened to {uid} is known");
+    }
     control_plane.kill().await
 }

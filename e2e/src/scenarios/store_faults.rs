@@ -1,0 +1,369 @@
+//! Databases that fail under a control plane. Each time the API goes on from its own copy, metrics and readiness tell how it is,
+//! and afterwards the rows are those of a list.
+
+use std::{io::Write as _, net::Ipv4Addr, process::Command, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+use sqlx::{AnyConnection, Connection as _, Row as _};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    time::sleep,
+};
+
+use super::{
+    Scenario, scenarios,
+    store::{Folder, disturb, fill},
+};
+use crate::{
+    control_plane::{ControlPlane, Copy},
+    kinds::{AGENT, REMOTE_MCP_SERVER},
+    manifests::{agent, object, workload},
+    namespace::{Namespace, SAID, START},
+    object::Read as _,
+    postgres::Server,
+    watch::poll,
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    a_database_that_does_not_answer_any_more_is_given_up_and_caught_up_with,
+    a_database_that_is_not_there_at_the_start_is_filled_when_it_comes,
+    a_slow_database_delays_nobody,
+    a_full_disk_is_caught_up_with_when_there_is_room,
+    a_locked_file_is_caught_up_with_when_it_is_free,
+    tables_of_a_newer_program_are_left_alone,
+    a_process_killed_in_a_transaction_leaves_nothing_of_it,
+    tools_that_change_all_the_time_are_replaced_as_one,
+);
+
+/// Longer than a transaction may take.
+const NOTICED: Duration = Duration::from_secs(60);
+
+/// Changes something and sees that the failure is told, and by the API only where it is asked for what is in the database
+/// alone; `history`: whether that can still be read.
+async fn suffers(ns: &Namespace, control_plane: &ControlPlane, history: bool) -> Result<()> {
+    disturb(ns, 1).await?;
+    let told = async || {
+        let failing = control_plane.metric("recif_mirror_failing").await? == 1.0;
+        let behind = control_plane.metric("recif_mirror_behind_seconds").await? > 0.0;
+        let ready = control_plane.get("/readyz").await?;
+        ensure!(ready.contains(" 200 "), "it is not ready without its database: {ready}");
+        ensure!(!ready.contains(crate::postgres::PASSWORD), "{ready}");
+        Ok((failing && behind && ready.contains("\ndatabase: it fails")).then_some(()))
+    };
+    poll(NOTICED, "metrics and readiness tell that the database fails", told).await?;
+    disturb(ns, 2).await?;
+    shows_the_list(ns, control_plane).await?;
+    let (status, _) = control_plane.ask("/v1/transitions").await?;
+    ensure!(status == if history { 200 } else { 503 }, "asked what happened, it answers {status}");
+    Ok(())
+}
+
+/// Waits until the API shows what a list shows.
+async fn shows_the_list(ns: &Namespace, control_plane: &ControlPlane) -> Result<()> {
+    let same = async || {
+        let mut listed: Vec<_> =
+            ns.list(AGENT).await?.iter().map(|it| (it.name_any(), it.resource_version().unwrap_or_default())).collect();
+        let (status, shown) = control_plane.ask("/v1/agents?limit=500").await?;
+        ensure!(status == 200, "{status}: {shown}");
+        let text = |item: &Value, field: &str| item[field].as_str().unwrap_or_default().to_owned();
+        let shown = shown["items"].as_array().context("no items")?.iter();
+        let mut shown: Vec<_> = shown.map(|item| (text(item, "name"), text(item, "resourceVersion"))).collect();
+        (listed.sort(), shown.sort());
+        Ok((listed == shown).then_some(()))
+    };
+    poll(SAID, "the API shows what a list shows", same).await
+}
+
+/// Waits until everything is stored, and told so.
+async fn recovers(control_plane: ControlPlane, copy: &Copy<'_>) -> Result<()> {
+    copy.is_the_list().await?;
+    let told = async || {
+        let failing = control_plane.metric("recif_mirror_failing").await?;
+        let behind = control_plane.metric("recif_mirror_behind_seconds").await?;
+        let ready = control_plane.get("/readyz").await?;
+        Ok((failing == 0.0 && behind == 0.0 && !ready.contains("\ndatabase: ")).then_some(()))
+    };
+    poll(NOTICED, "metrics and readiness tell that all is stored", told).await?;
+    let (status, _) = control_plane.ask("/v1/transitions").await?;
+    ensure!(status == 200, "asked what happened, it answers {status}");
+    control_plane.kill().await
+}
+
+async fn a_database_that_is_not_there_at_the_start_is_filled_when_it_comes(ns: Namespace) -> Result<()> {
+    let mut server = Server::start().await;
+    let url = server.url("postgresql");
+    server.stop();
+    fill(&ns).await?;
+    let control_plane = ControlPlane::start(&ns, &url).await?;
+    suffers(&ns, &control_plane, false).await?;
+    server.resume().await;
+    recovers(control_plane, &Copy::new(&ns, &url)?).await
+}
+
+/// A way to a database that holds every answer back for a while; `None`: for ever.
+struct Way(watch::Sender<Option<Duration>>);
+
+impl Way {
+    /// To the server at this URL; with the URL of this way.
+    async fn to(url: &str) -> Result<(Self, String)> {
+        let (credentials, place) = url.split_once('@').context("a URL without a user")?;
+        let (server, database) = place.split_once('/').context("a URL without a database")?;
+        let (server, listener) = (server.to_owned(), TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?);
+        let address = listener.local_addr()?;
+        let (pace, received) = watch::channel(Some(Duration::ZERO));
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (server, pace) = (server.clone(), received.clone());
+                tokio::spawn(async move {
+                    let (from_client, to_client) = client.into_split();
+                    let (from_server, to_server) = TcpStream::connect(server).await?.into_split();
+                    let at_once = watch::channel(Some(Duration::ZERO)).1;
+                    // Whoever ends one direction ends both.
+                    tokio::select! {
+                        ended = pass(from_client, to_server, at_once) => ended,
+                        ended = pass(from_server, to_client, pace) => ended,
+                    }
+                });
+            }
+        });
+        let way = format!("{credentials}@{address}/{database}");
+        Ok((Self(pace), way))
+    }
+
+    fn is_as_slow_as(&self, pace: Option<Duration>) {
+        self.0.send_replace(pace);
+    }
+}
+
+async fn pass(
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::OwnedWriteHalf,
+    mut pace: watch::Receiver<Option<Duration>>,
+) -> std::io::Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let read = from.read(&mut buffer).await?;
+        let known = pace.wait_for(Option::is_some).await.map(|pace| pace.unwrap_or_default());
+        // The test has ended.
+        let Ok(delay) = known else { std::future::pending().await };
+        sleep(delay).await;
+        match buffer.get(..read) {
+            Some(bytes) if read > 0 => to.write_all(bytes).await?,
+            _ => return to.shutdown().await,
+        }
+    }
+}
+
+async fn a_slow_database_delays_nobody(ns: Namespace) -> Result<()> {
+    let server = Server::start().await;
+    let url = server.url("postgresql");
+    let (way, slow) = Way::to(&url).await?;
+    fill(&ns).await?;
+    let control_plane = ControlPlane::start(&ns, &slow).await?;
+    let copy = Copy::new(&ns, &url)?;
+    copy.is_the_list().await?;
+    way.is_as_slow_as(Some(Duration::from_millis(60)));
+    for round in 0..6 {
+        disturb(&ns, round).await?;
+    }
+    shows_the_list(&ns, &control_plane).await?;
+    let tells = async || Ok((control_plane.metric("recif_mirror_behind_seconds").await? > 0.05).then_some(()));
+    let change = async {
+        for round in 6.. {
+            disturb(&ns, round).await?;
+        }
+        anyhow::Ok(())
+    };
+    tokio::select! {
+        told = poll(NOTICED, "the metric tells how far behind it is", tells) => told?,
+        changed = change => changed?,
+    }
+    ensure!(control_plane.metric("recif_mirror_failing").await? == 0.0, "slow is not failing");
+    copy.is_the_list().await?;
+    way.is_as_slow_as(Some(Duration::ZERO));
+    recovers(control_plane, &copy).await
+}
+
+async fn a_database_that_does_not_answer_any_more_is_given_up_and_caught_up_with(ns: Namespace) -> Result<()> {
+    let server = Server::start().await;
+    let url = server.url("postgresql");
+    let (way, silent) = Way::to(&url).await?;
+    fill(&ns).await?;
+    let control_plane = ControlPlane::start(&ns, &silent).await?;
+    let copy = Copy::new(&ns, &url)?;
+    copy.is_the_list().await?;
+    way.is_as_slow_as(None);
+    suffers(&ns, &control_plane, false).await?;
+    way.is_as_slow_as(Some(Duration::ZERO));
+    recovers(control_plane, &copy).await
+}
+
+/// A disk of 8 MiB, which goes with this.
+struct Disk(Folder);
+
+impl Disk {
+    fn mount(ns: &Namespace) -> Result<Self> {
+        let folder = Folder::new(ns);
+        std::fs::create_dir_all(&folder.0)?;
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=8m,mode=700", "e2e"]).arg(&folder.0);
+        ensure!(mount.status()?.success(), "mount a disk at {}: run the tests as root", folder.0.display());
+        Ok(Self(folder))
+    }
+
+    /// Takes all room that is left; returns the file that has it.
+    fn fill(&self) -> Result<std::path::PathBuf> {
+        let path = self.0.0.join("ballast");
+        let mut file = std::fs::File::create(&path)?;
+        let full = loop {
+            if let Err(error) = file.write_all(&[0; 4096]) {
+                break error;
+            }
+        };
+        ensure!(full.kind() == std::io::ErrorKind::StorageFull, "fill the disk: {full}");
+        Ok(path)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Lazily: whoever still has a file open keeps it until he ends.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0.0).status();
+    }
+}
+
+async fn a_full_disk_is_caught_up_with_when_there_is_room(ns: Namespace) -> Result<()> {
+    let disk = Disk::mount(&ns)?;
+    let url = disk.0.database();
+    fill(&ns).await?;
+    let control_plane = ControlPlane::start(&ns, &url).await?;
+    let copy = Copy::new(&ns, &url)?;
+    copy.is_the_list().await?;
+    let (status, _) = control_plane.ask("/v1/transitions").await?;
+    ensure!(status == 200, "asked what happened, it answers {status}");
+    let ballast = disk.fill()?;
+    // The file has some room of its own.
+    for number in 0.. {
+        let large = json!({"replicas": 0, "systemPrompt": "x".repeat(60 << 10)});
+        ns.apply(&agent(&format!("large-{number}"), large)).await?;
+        sleep(Duration::from_millis(300)).await;
+        if control_plane.metric("recif_mirror_failing").await? == 1.0 {
+            break;
+        }
+        ensure!(number < 60, "the disk is full, and still everything is stored");
+    }
+    suffers(&ns, &control_plane, true).await?;
+    std::fs::remove_file(ballast)?;
+    recovers(control_plane, &copy).await
+}
+
+async fn a_locked_file_is_caught_up_with_when_it_is_free(ns: Namespace) -> Result<()> {
+    let folder = Folder::new(&ns);
+    fill(&ns).await?;
+    let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
+    let copy = Copy::new(&ns, &folder.database())?;
+    copy.is_the_list().await?;
+    let mut holder = AnyConnection::connect(&folder.database()).await?;
+    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut holder).await?;
+    suffers(&ns, &control_plane, true).await?;
+    sqlx::raw_sql("ROLLBACK").execute(&mut holder).await?;
+    recovers(control_plane, &copy).await
+}
+
+async fn tables_of_a_newer_program_are_left_alone(ns: Namespace) -> Result<()> {
+    let folder = Folder::new(&ns);
+    fill(&ns).await?;
+    let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
+    let copy = Copy::new(&ns, &folder.database())?;
+    copy.is_the_list().await?;
+    control_plane.kill().await?;
+    let mut newer = AnyConnection::connect(&folder.database()).await?;
+    let later = "INSERT INTO recif_migrations (number, name, applied_at) VALUES (9999, 'later', '')";
+    sqlx::raw_sql(later).execute(&mut newer).await?;
+    let before = copy.rows().await?;
+    let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
+    suffers(&ns, &control_plane, false).await?;
+    ensure!(copy.rows().await? == before, "a table that it does not know was written to");
+    sqlx::raw_sql("DELETE FROM recif_migrations WHERE number = 9999").execute(&mut newer).await?;
+    recovers(control_plane, &copy).await
+}
+
+async fn a_process_killed_in_a_transaction_leaves_nothing_of_it(ns: Namespace) -> Result<()> {
+    let server = Server::start().await;
+    let url = server.url("postgresql");
+    fill(&ns).await?;
+    let control_plane = ControlPlane::start(&ns, &url).await?;
+    let copy = Copy::new(&ns, &url)?;
+    copy.is_the_list().await?;
+    // Steps are written last, so whoever waits for their table has written the rest.
+    let mut holder = AnyConnection::connect(&url).await?;
+    sqlx::raw_sql("BEGIN; LOCK TABLE transitions IN EXCLUSIVE MODE").execute(&mut holder).await?;
+    disturb(&ns, 0).await?;
+    let mut observer = AnyConnection::connect(&url).await?;
+    let waits = "SELECT count(*) FROM pg_stat_activity \
+                 WHERE application_name = 'recif-control-plane' AND wait_event_type = 'Lock'";
+    loop {
+        let waiting: i64 = sqlx::query(waits).fetch_one(&mut observer).await?.try_get(0)?;
+        if waiting > 0 {
+            break;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    control_plane.kill().await?;
+    sqlx::raw_sql("ROLLBACK").execute(&mut holder).await?;
+    copy.rows_have_their_steps().await?;
+    let control_plane = ControlPlane::start(&ns, &url).await?;
+    recovers(control_plane, &copy).await
+}
+
+/// Ends when tools of several rounds are stored at once.
+async fn are_mixed(copy: &Copy<'_>) -> Result<()> {
+    loop {
+        let descriptions = copy.descriptions().await?;
+        ensure!(descriptions == 1, "tools of {descriptions} rounds are stored at once");
+    }
+}
+
+async fn tools_that_change_all_the_time_are_replaced_as_one(ns: Namespace) -> Result<()> {
+    let server = Server::start().await;
+    let url = server.url("postgresql");
+    let tell = async |round: i32, tools: i32| {
+        let names: Vec<String> = (0..tools).map(|number| format!("tool-{number}")).collect();
+        let path = format!("/tools?names={}&words=round-{round}", names.join(","));
+        let answer = ns.send("mcp", 8000, "GET", &path, &Value::Null).await?;
+        ensure!(answer.status == 200, "{path}: {answer:?}");
+        Ok(())
+    };
+    ns.start(&workload("mcp", json!({}))).await?;
+    tell(0, 5).await?;
+    let spec = json!({"url": format!("http://mcp.{}.svc.cluster.local:8000/mcp", ns.name), "resync": "1s"});
+    ns.apply(&object(REMOTE_MCP_SERVER, "remote", spec)).await?;
+    let copy = Copy::new(&ns, &url)?;
+    let (one, other) = tokio::try_join!(ControlPlane::start(&ns, &url), ControlPlane::start(&ns, &url))?;
+    let told = |words: &'static str| {
+        move |it: &crate::object::Object| it.text("/status/discoveredTools/0/description") == words
+    };
+    ns.until(REMOTE_MCP_SERVER, "remote", START, "has told its tools", told("round-0")).await?;
+    copy.is_the_list().await?;
+    let change = async {
+        for round in 1..=10 {
+            tell(round, 5 + round).await?;
+            sleep(Duration::from_millis(400)).await;
+        }
+        ns.until(REMOTE_MCP_SERVER, "remote", START, "has told its last tools", told("round-10")).await
+    };
+    tokio::select! {
+        changed = change => drop(changed?),
+        mixed = are_mixed(&copy) => mixed?,
+    }
+    copy.is_the_list().await?;
+    let rows = copy.rows().await?;
+    let tools = rows.get("tools RemoteMCPServer/remote").and_then(Value::as_array).context("there are no tools")?;
+    ensure!(tools.len() == 15, "there are {} tools", tools.len());
+    one.kill().await?;
+    other.kill().await
+}
