@@ -72,7 +72,8 @@ async fn shows_the_list(ns: &Namespace, control_plane: &ControlPlane) -> Result<
         let text = |item: &Value, field: &str| item[field].as_str().unwrap_or_default().to_owned();
         let shown = shown["items"].as_array().context("no items")?.iter();
         let mut shown: Vec<_> = shown.map(|item| (text(item, "name"), text(item, "resourceVersion"))).collect();
-        (listed.sort(), shown.sort());
+        listed.sort();
+        shown.sort();
         Ok((listed == shown).then_some(()))
     };
     poll(SAID, "the API shows what a list shows", same).await

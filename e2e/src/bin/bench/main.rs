@@ -9,6 +9,7 @@ mod audit;
 mod bare;
 mod counts;
 mod crowd;
+mod farm;
 mod flows;
 mod footprint;
 mod latency;
@@ -18,6 +19,7 @@ mod process;
 mod quiet;
 mod references;
 mod requests;
+mod servers;
 mod table;
 mod template;
 mod world;
@@ -73,6 +75,8 @@ enum Scenario {
     PromptEdit,
     /// A Secret that 100 flows use gets another value.
     SecretRotation,
+    /// Two hundred servers of tools that tell the same again and again, then one of them hangs.
+    Servers,
 }
 
 impl Scenario {
@@ -92,6 +96,7 @@ impl Scenario {
             Self::Restart => Box::pin(quiet::restart(world)),
             Self::PromptEdit => Box::pin(references::prompt_edit(world)),
             Self::SecretRotation => Box::pin(references::secret_rotation(world)),
+            Self::Servers => Box::pin(servers::steady(world)),
         }
     }
 }

@@ -1,0 +1,124 @@
+//! MCP servers, all of them at one address: each has a path of its own, and remembers when it was asked.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{TcpListener, TcpStream},
+};
+
+/// A discovery as its server sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    /// The server's number.
+    pub(crate) server: usize,
+    /// When its tools were asked for: there is one page of them.
+    pub(crate) at: Instant,
+}
+
+/// The servers.
+pub(crate) struct Farm {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    asked: Mutex<Vec<Asked>>,
+    /// The number of the one that never answers.
+    hangs: AtomicUsize,
+}
+
+impl Farm {
+    /// Begins to serve, as long as the program runs.
+    pub(crate) async fn start() -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared { asked: Mutex::default(), hangs: AtomicUsize::new(usize::MAX) });
+        let farm = Self { address, shared: shared.clone() };
+        tokio::spawn(async move {
+            while let Ok((io, _)) = listener.accept().await {
+                let shared = shared.clone();
+                // A client that goes ends its connection, and nothing else.
+                tokio::spawn(async move { shared.serve(io).await });
+            }
+        });
+        Ok(farm)
+    }
+
+    /// Where a server is.
+    pub(crate) fn url(&self, server: usize) -> String {
+        format!("http://{}/mcp/{server}", self.address)
+    }
+
+    /// From now on this one never answers.
+    pub(crate) fn hang(&self, server: usize) {
+        self.shared.hangs.store(server, Ordering::Relaxed);
+    }
+
+    /// The discoveries since the last call, in their order.
+    pub(crate) fn take(&self) -> Vec<Asked> {
+        std::mem::take(&mut *self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Shared {
+    async fn serve(&self, io: TcpStream) -> io::Result<()> {
+        let mut io = BufReader::new(io);
+        loop {
+            let mut line = String::new();
+            if io.read_line(&mut line).await? == 0 {
+                return Ok(());
+            }
+            let mut length = 0;
+            loop {
+                let mut field = String::new();
+                io.read_line(&mut field).await?;
+                if field.trim().is_empty() {
+                    break;
+                }
+                let value = field.to_ascii_lowercase();
+                length = value.strip_prefix("content-length:").map_or(length, |it| it.trim().parse().unwrap_or(0));
+            }
+            let mut body = vec![0; length];
+            io.read_exact(&mut body).await?;
+            let path = line.split(' ').nth(1).unwrap_or_default();
+            let server = path.rsplit('/').next().and_then(|number| number.parse().ok()).unwrap_or_default();
+            let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+            if request["method"] == "tools/list" {
+                let asked = Asked { server, at: Instant::now() };
+                self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+            }
+            if self.hangs.load(Ordering::Relaxed) == server {
+                std::future::pending::<()>().await;
+            }
+            let answer = answer(&request).to_string();
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length:";
+            io.write_all(format!("{head} {}\r\n\r\n{answer}", answer.len()).as_bytes()).await?;
+        }
+    }
+}
+
+/// What a server of the newer era with ten tools answers.
+fn answer(request: &Value) -> Value {
+    let result = match request["method"].as_str() {
+        Some("server/discover") => json!({
+            "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+            "ttlMs": 0, "cacheScope": "private",
+        }),
+        _ => {
+            let tool = |number: usize| json!({"name": format!("tool-{number}"), "inputSchema": {"type": "object"}});
+            let tools: Vec<Value> = (0..10).map(tool).collect();
+            json!({"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"})
+        }
+    };
+    json!({"jsonrpc": "2.0", "id": request["id"], "result": result})
+}

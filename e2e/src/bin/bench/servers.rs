@@ -1,0 +1,101 @@
+//! Servers elsewhere that are asked for their tools again and again, and always tell the same.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::{Api, core::DynamicObject};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::{
+    agents::{AT_ONCE, await_all, clear, create, custom, manifest, namespace},
+    farm::{Asked, Farm},
+    table::Row,
+    world::World,
+};
+
+const NAMESPACE: &str = "servers";
+const SERVERS: usize = 200;
+/// How often each is asked, on average: each time spread by a fifth.
+const RESYNC: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(12);
+/// How much later than that one may be asked because of another one that hangs.
+const LATE_MS: f64 = 100.0;
+
+/// Nothing is written, the servers are asked evenly, and one that hangs delays no other.
+pub(crate) async fn steady(world: &mut World) -> Result<Vec<Row>> {
+    world.depopulate().await?;
+    let farm = Farm::start().await.context("serve")?;
+    namespace(&world.client, NAMESPACE).await?;
+    let kind = custom("RemoteMCPServer", "remotemcpservers");
+    let servers: Api<DynamicObject> = Api::namespaced_with(world.client.clone(), NAMESPACE, &kind);
+    let make = stream::iter(0..SERVERS).map(Ok::<_, anyhow::Error>);
+    make.try_for_each_concurrent(AT_ONCE, async |number| {
+        let spec = json!({"url": farm.url(number), "resync": format!("{}s", RESYNC.as_secs()), "timeout": "5s"});
+        create(&servers, manifest("RemoteMCPServer", &format!("server-{number}"), spec)).await
+    })
+    .await?;
+    await_all(&servers, SERVERS, "are Available", |it| it.data["status"]["phase"] == "Available").await?;
+    // They were made all at once and so were asked all at once: a new operator spreads them.
+    world.stop_operator().await;
+    world.operator().await?;
+    sleep(2 * LONGEST_PAUSE).await;
+    world.settle().await?;
+
+    let mark = world.audit.mark().await?;
+    farm.take();
+    let begun = Instant::now();
+    sleep(world.window()).await;
+    let calm = farm.take();
+    let counts = world.counts(mark).await?;
+    let what = format!("steady state, {SERVERS} remote servers, {} s", world.window().as_secs());
+    let writes = Row::new(format!("{what}: writes"), "0", counts.writes().to_string(), counts.writes() == 0);
+
+    let per_second = per_second(&calm, begun, world.window());
+    let mean = calm.len() as f64 / world.window().as_secs_f64();
+    let most = per_second.iter().copied().max().unwrap_or_default() as f64;
+    let spread = Row::at_most("discoveries in the fullest second, by their mean", 2.0, most / mean, "×");
+    let spread = spread.with_note(&format!("{} in all, {mean:.1} a second, at most {most}", calm.len()));
+
+    let before = lateness(&calm);
+    farm.hang(0);
+    sleep(LONGEST_PAUSE).await;
+    farm.take();
+    sleep(world.window()).await;
+    let mut with = farm.take();
+    with.retain(|asked| asked.server != 0);
+    let all = with.iter().map(|asked| asked.server).collect::<std::collections::BTreeSet<_>>().len();
+    let late = Row::at_most("the latest of the others while one hangs", LATE_MS, lateness(&with).max(0.0), "ms");
+    let late = late.with_note(&format!("without it {:.2} ms; {} discoveries of {all}", before.max(0.0), with.len()));
+    clear(&servers).await?;
+    Ok(vec![writes.with_note(&counts.listed()), spread, late])
+}
+
+/// How many there were in each whole second.
+fn per_second(asked: &[Asked], begun: Instant, window: Duration) -> Vec<usize> {
+    let mut counts = vec![0; usize::try_from(window.as_secs()).unwrap_or_default()];
+    for asked in asked {
+        let second = asked.at.saturating_duration_since(begun).as_secs();
+        if let Some(count) = counts.get_mut(usize::try_from(second).unwrap_or(usize::MAX)) {
+            *count += 1;
+        }
+    }
+    counts
+}
+
+/// By how many milliseconds the longest pause of a server was longer than any that is meant; below zero if none was.
+fn lateness(asked: &[Asked]) -> f64 {
+    let mut last = BTreeMap::new();
+    let mut longest = f64::MIN;
+    for Asked { server, at } in asked {
+        if let Some(before) = last.insert(*server, *at) {
+            let pause: Duration = *at - before;
+            longest = longest.max((pause.as_secs_f64() - LONGEST_PAUSE.as_secs_f64()) * 1e3);
+        }
+    }
+    longest
+}
