@@ -197,3 +197,29 @@ async fn zero_replicas_stop_it_and_deleting_it_takes_its_pods_first() {
     assert_eq!(sim.store().get(&server_id()), None);
     assert_eq!(sim.store().get(&id("Deployment", "files")), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn publishing_that_is_switched_off_while_no_pod_serves_takes_its_tools_back() {
+    let sim = Sim::new();
+    sim.serve(URL, tells(&["list", "write"]));
+    let mut server = stdio(json!({}));
+    server["spec"]["publish"] = json!({"enabled": true});
+    sim.store().create(&server_id(), server);
+    let mut operator = Operator::start(&sim);
+    operator.run(2 * MINUTE).await;
+    sim.store().create(&agent_id("a"), agent(json!({"tools": ["list"]})));
+    operator.run(2 * MINUTE).await;
+    assert_eq!((phase(&sim, &tool_id("write")), phase(&sim, &agent_id("a"))), (json!("Available"), json!("Running")));
+    sim.store().set_health(Health::Bad(None));
+    operator.run(MINUTE).await;
+    sim.store().edit(&server_id(), |body| body["spec"]["publish"]["enabled"] = json!(false));
+    operator.run(2 * MINUTE).await;
+    assert_eq!(sim.store().get(&tool_id("write")), None);
+    assert_eq!(condition(&sim, &server_id(), "ToolsPublished")["reason"], "StillUsed");
+    assert!(sim.store().get(&tool_id("list")).is_some(), "an agent has it");
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["tools"] = json!([]));
+    sim.store().set_health(Health::Good);
+    operator.run(5 * MINUTE).await;
+    assert_eq!((phase(&sim, &server_id()), sim.store().get(&tool_id("list"))), (json!("Running"), None));
+    assert_eq!(at(&sim, &server_id(), "/status/publishedTools"), Value::Null);
+}
