@@ -214,9 +214,9 @@ impl Operator {
         if DRIVEN.contains(&event.id.kind) && !is_status_only(event) {
             self.wake(event.id.clone(), Duration::ZERO);
         }
-        // What belongs to a workload wakes that one. Everything else wakes whoever might look at it; an Agent only those
-        // that may call it.
-        let labels = obj.labels();
+        // What belongs to a workload wakes that one. Everything else, a Tool that a server published too, wakes whoever might
+        // look at it; an Agent only those that may call it.
+        let labels = if DRIVEN.contains(&event.id.kind) { BTreeMap::new() } else { obj.labels() };
         let owner = labels.iter().find_map(|(label, name)| Some((label.strip_prefix("recif.dev/")?, name)));
         let is_woken = |id: &Id| match (id.kind, owner) {
             ("Prompt", _) => false,

@@ -205,10 +205,9 @@ async fn publishing_that_is_switched_off_while_no_pod_serves_takes_its_tools_bac
     let mut server = stdio(json!({}));
     server["spec"]["publish"] = json!({"enabled": true});
     sim.store().create(&server_id(), server);
-    let mut operator = Operator::start(&sim);
-    operator.run(2 * MINUTE).await;
     sim.store().create(&agent_id("a"), agent(json!({"tools": ["list"]})));
-    operator.run(2 * MINUTE).await;
+    let mut operator = Operator::start(&sim);
+    operator.run(10 * MINUTE).await;
     assert_eq!((phase(&sim, &tool_id("write")), phase(&sim, &agent_id("a"))), (json!("Available"), json!("Running")));
     sim.store().set_health(Health::Bad(None));
     operator.run(MINUTE).await;
