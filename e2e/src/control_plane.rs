@@ -39,8 +39,10 @@ impl ControlPlane {
     /// Starts one with this database, and waits until it is ready.
     pub(crate) async fn start(ns: &Namespace, database: &str) -> Result<Self> {
         // Free now; nobody else on this machine takes ports of loopback on purpose.
-        let [api, admin] = [TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?];
-        let (api, admin) = (api.local_addr()?, admin.local_addr()?);
+        let free = [TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?];
+        let [api, admin] = free.each_ref().map(TcpListener::local_addr);
+        let (api, admin) = (api?, admin?);
+        drop(free);
         let mut command = ns.env.recif_command();
         command.args(["control-plane", "--bind", &api.to_string(), "--admin-bind", &admin.to_string()]);
         command.args(["--namespaces", &ns.name]);
