@@ -61,10 +61,10 @@ async fn lists_and_objects_are_as_the_cluster_has_them(ns: Namespace) -> Result<
     let fleet = shown(&ns, &target, &list, |fleet| {
         names(fleet) == ["waits", "runs"]
             && fleet["items"][0]["phase"] == "Resolving"
+            && fleet["items"][0]["why"].as_str().is_some_and(|why| why.contains("nowhere"))
             && fleet["items"][1]["phase"] == "Running"
     })
     .await?;
-    ensure!(fleet["items"][0]["why"].as_str().is_some_and(|why| why.contains("nowhere")), "{fleet}");
     ensure!(fleet["items"][1]["why"].is_null(), "{fleet}");
     ensure!(fleet["counts"] == json!({"Agent": {"Resolving": 1, "Running": 1}}), "{fleet}");
     let path = format!("/v1/agents/{}/runs", ns.name);
