@@ -3,12 +3,11 @@
 use crds::{ToolServerStatus, tool_server};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kube::Resource;
 
-use super::{Catalogue, Discovered};
+use super::{Catalogue, Discovered, ToolServer};
 use crate::{
-    machine::{ActionError, ApiError, Context, Machine, condition},
-    ports::{ChildKind, ChildRef, World},
+    machine::{ActionError, ApiError, Context, condition},
+    ports::{ChildKind, ChildRef},
     render::tools_manifest,
     workload::refuse_foreign,
 };
@@ -21,15 +20,12 @@ pub const DISCOVERED: &str = "ToolsDiscovered";
 ///
 /// # Errors
 /// `Terminal` when the name of the ConfigMap is taken; whatever the API server answered.
-pub async fn keep<K>(
+pub(super) async fn keep<K: ToolServer>(
     cx: &Context<K>,
     cr: &K,
     before: &ToolServerStatus,
     found: &Discovered,
-) -> Result<Option<(ToolServerStatus, Condition)>, ActionError>
-where
-    K: Machine<World = World> + Resource<DynamicType = ()>,
-{
+) -> Result<Option<(ToolServerStatus, Condition)>, ActionError> {
     let catalogue = &found.catalogue;
     if !write(cx, cr, catalogue).await? {
         return Ok(None);
@@ -53,10 +49,7 @@ where
 }
 
 /// Whether the definitions are where they belong now.
-async fn write<K>(cx: &Context<K>, cr: &K, catalogue: &Catalogue) -> Result<bool, ActionError>
-where
-    K: Machine<World = World> + Resource<DynamicType = ()>,
-{
+async fn write<K: ToolServer>(cx: &Context<K>, cr: &K, catalogue: &Catalogue) -> Result<bool, ActionError> {
     let key = cr.key();
     let name = tool_server::tools_config_map(K::KIND, &key.name);
     let child = ChildRef { kind: ChildKind::ConfigMap, namespace: key.namespace, name };

@@ -9,6 +9,8 @@ mod definitions;
 mod keep;
 mod publish;
 mod served;
+mod server;
+mod withdraw;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -18,9 +20,11 @@ use serde_json::Value;
 
 pub use catalogue::{Catalogue, Told};
 pub use definitions::Definitions;
-pub use keep::{DISCOVERED, keep};
-pub use publish::{PUBLISHED, publish, withdraw};
+pub use keep::DISCOVERED;
+pub use publish::PUBLISHED;
 pub(crate) use served::{Standing, served, standing};
+pub use server::{ToolServer, tell};
+pub use withdraw::Withdrawing;
 
 use crate::machine::{ActionError, Key};
 

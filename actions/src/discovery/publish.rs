@@ -6,54 +6,50 @@ use std::{
     time::Duration,
 };
 
-use crds::{GROUP, MANAGED_BY, Tool, ToolServerStatus, ToolSpec, tool_server::Publish};
+use crds::{GROUP, MANAGED_BY, Tool, ToolSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::Resource;
 use serde_json::{Value, json};
 
-use super::{Catalogue, Definition};
+use super::{Catalogue, Definition, ToolServer};
 use crate::{
     machine::{ActionError, ApiError, Context, Machine, condition, update_condition},
-    ports::{ChildKind, ChildRef, World},
+    ports::{ChildKind, ChildRef},
     render::{MANAGED_BY_LABEL, kind_label, tool_manifest},
 };
 
 /// The condition that says whether all Tools that are to be published are.
 pub const PUBLISHED: &str = "ToolsPublished";
 
+/// When Tools that are to go are looked at again: nobody tells a server who uses its Tools.
+const STILL_USED: Duration = Duration::from_secs(30);
+
 /// What became of the Tools.
 #[derive(Debug, Default)]
-pub struct Published {
+struct Published {
     count: Option<i32>,
     said: Option<Condition>,
 }
 
-impl Published {
-    /// Puts it into the status.
-    pub fn tell(self, status: &mut ToolServerStatus, conditions: &mut Vec<Condition>) {
-        status.published_tools = self.count;
-        match self.said {
-            Some(said) => update_condition(conditions, said),
-            None => conditions.retain(|known| known.type_ != PUBLISHED),
-        }
-    }
-}
-
-/// Publishes what the server told. `before`: how many there were, so that a server that never published looks for nothing. That
-/// it begins to is in the status before the first Tool is there, or nobody would look for those that a crash left behind.
+/// Publishes what the server told, and says so in the status.
 ///
 /// # Errors
 /// Whatever the API server answered.
-pub async fn publish<K>(
-    cx: &Context<K>,
-    cr: &K,
-    wanted: &Publish,
-    before: Option<i32>,
-    told: &Catalogue,
-) -> Result<Published, ActionError>
-where
-    K: Machine<World = World> + Resource<DynamicType = ()>,
-{
+pub(super) async fn publish<K: ToolServer>(cx: &Context<K>, cr: &mut K, told: &Catalogue) -> Result<(), ActionError> {
+    let published = published(cx, cr, told).await?;
+    cr.told_mut().published_tools = published.count;
+    let conditions = &mut cr.machine_mut().conditions;
+    match published.said {
+        Some(said) => update_condition(conditions, said),
+        None => conditions.retain(|known| known.type_ != PUBLISHED),
+    }
+    Ok(())
+}
+
+/// A server that never published looks for nothing. That it begins to is in the status before the first Tool is there, or nobody
+/// would look for those that a crash left behind.
+async fn published<K: ToolServer>(cx: &Context<K>, cr: &K, told: &Catalogue) -> Result<Published, ActionError> {
+    let wanted = cr.publish().cloned().unwrap_or_default();
+    let before = cr.told().and_then(|told| told.published_tools);
     if !wanted.enabled && before.is_none() {
         return Ok(Published::default());
     }
@@ -97,6 +93,9 @@ where
         cx.cluster.delete(&child, tool.metadata.uid.as_deref().unwrap_or_default()).await?;
         cx.notes.note("removed", child.to_string());
     }
+    if !used.is_empty() {
+        cx.notes.look_again(STILL_USED);
+    }
     if !wanted.enabled && used.is_empty() {
         return Ok(Published::default());
     }
@@ -111,31 +110,8 @@ where
     Ok(Published { count: Some(count), said: Some(said) })
 }
 
-/// Takes back what was published where nothing is to be published any more, which needs no word of the server. `None`: there
-/// is nothing to take back.
-///
-/// # Errors
-/// Whatever the API server answered.
-pub async fn withdraw<K>(
-    cx: &Context<K>,
-    cr: &K,
-    wanted: &Publish,
-    before: Option<i32>,
-) -> Result<Option<Published>, ActionError>
-where
-    K: Machine<World = World> + Resource<DynamicType = ()>,
-{
-    if wanted.enabled || before.is_none() {
-        return Ok(None);
-    }
-    publish(cx, cr, wanted, before, &Catalogue::of([], false)).await.map(Some)
-}
-
 /// Whether the Tool is there as it should be now; not if it is somebody else's.
-async fn ensure<K>(cx: &Context<K>, cr: &K, name: &str, tool: &Definition) -> Result<bool, ActionError>
-where
-    K: Machine<World = World> + Resource<DynamicType = ()>,
-{
+async fn ensure<K: ToolServer>(cx: &Context<K>, cr: &K, name: &str, tool: &Definition) -> Result<bool, ActionError> {
     let key = cr.key();
     let spec = spec(K::KIND, &key.name, name, tool);
     let seen = cx.views.tool(&key.namespace, name);

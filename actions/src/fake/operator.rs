@@ -215,13 +215,16 @@ impl Operator {
             self.wake(event.id.clone(), Duration::ZERO);
         }
         // What belongs to a workload wakes that one. Everything else, a Tool that a server published too, wakes whoever might
-        // look at it; an Agent only those that may call it.
+        // look at it; an Agent only those that may call it, and who uses tools no server of them.
         let labels = if DRIVEN.contains(&event.id.kind) { BTreeMap::new() } else { obj.labels() };
         let owner = labels.iter().find_map(|(label, name)| Some((label.strip_prefix("recif.dev/")?, name)));
         let is_woken = |id: &Id| match (id.kind, owner) {
             ("Prompt", _) => false,
             (kind, Some((owner, name))) => owner == kind.to_lowercase() && *name == id.name,
             ("Agent", None) => event.id.kind != "Agent",
+            ("MCPServer" | "RemoteMCPServer", None) => {
+                *id != event.id && !matches!(event.id.kind, "Agent" | "Flow" | "FlowSet")
+            }
             _ => *id != event.id,
         };
         let store = self.sim.store();

@@ -4,7 +4,6 @@
 mod monitor;
 #[cfg(test)]
 mod tests;
-mod withdraw;
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +13,7 @@ use std::{
 use crds::{MCPServer, Refers, Traffic, WorkloadStatus};
 
 use crate::{
-    discovery::{DISCOVERED, PUBLISHED},
+    discovery::{DISCOVERED, PUBLISHED, Withdrawing},
     flow::{settings_digest, terminal},
     kind,
     machine::{ActionError, BadTable, Machine, Registry},
@@ -108,12 +107,11 @@ fn rendered(
 pub fn registry() -> Result<Registry<MCPServer>, BadTable> {
     Registry::new(vec![
         Arc::new(Accept),
-        Arc::new(withdraw::Withdraw),
-        Arc::new(Resolve),
-        Arc::new(Render),
-        Arc::new(Deploy),
-        Arc::new(monitor::Monitor),
-        Arc::new(Recover),
+        Arc::new(Withdrawing(Resolve)),
+        Arc::new(Withdrawing(Render)),
+        Arc::new(Withdrawing(Deploy)),
+        Arc::new(Withdrawing(monitor::Monitor)),
+        Arc::new(Withdrawing(Recover)),
         Arc::new(Drain),
     ])
 }

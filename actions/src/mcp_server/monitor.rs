@@ -8,9 +8,8 @@ use crds::{MCPServer, WorkloadPhase, digest, tool_server::ServerTls};
 use serde_json::json;
 
 use crate::{
-    discovery::{DISCOVERED, Target, When, keep, publish},
+    discovery::{DISCOVERED, Target, ToolServer as _, When, tell},
     machine::{Action, ActionError, ApiError, Context, Machine, condition, update_condition},
-    mcp_server::withdraw::withdraw,
     workload::{self, Workload as _, is_available},
 };
 
@@ -39,8 +38,6 @@ impl Action<MCPServer> for Monitor {
         let mut next = watched.unwrap_or_else(|| cr.as_ref().clone());
         let looked = match next.phase() == Some(WorkloadPhase::Running) && is_available(&next) {
             true => discover(cx, &mut next).await,
-            // Tools that were still used when publishing was switched off go when they are not.
-            false if next.phase() == cr.phase() => withdraw(cx, &mut next).await,
             false => Ok(()),
         };
         match looked {
@@ -61,25 +58,15 @@ fn not_kept(next: &mut MCPServer, reason: &'static str, message: &str) {
 }
 
 async fn discover(cx: &Context<MCPServer>, next: &mut MCPServer) -> Result<(), ActionError> {
-    let before = next.status.clone().unwrap_or_default().server;
-    let when = if before.tools_digest.is_none() { When::Now } else { When::InTurn };
-    let Some(outcome) = cx.discoveries.look(&target(cx, next), when) else { return Ok(()) };
-    let said = match outcome.as_ref() {
-        Ok(found) => {
-            let Some((server, said)) = keep(cx, next, &before, found).await? else { return Ok(()) };
-            let wanted = next.spec.publish.clone().unwrap_or_default();
-            let published = publish(cx, next, &wanted, before.published_tools, &found.catalogue).await?;
-            let status = next.status.get_or_insert_default();
-            status.server = server;
-            published.tell(&mut status.server, &mut status.workload.machine.conditions);
-            said
+    let known = next.told().is_some_and(|told| told.tools_digest.is_some());
+    let when = if known { When::InTurn } else { When::Now };
+    match cx.discoveries.look(&target(cx, next), when).as_deref() {
+        None => {}
+        Some(Ok(found)) => {
+            tell(cx, next, found).await?;
         }
-        Err(failed) => {
-            withdraw(cx, next).await?;
-            condition(DISCOVERED, false, failed.reason, &failed.message)
-        }
-    };
-    update_condition(&mut next.machine_mut().conditions, said);
+        Some(Err(failed)) => not_kept(next, failed.reason, &failed.message),
+    }
     Ok(())
 }
 

@@ -198,8 +198,8 @@ async fn zero_replicas_stop_it_and_deleting_it_takes_its_pods_first() {
     assert_eq!(sim.store().get(&id("Deployment", "files")), None);
 }
 
-#[tokio::test(start_paused = true)]
-async fn publishing_that_is_switched_off_while_no_pod_serves_takes_its_tools_back() {
+/// A server that publishes its two tools, and an Agent that has one of them, all at rest.
+async fn publishing() -> (Sim, Operator) {
     let sim = Sim::new();
     sim.serve(URL, tells(&["list", "write"]));
     let mut server = stdio(json!({}));
@@ -209,6 +209,12 @@ async fn publishing_that_is_switched_off_while_no_pod_serves_takes_its_tools_bac
     let mut operator = Operator::start(&sim);
     operator.run(10 * MINUTE).await;
     assert_eq!((phase(&sim, &tool_id("write")), phase(&sim, &agent_id("a"))), (json!("Available"), json!("Running")));
+    (sim, operator)
+}
+
+#[tokio::test(start_paused = true)]
+async fn publishing_that_is_switched_off_while_no_pod_serves_takes_its_tools_back() {
+    let (sim, mut operator) = publishing().await;
     sim.store().set_health(Health::Bad(None));
     operator.run(MINUTE).await;
     sim.store().edit(&server_id(), |body| body["spec"]["publish"]["enabled"] = json!(false));
@@ -221,4 +227,32 @@ async fn publishing_that_is_switched_off_while_no_pod_serves_takes_its_tools_bac
     operator.run(5 * MINUTE).await;
     assert_eq!((phase(&sim, &server_id()), sim.store().get(&tool_id("list"))), (json!("Running"), None));
     assert_eq!(at(&sim, &server_id(), "/status/publishedTools"), Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_published_no_more_goes_when_nobody_uses_it_in_whatever_phase() {
+    let hindered = |phase: &str, sim: &Sim| match phase {
+        "Resolving" => sim.store().edit(&server_id(), |body| {
+            body["spec"]["deployment"]["secretRefs"] = json!([{"name": "missing"}]);
+        }),
+        _ => sim.store().set_health(Health::Bad(None)),
+    };
+    for (expected, rest) in [("Resolving", MINUTE), ("Deploying", MINUTE), ("Failed", 20 * MINUTE)] {
+        let (sim, mut operator) = publishing().await;
+        hindered(expected, &sim);
+        sim.store().edit(&server_id(), |body| {
+            body["spec"]["publish"]["enabled"] = json!(false);
+            body["spec"]["deployment"]["image"] = json!("registry/files:2");
+        });
+        operator.run(rest).await;
+        assert_eq!(phase(&sim, &server_id()), expected);
+        assert!(sim.store().get(&tool_id("list")).is_some(), "{expected}: an agent has it");
+        sim.take_requests();
+        operator.run(MINUTE).await;
+        assert_eq!(sim.take_writes(), [""; 0], "{expected}: to wait writes nothing");
+        sim.store().edit(&agent_id("a"), |body| body["spec"]["tools"] = json!([]));
+        operator.run(MINUTE).await;
+        assert_eq!((phase(&sim, &server_id()), sim.store().get(&tool_id("list"))), (json!(expected), None));
+        assert_eq!(at(&sim, &server_id(), "/status/publishedTools"), Value::Null);
+    }
 }

@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use crds::{ReferencePhase, RemoteMCPServer};
 
-use super::{target, tell, withdrawn};
+use super::target;
 use crate::{
-    discovery::When,
+    discovery::{When, tell},
     machine::{Action, ActionError, Context, Machine},
     reference::Reference,
     references::Unresolved,
@@ -36,11 +36,6 @@ impl Action<RemoteMCPServer> for Check {
         cx: &Context<RemoteMCPServer>,
         cr: Arc<RemoteMCPServer>,
     ) -> Result<Option<RemoteMCPServer>, ActionError> {
-        // Before what may never come: a server that is down keeps nobody from taking its Tools back.
-        if let Some(next) = withdrawn(cx, &cr).await? {
-            cx.notes.look_again(Duration::ZERO);
-            return Ok(Some(next));
-        }
         let inputs = cr.inputs(cx);
         if let Some(Unresolved { reason, sentence, missing }) = inputs.waiting_for() {
             match missing {

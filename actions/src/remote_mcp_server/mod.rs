@@ -14,9 +14,9 @@ use crds::{
 };
 
 use crate::{
-    discovery::{self, DISCOVERED, Discovered, PUBLISHED, Target},
+    discovery::{self, DISCOVERED, PUBLISHED, Target, Withdrawing},
     kind,
-    machine::{ActionError, At, BadTable, Context, Edge, Machine, Registry, Rule, update_condition},
+    machine::{ActionError, At, BadTable, Edge, Machine, Registry, Rule},
     ports::World,
     reference::{Accept, Reference},
     references::Lookup,
@@ -72,42 +72,10 @@ fn target(cr: &RemoteMCPServer, world: &World) -> Target {
     }
 }
 
-/// Puts what the server told into the status of `next`; whether that could be done.
-async fn tell(
-    cx: &Context<RemoteMCPServer>,
-    next: &mut RemoteMCPServer,
-    found: &Discovered,
-) -> Result<bool, ActionError> {
-    let before = next.status.clone().unwrap_or_default().server;
-    let Some((server, said)) = discovery::keep(cx, next, &before, found).await? else { return Ok(false) };
-    let status = next.status.get_or_insert_default();
-    status.server = server;
-    update_condition(&mut status.machine.conditions, said);
-    let wanted = next.spec.publish.clone().unwrap_or_default();
-    let published = discovery::publish(cx, next, &wanted, before.published_tools, &found.catalogue).await?;
-    let status = next.status.get_or_insert_default();
-    published.tell(&mut status.server, &mut status.machine.conditions);
-    Ok(true)
-}
-
-/// The object without what it published, if nothing is to be published any more; `None`: it stays as it is.
-async fn withdrawn(
-    cx: &Context<RemoteMCPServer>,
-    cr: &RemoteMCPServer,
-) -> Result<Option<RemoteMCPServer>, ActionError> {
-    let wanted = cr.spec.publish.clone().unwrap_or_default();
-    let before = cr.status.as_ref().and_then(|status| status.server.published_tools);
-    let Some(published) = discovery::withdraw(cx, cr, &wanted, before).await? else { return Ok(None) };
-    let mut next = cr.clone();
-    let status = next.status.get_or_insert_default();
-    published.tell(&mut status.server, &mut status.machine.conditions);
-    Ok((next.status != cr.status).then_some(next))
-}
-
 /// The actions of a RemoteMCPServer.
 ///
 /// # Errors
 /// A fault in the table of edges or the list of actions.
 pub fn registry() -> Result<Registry<RemoteMCPServer>, BadTable> {
-    Registry::new(vec![Arc::new(Accept), Arc::new(check::Check), Arc::new(monitor::Monitor)])
+    Registry::new(vec![Arc::new(Accept), Arc::new(Withdrawing(check::Check)), Arc::new(Withdrawing(monitor::Monitor))])
 }

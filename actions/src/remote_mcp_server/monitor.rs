@@ -6,9 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use crds::{ReferencePhase, RemoteMCPServer};
 
-use super::{target, tell, withdrawn};
+use super::target;
 use crate::{
-    discovery::When,
+    discovery::{When, tell},
     machine::{Action, ActionError, Context, Machine},
     reference::Reference,
 };
@@ -55,11 +55,7 @@ impl Action<RemoteMCPServer> for Monitor {
                 }
                 Ok((told && next.status != cr.status).then_some(next))
             }
-            Some(Err(error)) => {
-                // Tools that were still used when publishing was switched off go when they are not.
-                let withdrawn = if failed { withdrawn(cx, &cr).await? } else { None };
-                withdrawn.map_or_else(|| Err(error.into()), |next| Ok(Some(next)))
-            }
+            Some(Err(error)) => Err(error.into()),
         }
     }
 }

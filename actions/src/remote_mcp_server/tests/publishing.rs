@@ -6,6 +6,18 @@ fn published(sim: &Sim, name: &str) -> Value {
     at(sim, &tool_id(name), "")
 }
 
+/// A server that publishes its two tools, and an Agent that has one of them, all at rest.
+async fn publishing() -> (Sim, Operator) {
+    let sim = Sim::new();
+    sim.serve(URL, tells(&[("echo", "Echoes"), ("add", "Adds")]));
+    sim.store().create(&server_id(), server(json!({"publish": {"enabled": true}})));
+    sim.store().create(&agent_id("a"), agent(json!({"tools": ["echo"]})));
+    let mut operator = Operator::start(&sim);
+    operator.run(2 * MINUTE).await;
+    assert_eq!((phase(&sim, &tool_id("add")), phase(&sim, &agent_id("a"))), (json!("Available"), json!("Running")));
+    (sim, operator)
+}
+
 #[tokio::test(start_paused = true)]
 async fn published_tools_are_tools_that_an_agent_lists_and_then_cost_nothing() {
     let sim = Sim::new();
@@ -33,13 +45,7 @@ async fn published_tools_are_tools_that_an_agent_lists_and_then_cost_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn published_tools_follow_the_server_and_stay_in_error_while_they_are_used() {
-    let sim = Sim::new();
-    sim.serve(URL, tells(&[("echo", "Echoes"), ("add", "Adds")]));
-    sim.store().create(&server_id(), server(json!({"publish": {"enabled": true}})));
-    sim.store().create(&agent_id("a"), agent(json!({"tools": ["echo"]})));
-    let mut operator = Operator::start(&sim);
-    operator.run(2 * MINUTE).await;
-    assert_eq!(phase(&sim, &agent_id("a")), "Running");
+    let (sim, mut operator) = publishing().await;
     sim.store().delete(&tool_id("add"), Cascade::Background);
     operator.run(2 * MINUTE).await;
     assert_eq!(phase(&sim, &tool_id("add")), "Available", "deleted by somebody, it is made again");
@@ -103,13 +109,7 @@ async fn tools_that_a_crash_left_behind_are_found_when_publishing_is_switched_of
 
 #[tokio::test(start_paused = true)]
 async fn publishing_that_is_switched_off_while_the_server_is_down_takes_its_tools_back() {
-    let sim = Sim::new();
-    sim.serve(URL, tells(&[("echo", "Echoes"), ("add", "Adds")]));
-    sim.store().create(&server_id(), server(json!({"publish": {"enabled": true}})));
-    sim.store().create(&agent_id("a"), agent(json!({"tools": ["echo"]})));
-    let mut operator = Operator::start(&sim);
-    operator.run(2 * MINUTE).await;
-    assert_eq!((phase(&sim, &tool_id("add")), phase(&sim, &agent_id("a"))), (json!("Available"), json!("Running")));
+    let (sim, mut operator) = publishing().await;
     sim.serve(URL, down());
     operator.run(2 * MINUTE).await;
     sim.store().edit(&server_id(), |body| body["spec"]["publish"]["enabled"] = json!(false));

@@ -1,0 +1,67 @@
+//! Takes back what a server published when publishing is switched off, in whatever phase, before the phase's own action: a
+//! server that never runs, or answers nobody, keeps nobody from it.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use super::{Catalogue, ToolServer, publish::publish};
+use crate::machine::{Action, ActionError, Context};
+
+/// When it is tried again after a request failed.
+const SOON: Duration = Duration::from_secs(5);
+
+/// An action, and what comes before it.
+#[derive(Debug)]
+pub struct Withdrawing<A>(pub A);
+
+#[async_trait]
+impl<K: ToolServer, A: Action<K>> Action<K> for Withdrawing<A> {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn phases(&self) -> &'static [K::Phase] {
+        self.0.phases()
+    }
+
+    fn can_handle(&self, cr: &K) -> bool {
+        self.0.can_handle(cr)
+    }
+
+    fn deadline(&self) -> Duration {
+        self.0.deadline()
+    }
+
+    fn recheck(&self, cr: &K) -> Option<Duration> {
+        self.0.recheck(cr)
+    }
+
+    async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+        match withdrawn(cx, cr.as_ref()).await {
+            Ok(None) => {}
+            Ok(Some(next)) => {
+                cx.notes.because("what is published no more was taken back");
+                cx.notes.look_again(Duration::ZERO);
+                return Ok(Some(next));
+            }
+            // Tools that cannot be deleted keep no server from its work.
+            Err(error) => {
+                cx.notes.note("not_withdrawn", error.to_string());
+                cx.notes.look_again(SOON);
+            }
+        }
+        self.0.handle(cx, cr).await
+    }
+}
+
+/// The object without what it published, if nothing is to be published any more; `None`: it stays as it is.
+async fn withdrawn<K: ToolServer>(cx: &Context<K>, cr: &K) -> Result<Option<K>, ActionError> {
+    let published = cr.told().is_some_and(|told| told.published_tools.is_some());
+    if !published || cr.publish().is_some_and(|publish| publish.enabled) {
+        return Ok(None);
+    }
+    let mut next = cr.clone();
+    publish(cx, &mut next, &Catalogue::of([], false)).await?;
+    Ok((next.told() != cr.told() || next.machine() != cr.machine()).then_some(next))
+}
