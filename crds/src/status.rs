@@ -111,6 +111,10 @@ pub struct ChildRecord {
     pub inputs: String,
     /// SHA-256 (hex) of our field manager's entry in managedFields, as the apply left it.
     pub owned: String,
+    /// Of a Deployment: the replicas of its owner's spec at that time. Another number there is an edit, by which the number is
+    /// taken back from whoever else sets it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
 }
 
 /// What the operator last saw and did.

@@ -112,6 +112,7 @@ pub(super) async fn ensure<K: Workload>(
         uid: applied.uid.clone(),
         inputs,
         owned: applied.owned.clone().unwrap_or_default(),
+        replicas: (child.kind == ChildKind::Deployment).then(|| next.replicas()),
     };
     cx.baselines.applied(next.uid(), child, record.clone());
     if repair {

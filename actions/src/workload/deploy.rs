@@ -45,7 +45,9 @@ impl<K: Workload> Action<K> for Deploy {
             return Ok(None);
         }
         let live = cx.views.child(&cr.deployment());
-        let replicas = replicas::applied(cr.as_ref(), live.as_ref().and_then(|live| live.deployment.as_ref()));
+        let live = live.as_ref().and_then(|live| live.deployment.as_ref());
+        let record = cx.baselines.record(cr.as_ref(), &cr.deployment());
+        let replicas = replicas::applied(cr.as_ref(), live, record.as_ref());
         let rendered = cr.render(cx, replicas)?;
         if cr.status().and_then(|status| status.content_hash.as_ref()) != Some(&rendered.content_hash) {
             cx.notes.because("what is to be rendered changed");

@@ -76,7 +76,8 @@ impl<K: Workload> Action<K> for Monitor {
             }
             Repair::Apply(_) if is_unsettled(cx, cr.as_ref(), &inputs) => {}
             Repair::Apply(child) => {
-                let rendered = cr.render(cx, replicas::applied(cr.as_ref(), Some(&state)))?;
+                let record = cx.baselines.record(cr.as_ref(), &cr.deployment());
+                let rendered = cr.render(cx, replicas::applied(cr.as_ref(), Some(&state), record.as_ref()))?;
                 if cr.status().and_then(|status| status.content_hash.as_ref()) != Some(&rendered.content_hash) {
                     cx.notes.because(format!("{child} was changed"));
                     return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
@@ -113,19 +114,19 @@ impl Monitor {
         match cx.views.child(&deployment) {
             None => return Repair::Redeploy,
             Some(live) if live.deleting => return Repair::Wait(deployment),
-            Some(_) if cx.baselines.record(cr, &deployment).is_none() => return Repair::Redeploy,
             Some(_) => {}
         }
-        for record in cr.status().map(|status| status.children.as_slice()).unwrap_or_default() {
-            let Some(kind) = kind_of(record) else { continue };
-            let child = ChildRef { kind, namespace: namespace.clone(), name: record.name.clone() };
+        let Some(record) = cx.baselines.record(cr, &deployment) else { return Repair::Redeploy };
+        for known in cr.status().map(|status| status.children.as_slice()).unwrap_or_default() {
+            let Some(kind) = kind_of(known) else { continue };
+            let child = ChildRef { kind, namespace: namespace.clone(), name: known.name.clone() };
             match drifted(cx, cr, &child) {
                 Drift::None => {}
                 Drift::Deleting => return Repair::Wait(child),
                 Drift::Changed | Drift::Gone => return Repair::Apply(child),
             }
         }
-        if replicas::is_due(cr, state) { Repair::Apply(deployment) } else { Repair::None }
+        if replicas::is_due(cr, state, Some(&record)) { Repair::Apply(deployment) } else { Repair::None }
     }
 
     /// Fewer Pods than wanted: say why, and fail when there has been none for long.

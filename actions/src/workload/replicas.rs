@@ -4,7 +4,7 @@
 //! applied it too. So whoever takes it over applies it with the value it has; when both are seen in managedFields, the
 //! other one leaves it out; and only whoever has it alone sets another number.
 
-use crds::Scaling;
+use crds::{ChildRecord, Scaling};
 
 use super::Workload;
 use crate::ports::DeploymentState;
@@ -60,22 +60,35 @@ pub(super) fn wanted<K: Workload>(cr: &K, live: &DeploymentState) -> i32 {
     if cr.replicas() > 0 && by_others { live.desired } else { cr.replicas() }
 }
 
+/// Whether the user's number is another one than when the Deployment was last applied, as its `record` says.
+fn is_edited<K: Workload>(cr: &K, record: Option<&ChildRecord>) -> bool {
+    match record.and_then(|record| record.replicas) {
+        Some(known) => known != cr.replicas(),
+        // The record of an older build.
+        None => cr.is_edited(),
+    }
+}
+
 /// `replicas` as it goes into the operator's apply; `None`: left out, because it is somebody else's: the scaler's while
-/// there is scaling, or a stranger's until the user edits the number.
-pub(super) fn applied<K: Workload>(cr: &K, live: Option<&DeploymentState>) -> Option<i32> {
+/// there is scaling, or a stranger's until the user edits the number, in whatever phase.
+pub(super) fn applied<K: Workload>(
+    cr: &K,
+    live: Option<&DeploymentState>,
+    record: Option<&ChildRecord>,
+) -> Option<i32> {
     if let Some(scaling) = scaling(cr) {
         let kept = live.filter(|live| live.replicas_by.operator && !live.replicas_by.scaler)?;
         return Some(if kept.desired == 0 { fewest(scaling) } else { kept.desired });
     }
     let foreign = live.is_some_and(|live| live.replicas_by.stranger().is_some());
-    (!foreign || cr.is_edited() || cr.replicas() == 0).then(|| cr.replicas())
+    (!foreign || is_edited(cr, record) || cr.replicas() == 0).then(|| cr.replicas())
 }
 
 /// Whether the Deployment is to be applied for the sake of this field.
-pub(super) fn is_due<K: Workload>(cr: &K, live: &DeploymentState) -> bool {
-    match applied(cr, Some(live)) {
+pub(super) fn is_due<K: Workload>(cr: &K, live: &DeploymentState, record: Option<&ChildRecord>) -> bool {
+    match applied(cr, Some(live), record) {
         // An edit is applied even when the number is there already: it may be somebody else's, and its record is old.
-        Some(replicas) => replicas != live.desired || !live.replicas_by.operator || cr.is_edited(),
+        Some(replicas) => replicas != live.desired || !live.replicas_by.operator || is_edited(cr, record),
         None => live.replicas_by.operator,
     }
 }

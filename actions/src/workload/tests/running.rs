@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::scenarios::{CREATE, REST, lose, message, phase, reason, scale};
-use crate::fake::{Cascade, Operator, Sim, Store, agent, agent_id, child_id, tool, tool_id};
+use crate::fake::{Cascade, Health, Operator, Sim, Store, agent, agent_id, child_id, tool, tool_id};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -198,6 +198,55 @@ async fn whoever_else_sets_replicas_keeps_them_until_the_user_edits_the_number()
     scale(&mut sim.store(), 2);
     operator.run(MINUTE).await;
     assert_eq!((replicas(), phase(&sim), reason(&sim)), (json!(2), "Running".into(), "Running".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edited_number_is_taken_in_whatever_phase_it_is_edited() {
+    for (expected, rest) in [("Resolving", MINUTE), ("Deploying", MINUTE), ("Failed", 20 * MINUTE)] {
+        let (sim, mut operator) = running().await;
+        let replicas = || sim.store().at(&child_id("Deployment"), "/spec/replicas");
+        autoscale(&mut sim.store(), 4);
+        operator.run(MINUTE).await;
+        match expected {
+            "Resolving" => sim.store().delete(&tool_id("weather"), Cascade::Background),
+            _ => sim.store().set_health(Health::Bad(None)),
+        }
+        sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("x"));
+        operator.run(rest).await;
+        assert_eq!((phase(&sim), replicas()), (expected.into(), json!(4)));
+        scale(&mut sim.store(), 2);
+        operator.run(MINUTE).await;
+        match expected {
+            "Resolving" => sim.store().create(&tool_id("weather"), tool("http://weather")),
+            _ => sim.store().set_health(Health::Good),
+        }
+        operator.run(2 * MINUTE).await;
+        assert_eq!((phase(&sim), replicas()), ("Running".into(), json!(2)), "edited in {expected}");
+        autoscale(&mut sim.store(), 5);
+        operator.run(MINUTE).await;
+        assert_eq!((phase(&sim), replicas()), ("Running".into(), json!(5)), "it is theirs again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_number_that_is_edited_with_the_rest_is_taken_and_may_be_changed_again_while_pods_start() {
+    let (sim, mut operator) = running().await;
+    let replicas = || sim.store().at(&child_id("Deployment"), "/spec/replicas");
+    autoscale(&mut sim.store(), 4);
+    operator.run(MINUTE).await;
+    sim.store().set_health(Health::Bad(None));
+    sim.store().edit(&agent_id("a"), |body| {
+        body["spec"]["systemPrompt"] = json!("x");
+        body["spec"]["replicas"] = json!(2);
+    });
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim), replicas()), ("Deploying".into(), json!(2)));
+    autoscale(&mut sim.store(), 3);
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim), replicas()), ("Deploying".into(), json!(3)));
+    sim.store().set_health(Health::Good);
+    operator.run(2 * MINUTE).await;
+    assert_eq!((phase(&sim), replicas()), ("Running".into(), json!(3)));
 }
 
 #[tokio::test(start_paused = true)]
