@@ -1,41 +1,58 @@
-//! Lists the built web UI for `src/control_plane/ui.rs`, each file with its compressed forms.
+//! Takes the built web UI into the build, for `src/control_plane/ui.rs`, each file with its compressed forms.
 //!
-//! Without a build of it (`make ui`) the list is empty, and the program says so where the UI would be.
+//! Without a build of it (`make ui`) there is none, and the program says so where the UI would be.
+//!
+//! Several checkouts may share one target folder, in which cargo takes their packages for the same one. So the files are copied
+//! into the output, and no path of a checkout is compiled in.
 
 use std::env;
 use std::error::Error;
 use std::fmt::Write;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Where `hack/ui` puts it, below the package.
 const DIST: &str = "src/control_plane/ui/dist";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo::rerun-if-changed={DIST}");
-    let dist = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join(DIST);
+    let dist = variable("CARGO_MANIFEST_DIR")?.join(DIST);
+    let out = variable("OUT_DIR")?;
+    // An absolute path, which cargo does not find below another checkout: there it runs this again.
+    println!("cargo::rerun-if-changed={}", dist.display());
     let mut files = Vec::new();
     if dist.join("index.html").is_file() {
         collect(&dist, &mut files)?;
     }
     files.sort();
+    let copies = out.join("ui");
+    match fs::remove_dir_all(&copies) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => fs::create_dir(&copies)?,
+    }
     let mut table = String::from("&[\n");
-    for file in &files {
+    for (number, file) in files.iter().enumerate() {
         let name = file.strip_prefix(&dist)?.to_str().ok_or("a file of the web UI has a name that is no text")?;
-        let compressed = |extension: &str| -> Result<String, Box<dyn Error>> {
-            let path = format!("{}.{extension}", file.display());
-            Ok(if Path::new(&path).is_file() { format!("Some(include_bytes!({path:?}))") } else { "None".into() })
+        let copy = |from: &Path, form: &str| -> io::Result<String> {
+            let copied = format!("{number}.{form}");
+            fs::copy(from, copies.join(&copied))?;
+            Ok(format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/ui/{copied}\"))"))
         };
-        writeln!(
-            table,
-            "    Asset {{ path: {name:?}, plain: include_bytes!({file:?}), brotli: {}, gzip: {} }},",
-            compressed("br")?,
-            compressed("gz")?
-        )?;
+        let compressed = |form: &str| -> io::Result<String> {
+            let path = PathBuf::from(format!("{}.{form}", file.display()));
+            Ok(if path.is_file() { format!("Some({})", copy(&path, form)?) } else { "None".into() })
+        };
+        let (plain, brotli, gzip) = (copy(file, "plain")?, compressed("br")?, compressed("gz")?);
+        writeln!(table, "    Asset {{ path: {name:?}, plain: {plain}, brotli: {brotli}, gzip: {gzip} }},")?;
     }
     table.push(']');
-    fs::write(PathBuf::from(env::var("OUT_DIR")?).join("ui_assets.rs"), table)?;
+    fs::write(out.join("ui_assets.rs"), table)?;
     Ok(())
+}
+
+/// A path as cargo tells it when this runs; `env!` would hold that of the checkout in which this was compiled.
+fn variable(name: &str) -> Result<PathBuf, Box<dyn Error>> {
+    Ok(PathBuf::from(env::var_os(name).ok_or_else(|| format!("{name} is not set: this is run by cargo"))?))
 }
 
 /// The files below `folder` that are served under their own names.
