@@ -1,7 +1,7 @@
 import "./fleet.css";
 
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { type ReactElement, useDeferredValue, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { type ReactElement, useCallback, useDeferredValue, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 
 import { KINDS, PHASES, toneOf } from "../api/kinds.ts";
 import type { Counts } from "../api/types.ts";
@@ -34,9 +34,13 @@ export function FleetPage(): ReactElement {
     () => sorted(view.rows.filter(matches(deferred)), deferred.sort, deferred.order ?? "asc"),
     [view.rows, deferred],
   );
-  const change = (next: Partial<Record<keyof FleetSearch, FleetSearch[keyof FleetSearch] | undefined>>): void => {
-    void navigate({ search: (before) => ({ ...before, ...next }) as FleetSearch, replace: true });
-  };
+  const change = useCallback(
+    (next: Partial<Record<keyof FleetSearch, FleetSearch[keyof FleetSearch] | undefined>>): void => {
+      void navigate({ search: (before) => ({ ...before, ...next }) as FleetSearch, replace: true });
+    },
+    [navigate],
+  );
+  const sort = useCallback((next: Pick<FleetSearch, "sort" | "order">) => change({ sort: undefined, order: undefined, ...next }), [change]);
   const everything = view.rows.length;
   const filtered = Boolean(search.q || search.kind || search.phase || search.namespace);
 
@@ -82,8 +86,8 @@ export function FleetPage(): ReactElement {
         </Notice>
       )}
       {rows.length > 0 ? (
-        <FleetTable rows={rows} search={search} sort={(next) => change({ sort: undefined, order: undefined, ...next })} />
-      ) : everything > 0 ? (
+        <FleetTable rows={rows} search={search} sort={sort} />
+      ) : everything > 0 && (view.complete || view.error) ? (
         <State
           icon="search"
           title="Nothing matches"

@@ -24,8 +24,8 @@ function haystack(object: Summary): string {
   return text;
 }
 
-/** Without a phase yet: what it is called in filters and counts. */
-export const NO_PHASE = "None";
+/** Without a phase yet: what it is called in filters and counts, here and by the control plane. */
+export const NO_PHASE = "none";
 
 export function matches(search: FleetSearch): (object: Summary) => boolean {
   const words = (search.q ?? "").toLowerCase().split(/\s+/).filter(Boolean);

@@ -119,7 +119,7 @@ describe("filter", () => {
     [{ q: "gpt agent" }, ["weather"]],
     [{ q: "prod/ca" }, ["cart"]],
     [{ kind: ["Tool"] }, ["cart"]],
-    [{ phase: ["None", "Running"] }, ["weather", "cart"]],
+    [{ phase: ["none", "Running"] }, ["weather", "cart"]],
     [{ namespace: "prod", kind: ["Agent"] }, []],
   ])("%j finds %j", (search, expected) => {
     expect(found(search)).toEqual(expected);
@@ -127,9 +127,9 @@ describe("filter", () => {
 
   it("counts per kind and phase", () => {
     const counts = countsOf(rows);
-    expect(counts).toEqual({ Agent: { Resolving: 1, Running: 1 }, Tool: { None: 1 } });
-    expect(phaseCounts(counts, undefined)).toEqual({ Resolving: 1, Running: 1, None: 1 });
-    expect(phaseCounts(counts, ["Tool"])).toEqual({ None: 1 });
+    expect(counts).toEqual({ Agent: { Resolving: 1, Running: 1 }, Tool: { none: 1 } });
+    expect(phaseCounts(counts, undefined)).toEqual({ Resolving: 1, Running: 1, none: 1 });
+    expect(phaseCounts(counts, ["Tool"])).toEqual({ none: 1 });
   });
 });
 

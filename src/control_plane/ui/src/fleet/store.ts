@@ -1,16 +1,21 @@
 /**
- * The fleet as the pages see it: read once, page by page, then kept by the live stream.
+ * The fleet as the pages see it: read page by page, and kept by the live stream.
+ *
+ * The reading does not wait for the stream, which may be refused or held back: the first page, a small one, is shown as soon as
+ * it is there. When the stream stands, all is read anew, since what changed before that was not told.
  *
  * What came is shown in one go, at most each 100 ms, so that a storm of changes costs no more than ten renderings a second.
  */
 
 import { ApiError, get, query } from "../api/client.ts";
-import { live } from "../api/live.ts";
+import { type Live, live } from "../api/live.ts";
 import type { Counts, FleetPage, Summary } from "../api/types.ts";
 import { countsOf } from "./filter.ts";
 import { Fleet, keyOf } from "./merge.ts";
 import { byDefault, withChanged } from "./order.ts";
 
+/** Objects on the first page: more than a screen shows. */
+const FIRST = 200;
 const PAGE = 1000;
 const PAUSE_MS = 100;
 /** Up to so many changes are put into the rows one by one. */
@@ -29,16 +34,18 @@ export interface FleetView {
 
 const NOTHING: FleetView = { rows: [], counts: {}, complete: false, total: null, error: null };
 
-class FleetStore {
+export class FleetStore {
   #fleet = new Fleet();
   #view: FleetView = NOTHING;
   #watchers = new Set<() => void>();
   #timer: ReturnType<typeof setTimeout> | null = null;
   #shownAt = 0;
   #reading: AbortController | null = null;
+  /** The reading is to begin anew. */
+  #again = false;
 
-  constructor() {
-    live.listen({
+  constructor(stream: Pick<Live, "listen"> = live) {
+    stream.listen({
       change: (change) => this.#fleet.change(change) && this.#later(),
       reset: () => void this.read(),
       // What could not be read while the connection was gone.
@@ -60,33 +67,48 @@ class FleetStore {
     return this.#fleet.objects.get(keyOf({ kind, namespace, name }));
   }
 
-  /** Reads all pages anew. */
+  /** Reads all pages, unless that is done or being done. */
+  open(): void {
+    if (!this.#reading && !this.#view.complete) void this.read();
+  }
+
+  /** Reads all pages anew. A page that is on its way comes first: it may be the first one that there is to show. */
   async read(): Promise<void> {
-    this.#reading?.abort();
-    const reading = (this.#reading = new AbortController());
-    this.#fleet.begin();
-    try {
-      let next: string | null | undefined;
-      do {
-        const page = await get<FleetPage>(`/fleet${query({ limit: PAGE, continue: next })}`, reading.signal);
-        if (reading.signal.aborted) return;
-        this.#fleet.page(page.items);
-        next = page.continue;
-        this.#view = { ...this.#view, total: page.total, error: null };
-        this.#later();
-      } while (next);
-      this.#fleet.finish();
-      this.#show({ complete: true, error: null });
-    } catch (error) {
-      if (reading.signal.aborted) return;
-      const problem = error instanceof ApiError ? error : new ApiError(0, String(error));
-      this.#show({ error: problem });
+    this.#again = true;
+    if (this.#reading) return;
+    const { signal } = (this.#reading = new AbortController());
+    while (this.#again && !signal.aborted) {
+      this.#again = false;
+      try {
+        await this.#pages(signal);
+      } catch (error) {
+        if (!signal.aborted && !this.#again) this.#show({ error: error instanceof ApiError ? error : new ApiError(0, String(error)) });
+      }
     }
+    if (!signal.aborted) this.#reading = null;
+  }
+
+  async #pages(signal: AbortSignal): Promise<void> {
+    this.#fleet.begin();
+    let next: string | null | undefined;
+    do {
+      const page = await get<FleetPage>(`/fleet${query({ limit: next ? PAGE : FIRST, continue: next })}`, signal);
+      if (signal.aborted) return;
+      this.#fleet.page(page.items);
+      next = page.continue;
+      // Until all are here, the control plane knows better how many there are of each sort.
+      this.#view = { ...this.#view, total: page.total, error: null, ...(!this.#view.complete && { counts: page.counts }) };
+      this.#later();
+      if (this.#again) return;
+    } while (next);
+    this.#fleet.finish();
+    this.#show({ complete: true, error: null });
   }
 
   /** Forgets everything: somebody else signed in. */
   clear(): void {
     this.#reading?.abort();
+    this.#reading = null;
     this.#fleet = new Fleet();
     this.#view = NOTHING;
     this.#show();
@@ -111,8 +133,11 @@ class FleetStore {
     if (this.#timer) clearTimeout(this.#timer);
     this.#timer = null;
     this.#shownAt = performance.now();
+    const before = this.#view;
     const rows = this.#rows();
-    this.#view = { ...this.#view, rows, counts: rows === this.#view.rows ? this.#view.counts : countsOf(rows), ...more };
+    const view = { ...before, rows, ...more };
+    if (view.complete && (rows !== before.rows || !before.complete)) view.counts = countsOf(rows);
+    this.#view = view;
     for (const watcher of this.#watchers) watcher();
   }
 }

@@ -16,10 +16,10 @@ import { router } from "../app.tsx";
 import { forgetConversations } from "../chat/conversation.ts";
 import { fleet } from "../fleet/store.ts";
 import { forgetSamples } from "../object/samples.ts";
-import { Icon } from "./icons.tsx";
+import { Icon, Logo } from "./icons.tsx";
 import { SessionContext } from "./session.ts";
 import { SignIn } from "./SignIn.tsx";
-import { State } from "./states.tsx";
+import { Loading, State } from "./states.tsx";
 
 type Stage = { at: "asking" } | { at: "out"; why: string | null } | { at: "in"; me: Me } | { at: "broken"; error: string };
 
@@ -28,11 +28,15 @@ export function Session(): ReactElement {
 
   const ask = useCallback(async (): Promise<void> => {
     setStage({ at: "asking" });
+    // Where everybody is let in, the first rows are on their way meanwhile.
+    fleet.open();
     try {
       setStage({ at: "in", me: await get<Me>("/me") });
     } catch (error) {
-      if (error instanceof ApiError && error.status === 401) setStage({ at: "out", why: null });
-      else setStage({ at: "broken", error: error instanceof Error ? error.message : String(error) });
+      if (error instanceof ApiError && error.status === 401) {
+        fleet.clear();
+        setStage({ at: "out", why: null });
+      } else setStage({ at: "broken", error: error instanceof Error ? error.message : String(error) });
     }
   }, []);
   useEffect(() => void ask(), [ask]);
@@ -50,6 +54,7 @@ export function Session(): ReactElement {
   useEffect(() => {
     if (!inside) return;
     live.start();
+    fleet.open();
     return onRefused(() => leave("Your token is no longer accepted. Sign in again to go on where you were."));
   }, [inside, leave]);
 
@@ -57,7 +62,7 @@ export function Session(): ReactElement {
 
   switch (stage.at) {
     case "asking":
-      return <div role="status" aria-label="Loading" />;
+      return <Asking />;
     case "out":
       return <SignIn why={stage.why} signedIn={(me) => setStage({ at: "in", me })} />;
     case "broken":
@@ -86,4 +91,17 @@ export function Session(): ReactElement {
         </SessionContext>
       );
   }
+}
+
+/** Nothing for a moment, which is how long an answer should take. */
+function Asking(): ReactElement {
+  return (
+    <main className="asking">
+      <div className="asking-mark late">
+        <Logo size={40} />
+        <Loading lines={3} label="Connecting to the control plane" />
+      </div>
+      <p className="muted later">The control plane takes long to answer …</p>
+    </main>
+  );
 }
