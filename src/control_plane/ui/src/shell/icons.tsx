@@ -43,21 +43,28 @@ export function Icon({ name, size = 16 }: { name: IconName; size?: number }): Re
   );
 }
 
-const SIGNS: Record<Tone, ReactElement> = {
-  good: <path d="M4.5 8.3l2.3 2.3 4.7-5" />,
-  busy: <path d="M8 4.5V8l2.3 1.4" />,
-  bad: <path d="M5.5 5.5l5 5M10.5 5.5l-5 5" />,
-  idle: <path d="M6 6h4v4H6z" />,
-  leaving: <path d="M5 8h6" />,
-  unknown: <path d="M6.3 6.3a1.8 1.8 0 1 1 2.5 1.7c-.5.2-.8.6-.8 1.1M8 11.3v.1" />,
+const RING = "M8 1.5a6.5 6.5 0 1 1 0 13a6.5 6.5 0 1 1 0-13Z";
+const SIGNS: Record<Tone, string> = {
+  good: "M4.5 8.3l2.3 2.3 4.7-5",
+  busy: "M8 4.5V8l2.3 1.4",
+  bad: "M5.5 5.5l5 5M10.5 5.5l-5 5",
+  idle: "M6 6h4v4H6z",
+  leaving: "M5 8h6",
+  unknown: "M6.3 6.3a1.8 1.8 0 1 1 2.5 1.7c-.5.2-.8.6-.8 1.1M8 11.3v.1",
 };
 
 /** The sign of a tone: its shape says the same as its colour. */
 export function ToneSign({ tone, size = 16 }: { tone: Tone; size?: number }): ReactElement {
   return (
     <svg width={size} height={size} viewBox="0 0 16 16" fill="none" stroke="currentColor" strokeWidth="1.6" strokeLinecap="round" strokeLinejoin="round" aria-hidden="true">
-      <circle cx="8" cy="8" r="6.5" strokeDasharray={tone === "busy" ? "3 2.1" : undefined} />
-      {SIGNS[tone]}
+      {tone === "busy" ? (
+        <>
+          <path d={RING} strokeDasharray="3 2.1" />
+          <path d={SIGNS.busy} />
+        </>
+      ) : (
+        <path d={RING + SIGNS[tone]} />
+      )}
     </svg>
   );
 }

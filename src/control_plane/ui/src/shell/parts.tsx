@@ -36,11 +36,15 @@ function watchClock(watcher: () => void): () => void {
   };
 }
 
+/** The time as of the last second; while nobody watches it, as it is. */
+function clock(): number {
+  return timer ? now : (now = Date.now());
+}
+
 /** The time, moving once a second. */
 export function useNow(): number {
   const ticked = useSyncExternalStore(watchClock, () => now);
-  // Nobody may have watched for a while.
-  return timer ? ticked : (now = Date.now());
+  return timer ? ticked : clock();
 }
 
 const FULL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
@@ -50,13 +54,13 @@ export function fullTime(at: string | number): string {
   return Number.isNaN(time.getTime()) ? "" : FULL.format(time);
 }
 
-/** How long ago, with the whole date behind it. */
+/** How long ago, with the whole date behind it for who points at it. Drawn again only when it reads otherwise. */
 export function Ago({ at }: { at: string | null | undefined }): ReactElement | null {
-  const current = useNow();
-  if (!at) return <span className="muted">–</span>;
+  const text = useSyncExternalStore(watchClock, () => (at ? ago(Math.max(0, clock() - Date.parse(at))) : "–"));
+  if (!at) return <span className="muted">{text}</span>;
   return (
-    <time dateTime={at} title={fullTime(at)} className="nums">
-      {ago(Math.max(0, current - Date.parse(at)))}
+    <time dateTime={at} className="nums" onPointerEnter={(event) => (event.currentTarget.title = fullTime(at))}>
+      {text}
     </time>
   );
 }
