@@ -31,8 +31,15 @@ export default function LoadChart({ name }: { name: Name }): ReactElement {
   useEffect(() => {
     const here = place.current;
     if (!here) return;
-    const colour = (variable: string): string => getComputedStyle(here).getPropertyValue(variable).trim();
-    const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: `11px ${colour("--sans")}` };
+    const style = getComputedStyle(here);
+    // As a canvas takes it, whichever of light and dark it is.
+    const colour = (value: string): string => {
+      here.style.color = value;
+      const { color } = style;
+      here.style.color = "";
+      return color;
+    };
+    const axis = { stroke: colour("var(--muted)"), grid: { stroke: colour("var(--line)"), width: 1 }, ticks: { show: false }, font: `11px ${style.getPropertyValue("--sans")}` };
     const stepped = UPlot.paths.stepped?.({ align: 1 });
     const drawn = new UPlot(
       {
@@ -44,8 +51,8 @@ export default function LoadChart({ name }: { name: Name }): ReactElement {
         axes: [axis, { ...axis, size: 34, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] }],
         series: [
           {},
-          { label: "In flight", stroke: colour("--accent"), width: 2, fill: `${colour("--accent")}22`, points: { show: false } },
-          { label: "Pods ready", stroke: colour("--leaving"), width: 2, dash: [4, 3], points: { show: false }, ...(stepped && { paths: stepped }) },
+          { label: "In flight", stroke: colour("var(--accent)"), width: 2, fill: colour("color-mix(in srgb, var(--accent) 13%, transparent)"), points: { show: false } },
+          { label: "Pods ready", stroke: colour("var(--leaving)"), width: 2, dash: [4, 3], points: { show: false }, ...(stepped && { paths: stepped }) },
         ],
       },
       [samples.at, samples.inFlight, samples.pods],
