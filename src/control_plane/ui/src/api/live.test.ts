@@ -39,3 +39,19 @@ it("tells that it stands again before anything else", async () => {
   live.stop();
   expect(heard.slice(0, 5)).toEqual(["connected", "reset", "connected", "reset", "change"]);
 });
+
+it("goes on where a quiet stream began", async () => {
+  const ids: (string | undefined)[] = [];
+  vi.stubGlobal("fetch", async (_path: string, init: { headers: Record<string, string> }) => {
+    ids.push(init.headers["Last-Event-ID"]);
+    return new Response("id: e-7\n\n:\n\n");
+  });
+  const reset = vi.fn();
+  const live = new Live();
+  live.listen({ reset });
+  live.start();
+  await vi.advanceTimersByTimeAsync(2000);
+  live.stop();
+  expect(ids.slice(0, 2)).toEqual([undefined, "e-7"]);
+  expect(reset).toHaveBeenCalledTimes(1);
+});

@@ -2,7 +2,7 @@
  * The live stream of the fleet, kept open.
  *
  * It reconnects with growing pauses, goes on where it was by Last-Event-ID, and gives up on a connection that is silent for
- * longer than the server's comments are apart. Whoever listens learns of changes, of transitions, of a reset (read your lists
+ * longer than the server's comments are apart. While it rests it has no connection. Whoever listens learns of changes, of transitions, of a reset (read your lists
  * again), and of the state of the connection.
  */
 
@@ -44,7 +44,10 @@ export class Live {
   #listeners = new Set<LiveListener>();
   #watchers = new Set<() => void>();
   #lastId = "";
-  #stop: AbortController | null = null;
+  #started = false;
+  #resting = false;
+  /** Ends the connection, and the attempts to get one. */
+  #following: AbortController | null = null;
 
   get state(): LiveState {
     return this.#state;
@@ -62,16 +65,39 @@ export class Live {
   }
 
   start(): void {
-    if (this.#stop) return;
-    this.#stop = new AbortController();
-    void this.#run(this.#stop.signal);
+    this.#started = true;
+    this.#follow();
   }
 
+  /** Ends it, and forgets where it was. */
   stop(): void {
-    this.#stop?.abort();
-    this.#stop = null;
+    this.#started = false;
+    this.#leave();
     this.#lastId = "";
     this.#set({ status: "connecting", heardAt: null, problem: null });
+  }
+
+  /** Lets the connection go until `wake`. What happens meanwhile is told then. */
+  rest(): void {
+    this.#resting = true;
+    this.#leave();
+    this.#set({ ...this.#state, status: "connecting", problem: null });
+  }
+
+  wake(): void {
+    this.#resting = false;
+    this.#follow();
+  }
+
+  #follow(): void {
+    if (!this.#started || this.#resting || this.#following) return;
+    this.#following = new AbortController();
+    void this.#run(this.#following.signal);
+  }
+
+  #leave(): void {
+    this.#following?.abort();
+    this.#following = null;
   }
 
   async #run(stopped: AbortSignal): Promise<void> {
@@ -79,6 +105,7 @@ export class Live {
       let liveAt = Infinity;
       try {
         await this.#connect(stopped, () => (liveAt = performance.now()));
+        if (stopped.aborted) return;
         this.#broke("The control plane ended the connection.");
       } catch (error) {
         if (stopped.aborted) return;
@@ -99,6 +126,7 @@ export class Live {
         headers: { Accept: "text/event-stream", ...(this.#lastId && { "Last-Event-ID": this.#lastId }) },
         signal: AbortSignal.any([stopped, silent.signal]),
       });
+      if (stopped.aborted) return;
       if (!response.body) throw new ApiError(0, "The live stream has no body");
       connected();
       const resumed = this.#lastId !== "";
@@ -106,12 +134,15 @@ export class Live {
       this.#tell((listener) => listener.connected?.());
       // Without an id to go on from, what happened before this connection is not told.
       if (!resumed) this.#tell((listener) => listener.reset?.());
-      const heard = (): void => {
+      const heard = (lastId: string): void => {
+        if (stopped.aborted) return;
         clearTimeout(timer);
         timer = setTimeout(() => silent.abort(), SILENCE_MS);
+        if (lastId) this.#lastId = lastId;
         this.#state = { ...this.#state, heardAt: Date.now() };
       };
       for await (const event of eventsOf(response.body, heard)) {
+        if (stopped.aborted) return;
         if (event.id) this.#lastId = event.id;
         this.#take(event.event, event.data);
       }

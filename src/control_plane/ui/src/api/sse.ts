@@ -23,8 +23,14 @@ export class EventParser {
   #event = "";
   #data: string[] = [];
   #id = "";
+  #lastId = "";
   #begun = false;
   #held = 0;
+
+  /** The id of what was last complete, also of what has an id and nothing else: there a stream can be taken up again. */
+  get lastId(): string {
+    return this.#lastId;
+  }
 
   /** Throws a RangeError when an event never ends. */
   push(chunk: string): ServerEvent[] {
@@ -61,6 +67,7 @@ export class EventParser {
 
   #line(line: string): ServerEvent | null {
     if (line === "") {
+      this.#lastId = this.#id;
       const event = this.#data.length ? { event: this.#event || "message", data: this.#data.join("\n"), id: this.#id } : null;
       this.#event = "";
       this.#data = [];
@@ -81,8 +88,8 @@ export class EventParser {
   }
 }
 
-/** The events of a body; `heard` is called for each chunk, comments too. Ends with the body. */
-export async function* eventsOf(body: ReadableStream<Uint8Array>, heard?: () => void): AsyncGenerator<ServerEvent> {
+/** The events of a body; `heard` is called after each chunk, comments too, with the last id. Ends with the body. */
+export async function* eventsOf(body: ReadableStream<Uint8Array>, heard?: (lastId: string) => void): AsyncGenerator<ServerEvent> {
   const parser = new EventParser();
   const decoder = new TextDecoder();
   const reader = body.getReader();
@@ -90,8 +97,8 @@ export async function* eventsOf(body: ReadableStream<Uint8Array>, heard?: () => 
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      heard?.();
       yield* parser.push(decoder.decode(value, { stream: true }));
+      heard?.(parser.lastId);
     }
   } finally {
     // Also when whoever reads stops: the server is to know.
