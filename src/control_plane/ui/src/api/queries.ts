@@ -3,6 +3,7 @@
 import { QueryClient, queryOptions } from "@tanstack/react-query";
 
 import { ApiError, get, query } from "./client.ts";
+import { Drawn } from "./drawn.ts";
 import { pluralOf } from "./kinds.ts";
 import { live } from "./live.ts";
 import { type Key, Refresher } from "./refresh.ts";
@@ -56,20 +57,34 @@ export const serverToolsQuery = (kind: string, namespace: string, name: string) 
     queryFn: ({ signal }) => get<ServerTools>(`/toolservers/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}/tools${query({ kind })}`, signal),
   });
 
-const refresher = new Refresher((queryKey) => queryClient.invalidateQueries({ queryKey }), 50);
+/** A graph of so many objects takes a while to tell and to draw. */
+const LARGE_GRAPH = 500;
+
+function gatherMs(key: Key): number {
+  const large = ([, graph]: [unknown, Graph | undefined]): boolean => (graph?.nodes.length ?? 0) > LARGE_GRAPH;
+  return key[0] === "graph" && queryClient.getQueriesData<Graph>({ queryKey: key }).some(large) ? 1000 : 50;
+}
+
+const refresher = new Refresher((queryKey) => queryClient.invalidateQueries({ queryKey }), gatherMs);
+const isKept = (queryKey: Key): boolean => queryClient.getQueryCache().find({ queryKey, exact: false }) !== undefined;
 
 /** Reads anew what a change concerns, if a page showed it. */
 function later(key: Key): void {
-  if (queryClient.getQueryCache().find({ queryKey: key, exact: false })) refresher.later(key);
+  if (isKept(key)) refresher.later(key);
 }
 
+const drawn = new Drawn();
+
 live.listen({
-  change: ({ object }) => {
-    later(["object", pluralOf(object.kind), object.namespace, object.name]);
-    later(["graph"]);
-    if (object.kind === "MCPServer" || object.kind === "RemoteMCPServer") later(["toolservers"]);
+  change: (change) => {
+    const { kind, namespace, name } = change.object;
+    later(["object", pluralOf(kind), namespace, name]);
+    if (!isKept(["graph"])) drawn.forget();
+    else if (drawn.altered(change)) later(["graph"]);
+    if (kind === "MCPServer" || kind === "RemoteMCPServer") later(["toolservers"]);
   },
   reset: () => {
+    drawn.forget();
     for (const key of ["object", "graph", "toolservers"]) later([key]);
   },
 });

@@ -14,7 +14,7 @@ it("reads to the end in a storm of changes, one reading at a time, and once more
     await new Promise((resolve) => setTimeout(resolve, 300));
     atOnce--;
     ended.push(Date.now());
-  }, 50);
+  }, () => 50);
   let last = 0;
   for (let change = 0; change < 100; change++) {
     refresher.later(["graph"]);
@@ -32,7 +32,7 @@ it("reads to the end in a storm of changes, one reading at a time, and once more
 
 it("goes on after a reading that failed", async () => {
   let asked = 0;
-  const refresher = new Refresher(async () => void (asked++, await Promise.reject(new Error("no"))), 50);
+  const refresher = new Refresher(async () => void (asked++, await Promise.reject(new Error("no"))), () => 50);
   for (let change = 0; change < 2; change++) {
     refresher.later(["graph"]);
     await vi.advanceTimersByTimeAsync(100);

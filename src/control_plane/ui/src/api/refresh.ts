@@ -7,12 +7,12 @@ export type Key = readonly string[];
 
 export class Refresher {
   #read: (key: Key) => Promise<void>;
-  #gatherMs: number;
+  #gatherMs: (key: Key) => number;
   #stale = new Set<string>();
   #reading = new Set<string>();
 
-  /** `gatherMs`: so long changes are gathered before something is read. A reading that fails is nobody's business here. */
-  constructor(read: (key: Key) => Promise<void>, gatherMs: number) {
+  /** `gatherMs`: so long changes are gathered before this is read. A reading that fails is nobody's business here. */
+  constructor(read: (key: Key) => Promise<void>, gatherMs: (key: Key) => number) {
     this.#read = read;
     this.#gatherMs = gatherMs;
   }
@@ -29,7 +29,7 @@ export class Refresher {
     let took = 0;
     while (this.#stale.has(id)) {
       // What takes long is not asked for without a break.
-      await new Promise((resolve) => setTimeout(resolve, Math.max(this.#gatherMs, took)));
+      await new Promise((resolve) => setTimeout(resolve, Math.max(this.#gatherMs(key), took)));
       this.#stale.delete(id);
       const began = performance.now();
       await this.#read(key).catch(() => undefined);
