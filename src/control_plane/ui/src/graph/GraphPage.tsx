@@ -9,7 +9,8 @@ import { graphQuery } from "../api/queries.ts";
 import type { Graph, GraphEdge, GraphNode } from "../api/types.ts";
 import { Icon, ToneSign } from "../shell/icons.tsx";
 import { Card, count, ObjectLink, useTitle } from "../shell/parts.tsx";
-import { Failure, Loading, State } from "../shell/states.tsx";
+import { Failure, Loading, Notice, State } from "../shell/states.tsx";
+import { excerpt, idOf } from "./excerpt.ts";
 import { around, layout, SIZES } from "./layout.ts";
 
 /** More at once says nothing to anybody. */
@@ -60,14 +61,13 @@ function Namespace({ value, change, graph }: { value: string | undefined; change
   );
 }
 
-const idOf = (node: GraphNode): string => `${node.kind}/${node.namespace}/${node.name}`;
-
 function View({ graph, focus }: { graph: Graph; focus: string | undefined }): ReactElement {
   const shown = useMemo(() => {
     if (!focus) return graph;
     const ids = around(focus, graph.edges);
     return { nodes: graph.nodes.filter((node) => ids.has(idOf(node))), edges: graph.edges.filter((edge) => ids.has(edge.from) && ids.has(edge.to)) };
   }, [graph, focus]);
+  const drawn = useMemo(() => excerpt(shown, focus, MOST), [shown, focus]);
   const broken = shown.edges.filter((edge) => edge.broken);
   if (!shown.nodes.length) {
     return focus ? (
@@ -83,7 +83,14 @@ function View({ graph, focus }: { graph: Graph; focus: string | undefined }): Re
   return (
     <>
       {broken.length > 0 && <Broken edges={broken} />}
-      {shown.nodes.length > MOST ? <TooMany graph={shown} /> : <Drawing graph={shown} focus={focus} />}
+      {drawn !== shown && (
+        <Notice tone="busy" icon="graph">
+          Drawn are {count(MOST)} of {count(shown.nodes.length)} objects{broken.length > 0 && ", those with broken references first"}:{" "}
+          {count(shown.nodes.length - MOST)} more would be too many for one picture.{!focus && " Look at one namespace, or around one object."}
+        </Notice>
+      )}
+      <Drawing graph={drawn} focus={focus} />
+      {drawn !== shown && <Parts graph={shown} />}
     </>
   );
 }
@@ -119,45 +126,40 @@ function Broken({ edges }: { edges: readonly GraphEdge[] }): ReactElement {
   );
 }
 
-/** A fleet of thousands is looked at a part at a time. */
-function TooMany({ graph }: { graph: Graph }): ReactElement {
+/** Where a graph of thousands can be looked at a part at a time. */
+function Parts({ graph }: { graph: Graph }): ReactElement {
   const namespaces = new Map<string, number>();
   for (const node of graph.nodes) namespaces.set(node.namespace, (namespaces.get(node.namespace) ?? 0) + 1);
   const users = new Map<string, number>();
   for (const edge of graph.edges) users.set(edge.to, (users.get(edge.to) ?? 0) + 1);
   const most = [...users].sort((a, b) => b[1] - a[1]).slice(0, 12);
   return (
-    <div className="stack">
-      <State icon="graph" title={`${count(graph.nodes.length)} objects are too many for one picture`}>
-        Choose a namespace, or look around one object.
-      </State>
-      <div className="tiles">
-        <Card title="Namespaces" flush>
-          <ul className="lines">
-            {[...namespaces].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([namespace, sum]) => (
-              <li key={namespace}>
-                <Link to="/graph" search={{ namespace }} className="grow">
-                  {namespace}
-                </Link>
-                <span className="muted nums">{count(sum)} objects</span>
-              </li>
-            ))}
-          </ul>
-        </Card>
-        <Card title="Most referred to" flush>
-          <ul className="lines">
-            {most.map(([id, sum]) => (
-              <li key={id}>
-                <span className="muted small">{parts(id).kind}</span>
-                <Link to="/graph" search={{ focus: id }} className="grow truncate">
-                  {parts(id).name}
-                </Link>
-                <span className="muted nums">{sum === 1 ? "1 user" : `${count(sum)} users`}</span>
-              </li>
-            ))}
-          </ul>
-        </Card>
-      </div>
+    <div className="tiles">
+      <Card title="Namespaces" flush>
+        <ul className="lines">
+          {[...namespaces].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([namespace, sum]) => (
+            <li key={namespace}>
+              <Link to="/graph" search={{ namespace }} className="grow">
+                {namespace}
+              </Link>
+              <span className="muted nums">{count(sum)} objects</span>
+            </li>
+          ))}
+        </ul>
+      </Card>
+      <Card title="Most referred to" flush>
+        <ul className="lines">
+          {most.map(([id, sum]) => (
+            <li key={id}>
+              <span className="muted small">{parts(id).kind}</span>
+              <Link to="/graph" search={{ focus: id }} className="grow truncate">
+                {parts(id).name}
+              </Link>
+              <span className="muted nums">{sum === 1 ? "1 user" : `${count(sum)} users`}</span>
+            </li>
+          ))}
+        </ul>
+      </Card>
     </div>
   );
 }
