@@ -1,6 +1,6 @@
 import { expect, inject, it } from "vitest";
 
-import { isAccessible, openPage, stage } from "./page.ts";
+import { isPresentable, LOOKS, openPage, stage } from "./page.ts";
 import { LONG } from "./setup.ts";
 
 const namespace = inject("namespace");
@@ -22,7 +22,7 @@ const PAGES: [path: string, there: string][] = [
 ];
 
 it.each(PAGES)("/ui/%s can be used by everybody: light, dark, and on a phone", async (path, there) => {
-  for (const options of [{}, { dark: true }, { phone: true }]) {
+  for (const options of LOOKS) {
     const page = await openPage(ui.browser, options);
     const problems: string[] = [];
     page.on("pageerror", (error) => problems.push(String(error)));
@@ -30,9 +30,7 @@ it.each(PAGES)("/ui/%s can be used by everybody: light, dark, and on a phone", a
     page.on("console", (said) => said.type() === "error" && !said.text().startsWith("Failed to load resource") && problems.push(said.text()));
     await page.goto(`${ui.control.url}/ui/${path}`);
     await page.locator(there).first().waitFor();
-    await isAccessible(page);
-    const sideways = await page.evaluate(() => [document.documentElement, ...document.querySelectorAll(".main")].some((one) => one.scrollWidth > one.clientWidth));
-    expect(sideways, "it scrolls sideways").toBe(false);
+    await isPresentable(page);
     expect(problems).toEqual([]);
     await page.context().close();
   }

@@ -20,6 +20,9 @@ export interface Options {
   phone?: boolean;
 }
 
+/** In the light, in the dark, and on a phone. */
+export const LOOKS: Options[] = [{}, { dark: true }, { phone: true }];
+
 /** A page with nothing remembered. */
 export async function openPage(browser: Browser, options: Options = {}): Promise<Page> {
   const context = await browser.newContext({
@@ -80,4 +83,11 @@ export async function isAccessible(page: Page): Promise<void> {
   const serious = found.violations.filter((violation) => violation.impact === "serious" || violation.impact === "critical");
   const said = serious.map((violation) => `${violation.id}: ${violation.nodes.map((node) => `${node.html} ${node.failureSummary ?? ""}`).join("\n  ")}`);
   expect(said, page.url()).toEqual([]);
+}
+
+/** Nobody is left out, and nobody has to scroll sideways. */
+export async function isPresentable(page: Page): Promise<void> {
+  await isAccessible(page);
+  const sideways = await page.evaluate(() => [document.documentElement, ...document.querySelectorAll(".main")].some((one) => one.scrollWidth > one.clientWidth));
+  expect(sideways, `${page.url()} scrolls sideways`).toBe(false);
 }

@@ -1,0 +1,123 @@
+import type { Page } from "playwright-core";
+import { describe, expect, it } from "vitest";
+
+import { graph, hold, refuse, withAgents, withoutStream } from "./canned.ts";
+import { isPresentable, LOOKS, openPage, stage } from "./page.ts";
+
+const ui = stage("none");
+
+/** Opens the fleet of a control plane that answers as `prepare` says, in each look. */
+async function inEachLook(prepare: (page: Page) => Promise<unknown>, look: (page: Page) => Promise<unknown>, path = ""): Promise<void> {
+  for (const options of LOOKS) {
+    const page = await openPage(ui.browser, options);
+    await withoutStream(page);
+    await prepare(page);
+    await page.goto(`${ui.control.url}/ui/${path}`);
+    await look(page);
+    await isPresentable(page);
+    await page.context().close();
+  }
+}
+const total = (page: Page): ReturnType<Page["locator"]> => page.getByTestId("total");
+
+describe("the fleet", () => {
+  it("of nothing says how to begin", async () => {
+    await inEachLook(
+      (page) => withAgents(page, 0),
+      async (page) => {
+        await page.getByRole("heading", { name: "An empty fleet" }).waitFor();
+        await page.getByText("kind: Agent").waitFor();
+      },
+    );
+  });
+
+  it("of ten thousand is all there, from the first row to the last", async () => {
+    await inEachLook(
+      (page) => withAgents(page, 10_000),
+      async (page) => {
+        await total(page).filter({ hasText: /^10,000 objects$/ }).waitFor();
+        expect(await page.locator(".table-row").count()).toBeLessThan(100);
+        expect(await page.locator('[data-index="0"]').innerText()).toContain("Failed");
+        await page.locator(".table").focus();
+        await page.keyboard.press("End");
+        await page.locator('[data-index="9999"] a:focus').waitFor();
+      },
+    );
+  });
+
+  it("that cannot be told says so, and comes as soon as it can be", async () => {
+    await inEachLook(
+      (page) => page.route("**/api/v1/fleet?*", refuse),
+      async (page) => {
+        await page.getByRole("heading", { name: "The fleet cannot be shown" }).waitFor();
+        await page.getByText("not every watch has begun").waitFor();
+      },
+    );
+    await ui.page.route("**/api/v1/fleet?*", refuse);
+    await ui.page.goto(`${ui.control.url}/ui/`);
+    const again = ui.page.getByRole("button", { name: "Try again" });
+    await again.waitFor();
+    await ui.page.unroute("**/api/v1/fleet?*");
+    await withAgents(ui.page, 3);
+    await again.click();
+    await ui.page.locator(".table-row").first().waitFor();
+  });
+
+  it("is there where the live stream is refused, or held back", async () => {
+    for (const handler of [refuse, hold]) {
+      const page = await openPage(ui.browser);
+      await page.route("**/api/v1/events", handler);
+      await withAgents(page, 300);
+      await page.goto(`${ui.control.url}/ui/`);
+      await total(page).filter({ hasText: /^300 objects$/ }).waitFor();
+      await page.locator(`[data-live="${handler === refuse ? "broken" : "connecting"}"]`).first().waitFor();
+      await page.context().close();
+    }
+  });
+
+  it("shows its first rows while the others are on their way", async () => {
+    await withoutStream(ui.page);
+    await withAgents(ui.page, 10_000);
+    await ui.page.route(/fleet\?.*continue=/, hold);
+    await ui.page.goto(`${ui.control.url}/ui/`);
+    await ui.page.locator(".table-row").first().waitFor();
+    expect(await total(ui.page).innerText()).toBe("200 objects of 10,000");
+    await ui.page.getByRole("button", { name: /^Agents 10,000/ }).waitFor();
+    await ui.page.getByLabel("Search the fleet").fill("agent-09999");
+    await ui.page.getByRole("status", { name: "Reading the fleet" }).waitFor();
+  });
+});
+
+it("a control plane that hangs is waited for visibly, and its sign-in says what is wrong", async () => {
+  await inEachLook(
+    (page) => page.route("**/api/v1/me", hold),
+    (page) => page.getByRole("status", { name: "Connecting to the control plane" }).waitFor(),
+  );
+  await inEachLook(
+    (page) => page.route("**/api/v1/me", refuse),
+    (page) => page.getByRole("heading", { name: "No answer" }).waitFor(),
+  );
+});
+
+it("a page is dark from the beginning where the system is", async () => {
+  for (const [options, background] of [[{}, "rgb(247, 248, 248)"], [{ dark: true }, "rgb(13, 19, 20)"]] as const) {
+    const page = await openPage(ui.browser, options);
+    await page.route("**/*.js", (route) => route.abort());
+    await page.goto(`${ui.control.url}/ui/`);
+    expect(await page.evaluate(() => getComputedStyle(document.body).backgroundColor)).toBe(background);
+    await page.context().close();
+  }
+});
+
+it("a graph that is too large is drawn in part, what is broken first", async () => {
+  await inEachLook(
+    (page) => page.route("**/api/v1/graph*", (route) => route.fulfill({ json: graph(400) })),
+    async (page) => {
+      await page.getByText("152 more would be too many").waitFor();
+      expect(await page.locator(".node").count()).toBe(250);
+      expect(await page.locator(".node.missing").innerText()).toContain("lost");
+      await page.getByRole("heading", { name: "Most referred to" }).waitFor();
+    },
+    "graph",
+  );
+});
