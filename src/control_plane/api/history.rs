@@ -68,17 +68,40 @@ pub(super) async fn older(app: &App, record: &Record, since: i64, known: &[Step]
     if record.seq <= since || first <= since.saturating_add(1) {
         return Vec::new();
     }
-    match timeout(PATIENCE, app.store.steps(&record.uid, since, OLDER)).await {
-        Ok(Ok(steps)) => {
-            steps.into_iter().map(|told| told.step.into()).filter(|step: &Step| step.seq < first).collect()
+    let steps = in_time(app.store.steps(&record.uid, since, OLDER)).await.unwrap_or_default();
+    steps.into_iter().map(|told| told.step.into()).filter(|step: &Step| step.seq < first).collect()
+}
+
+/// The steps after this number of the last object of this name, which is gone; `None`: the database knows of none, or does not
+/// answer.
+pub(super) async fn of_the_gone(
+    app: &App,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+    since: i64,
+) -> Option<Vec<Step>> {
+    let steps = in_time(async {
+        let last = app.store.history(kind, namespace, name, 1).await?.pop();
+        match last {
+            Some(last) => app.store.steps(&last.uid, since, OLDER).await.map(Some),
+            None => Ok(None),
         }
+    });
+    Some(steps.await??.into_iter().map(|told| told.step.into()).collect())
+}
+
+/// What the database answers, if it does so in time.
+async fn in_time<T>(answer: impl Future<Output = Result<T, store::StoreError>>) -> Option<T> {
+    match timeout(PATIENCE, answer).await {
+        Ok(Ok(found)) => Some(found),
         Ok(Err(error)) => {
             tracing::debug!(%error, "older steps cannot be read");
-            Vec::new()
+            None
         }
         Err(_) => {
             tracing::debug!("older steps cannot be read in time");
-            Vec::new()
+            None
         }
     }
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::{
     App,
     answer::Answer,
-    history::older,
+    history::{of_the_gone, older},
     lists::kind_of,
     operation::{Asked, Param, Values},
     problem::Problem,
@@ -51,10 +51,18 @@ type Handled = BoxFuture<'static, Result<Answer, Problem>>;
 /// The object of a path.
 async fn find(app: &App, caller: &Caller, asked: &Asked) -> Result<Entry, Problem> {
     let kind = kind_of(asked)?;
+    look_up(app, caller, kind, asked).await?.ok_or_else(|| missing(kind, asked))
+}
+
+/// The object of a path, if there is one; the caller may know.
+async fn look_up(app: &App, caller: &Caller, kind: &'static Kind, asked: &Asked) -> Result<Option<Entry>, Problem> {
     let (namespace, name) = (asked.part("namespace"), asked.part("name"));
     app.auth.may_get(caller, kind, namespace, name).await?;
-    let found = app.fleet.get(kind, &Key::new(namespace, name));
-    found.ok_or_else(|| Problem::missing(format!("there is no {} {namespace}/{name}", kind.name)))
+    Ok(app.fleet.get(kind, &Key::new(namespace, name)))
+}
+
+fn missing(kind: &Kind, asked: &Asked) -> Problem {
+    Problem::missing(format!("there is no {} {}/{}", kind.name, asked.part("namespace"), asked.part("name")))
 }
 
 /// The whole object.
@@ -81,14 +89,21 @@ pub(super) fn status(app: App, caller: Caller, asked: Asked) -> Handled {
     .boxed()
 }
 
-/// What it did.
+/// What it did. What is gone still has its history, of which only the database knows.
 pub(super) fn trace(app: App, caller: Caller, asked: Asked) -> Handled {
     async move {
-        let record = find(&app, &caller, &asked).await?.record;
+        let kind = kind_of(&asked)?;
         let since = asked.number("since").unwrap_or_default();
-        let known: Vec<Step> = record.history_after(since).iter().map(Step::from).collect();
-        let mut entries = older(&app, &record, since, &known).await;
-        entries.extend(known);
+        let entries = if let Some(Entry { record, .. }) = look_up(&app, &caller, kind, &asked).await? {
+            let known: Vec<Step> = record.history_after(since).iter().map(Step::from).collect();
+            let mut entries = older(&app, &record, since, &known).await;
+            entries.extend(known);
+            entries
+        } else {
+            let (namespace, name) = (asked.part("namespace"), asked.part("name"));
+            let gone = of_the_gone(&app, kind.name, namespace, name, since).await;
+            gone.ok_or_else(|| missing(kind, &asked))?
+        };
         let gaps = gaps(since, entries.iter().map(|entry| entry.seq));
         Answer::of(&Trace { entries, gaps })
     }

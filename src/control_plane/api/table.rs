@@ -110,7 +110,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         path: "/v1/{plural}/{namespace}/{name}/trace",
         id: "getTrace",
-        about: "What it did, step by step.",
+        about: "What it did, step by step; also of an object that is gone.",
         query: object::TRACE,
         answer: Schematic::Json(schema::<Trace>),
         handle: object::trace,

@@ -176,5 +176,9 @@ async fn what_the_status_forgot_comes_from_the_database() {
     database.writer.write(&ahead).await.unwrap();
     let (_, trace) = api.get("/v1/tools/a/ask/trace?since=5").await;
     assert_eq!(seqs(&trace, "entries"), [0; 0], "where the object says nothing new, the database is not asked");
+    let (_, trace) = api.get("/v1/tools/a/gone/trace").await;
+    assert_eq!(seqs(&trace, "entries"), [7], "what is gone still has its history");
+    assert_eq!(api.get("/v1/tools/a/never/trace").await.0, 404);
+    assert_eq!(Api::new(&stage).get("/v1/tools/a/gone/trace").await.0, 404, "without a database");
     assert_eq!(Api::new(&stage).get("/v1/transitions").await.0, 503, "without a database");
 }

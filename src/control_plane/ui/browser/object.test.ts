@@ -1,7 +1,8 @@
 import { describe, expect, inject, it } from "vitest";
 
-import type { Trace } from "../src/api/types.ts";
+import type { Trace, Transition } from "../src/api/types.ts";
 import { stretches } from "../src/object/timeline.ts";
+import { apply, kubectl, object, until } from "./cluster.ts";
 import { stage } from "./page.ts";
 
 const namespace = inject("namespace");
@@ -52,6 +53,22 @@ describe("an object", () => {
   it("that is not there says so", async () => {
     await open("nobody");
     await ui.page.getByRole("heading", { name: "Not here" }).waitFor();
+  });
+
+  it("that was deleted still tells what happened to it", async () => {
+    const answer = async (path: string): Promise<Response> => await fetch(`${ui.control.url}/v1/${path}`);
+    await apply(object(namespace, "Tool", "brief", { name: "brief", type: "builtin" }));
+    await until("its history to be kept", async () => {
+      const { items } = (await (await answer("transitions")).json()) as { items: Transition[] };
+      return items.some((one) => one.namespace === namespace && one.name === "brief" && one.to === "Available");
+    });
+    await kubectl("-n", namespace, "delete", "tools.agents.recif.dev/brief");
+    await until("it to be gone", async () => (await answer(`tools/${namespace}/brief`)).status === 404);
+    await ui.page.goto(`${ui.control.url}/ui/objects/tools/${namespace}/brief`);
+    await ui.page.getByRole("heading", { name: "No longer here" }).waitFor();
+    await ui.page.getByRole("heading", { name: "What happened to it" }).waitFor();
+    const drawn = await ui.page.locator("[data-stretch]").evaluateAll((parts) => parts.map((part) => part.getAttribute("data-stretch")));
+    expect(drawn).toContain("Available");
   });
 
   it("is in the graph, with what it lacks", async () => {

@@ -266,7 +266,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What it did, step by step. */
+        /** What it did, step by step; also of an object that is gone. */
         get: operations["getTrace"];
         put?: never;
         post?: never;

@@ -105,12 +105,13 @@ export function ObjectPage(): ReactElement {
 /** A deleted object still has its history. */
 function Gone({ name, message }: { name: Name; message: string }): ReactElement {
   const trace = useQuery(traceQuery(name));
+  const known = trace.data && trace.data.entries.length > 0;
   return (
     <>
-      <State icon="empty" title="Not here" action={<Link to="/" className="button">To the fleet</Link>}>
+      <State icon="empty" title={known ? "No longer here" : "Not here"} action={<Link to="/" className="button">To the fleet</Link>}>
         {message}
       </State>
-      {trace.data && trace.data.entries.length > 0 && (
+      {known && (
         <Card title="What happened to it">
           <Timeline trace={trace.data} ended />
         </Card>
