@@ -50,7 +50,7 @@ describe("the fleet", () => {
       (page) => page.route("**/api/v1/fleet?*", refuse),
       async (page) => {
         await page.getByRole("heading", { name: "The fleet cannot be shown" }).waitFor();
-        await page.getByText("not every watch has begun").waitFor();
+        await page.getByText("Not every watch has begun: try again in a moment.", { exact: true }).waitFor();
       },
     );
     await ui.page.route("**/api/v1/fleet?*", refuse);

@@ -19,7 +19,7 @@ import { forgetSamples } from "../object/samples.ts";
 import { Icon, Logo } from "./icons.tsx";
 import { SessionContext } from "./session.ts";
 import { SignIn } from "./SignIn.tsx";
-import { Loading, State } from "./states.tsx";
+import { Loading, sentence, State } from "./states.tsx";
 
 type Stage = { at: "asking" } | { at: "out"; why: string | null } | { at: "in"; me: Me } | { at: "broken"; error: string };
 
@@ -78,7 +78,7 @@ export function Session(): ReactElement {
               </button>
             }
           >
-            {stage.error}
+            {sentence(stage.error)}
           </State>
         </main>
       );

@@ -6,6 +6,7 @@ import { ago } from "../object/timeline.ts";
 import { Icon, type IconName, Logo } from "./icons.tsx";
 import { useNow } from "./parts.tsx";
 import { useSession } from "./session.ts";
+import { sentence } from "./states.tsx";
 import { choose, type Theme, useTheme } from "./theme.ts";
 
 const PAGES: { to: string; label: string; icon: IconName }[] = [
@@ -124,7 +125,7 @@ function StaleBar(): ReactElement | null {
   return (
     <div className="stale">
       <Icon name="warn" />
-      <span role="alert">{state.problem ?? "The connection broke."} Reconnecting …</span>
+      <span role="alert">{sentence(state.problem ?? "The connection broke.")} Reconnecting …</span>
       {/* Beside what is announced: it changes each second. */}
       {age !== null && <span className="nums">{`What you see is ${age < 1000 ? "1 s" : ago(age)} old.`}</span>}
     </div>

@@ -38,20 +38,20 @@ export function Failure({ error, retry, what }: { error: Error; retry?: (() => v
   if (status === 403) {
     return (
       <State icon="lock" title={`You may not see ${what}`}>
-        {error.message}
+        {sentence(error.message)}
       </State>
     );
   }
   if (status === 404) {
     return (
       <State icon="empty" title="Not here" action={again}>
-        {error.message}
+        {sentence(error.message)}
       </State>
     );
   }
   return (
-    <State icon="warn" title={status ? `${sentence(what)} cannot be shown` : "No answer"} action={again}>
-      {error.message}
+    <State icon="warn" title={status ? `${what.charAt(0).toUpperCase()}${what.slice(1)} cannot be shown` : "No answer"} action={again}>
+      {sentence(error.message)}
     </State>
   );
 }
@@ -66,6 +66,8 @@ export function Notice({ tone, icon = "warn", children }: { tone: "bad" | "warn"
   );
 }
 
-function sentence(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
+/** What a part of the system says, as people write it; names and paths at its beginning stay as they are. */
+export function sentence(text: string): string {
+  const begun = /^[a-z]+\b(?![./:=-])/.test(text) ? text.charAt(0).toUpperCase() + text.slice(1) : text;
+  return /[\p{L}\p{N}"')]$/u.test(begun) ? `${begun}.` : begun;
 }
