@@ -53,6 +53,7 @@ describe("the fleet", () => {
         await page.getByText("Not every watch has begun: try again in a moment.", { exact: true }).waitFor();
       },
     );
+    await withoutStream(ui.page);
     await ui.page.route("**/api/v1/fleet?*", refuse);
     await ui.page.goto(`${ui.control.url}/ui/`);
     const again = ui.page.getByRole("button", { name: "Try again" });
