@@ -70,11 +70,13 @@ async fn discover(cx: &Context<MCPServer>, next: &mut MCPServer) -> Result<(), A
     Ok(())
 }
 
-/// How the server is asked: by its Service. Other Pods are another server.
+/// How the server is asked: by its Service. Other Pods are another server, and one that goes may still be who answers until it
+/// is gone.
 fn target(cx: &Context<MCPServer>, server: &MCPServer) -> Target {
     let key = server.key();
     let pods = cx.views.pods(MCPServer::KIND, &key.namespace, &key.name);
-    let ready: Vec<_> = pods.iter().filter(|pod| pod.ready && !pod.terminating).map(|pod| pod.uid.as_str()).collect();
+    let serving = pods.iter().filter(|pod| pod.ready || pod.terminating);
+    let serving: Vec<_> = serving.map(|pod| (pod.uid.as_str(), pod.terminating)).collect();
     Target {
         kind: MCPServer::KIND,
         key,
@@ -87,6 +89,6 @@ fn target(cx: &Context<MCPServer>, server: &MCPServer) -> Target {
         terminates: true,
         timeout: server.spec.timeout(),
         resync: server.spec.resync(),
-        data: [("Pods".to_owned(), digest::digest(&json!(ready)))].into(),
+        data: [("Pods".to_owned(), digest::digest(&json!(serving)))].into(),
     }
 }

@@ -164,6 +164,20 @@ async fn new_pods_are_asked_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_goes_does_not_have_the_last_word() {
+    let sim = world();
+    sim.store().grace = Duration::from_secs(20);
+    let mut operator = Operator::start(&sim);
+    operator.run(2 * MINUTE).await;
+    sim.store().edit(&server_id(), |body| body["spec"]["deployment"]["image"] = json!("registry/files:2"));
+    operator.run(Duration::from_secs(10)).await;
+    assert_eq!(phase(&sim, &server_id()), "Running");
+    sim.serve(URL, tells(&["read", "write", "list"]));
+    operator.run(MINUTE).await;
+    assert_eq!(at(&sim, &server_id(), "/status/toolCount"), 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn its_tools_wait_for_it_and_survive_a_pod_that_is_lost() {
     let sim = world();
     sim.store().set_health(Health::Bad(None));
