@@ -146,6 +146,14 @@ mod tests {
     }
 
     #[test]
+    fn a_schema_that_is_nested_deeply_is_kept_as_it_is() {
+        let schema = (0..100).fold(json!({"type": "string"}), |schema, _| json!({ "items": schema }));
+        let nested = Definition { input_schema: schema, ..tool("a", "") };
+        let kept = Definitions::read(catalogue(vec![nested.clone()]).definitions.text());
+        assert_eq!(kept.get("a"), Some(nested));
+    }
+
+    #[test]
     fn a_description_is_cut_to_256_characters_in_the_status_alone() {
         let one = catalogue(vec![tool("a", &"ä".repeat(300))]);
         assert_eq!(one.tools[0].description.chars().count(), 256);

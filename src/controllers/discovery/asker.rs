@@ -23,7 +23,7 @@ use tokio::{
 };
 use url::Url;
 
-use super::turns::{Asks, Said, Unasked};
+use super::turns::{Asks, Said, Tells, Unasked};
 use crate::mcp::{Answer, Cidr, Era, Failed, McpTool, Places, Question, Reach, Trust, discover};
 
 /// Asks servers over the network.
@@ -158,7 +158,7 @@ fn said(answer: Answer<Told>) -> Said {
         },
         era: answer.era,
         holds: answer.holds.unwrap_or_default(),
-        changes: answer.changes,
+        changes: answer.changes.map(|changes| Box::new(changes) as Box<dyn Tells>),
     }
 }
 

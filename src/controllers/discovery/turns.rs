@@ -3,7 +3,7 @@
 //! After an answer the object is told, and looks. One that does not look has no use for another answer, be it stopped or
 //! waiting for a Secret, and its server is left alone until it does.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use actions::discovery::{Discovered, Outcome, Target, Undiscovered};
 use async_trait::async_trait;
@@ -36,7 +36,27 @@ pub(super) struct Said {
     /// How long it says that this holds.
     pub(super) holds: Duration,
     /// The way in which it tells of changes, if it does.
-    pub(super) changes: Option<Changes>,
+    pub(super) changes: Option<Box<dyn Tells>>,
+}
+
+/// A server that tells when its tools change.
+#[async_trait]
+pub(super) trait Tells: fmt::Debug + Send {
+    /// Returns when they did.
+    async fn next(&mut self);
+    /// It is not listened to any more.
+    async fn close(self: Box<Self>);
+}
+
+#[async_trait]
+impl Tells for Changes {
+    async fn next(&mut self) {
+        Self::next(self).await;
+    }
+
+    async fn close(self: Box<Self>) {
+        Self::close(*self).await;
+    }
 }
 
 /// Why nothing is known of a server.
@@ -78,7 +98,7 @@ impl Turns {
     }
 
     /// Takes the answer in and tells the object; how long it holds, and how the server tells of changes.
-    fn take(&mut self, answer: Result<Said, Unasked>) -> (Duration, Option<Changes>) {
+    fn take(&mut self, answer: Result<Said, Unasked>) -> (Duration, Option<Box<dyn Tells>>) {
         let (outcome, holds, changes): (Outcome, _, _) = match answer {
             Ok(said) => {
                 (self.era, self.failures) = (Some(said.era), 0);
@@ -115,7 +135,7 @@ pub(super) fn pause(resync: Duration, failures: u32, holds: Duration) -> Duratio
 }
 
 /// Until the next turn, or until the server says that something changed.
-async fn pause_or_change(pause: Duration, changes: Option<Changes>) {
+async fn pause_or_change(pause: Duration, changes: Option<Box<dyn Tells>>) {
     let Some(mut changes) = changes else { return sleep(pause).await };
     tokio::select! {
         () = sleep(pause) => {}

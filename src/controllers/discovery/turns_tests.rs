@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Discoverer,
-    turns::{Asks, Said, Unasked, pause},
+    turns::{Asks, Said, Tells, Unasked, pause},
 };
 use crate::mcp::Era;
 
@@ -29,6 +29,8 @@ enum Way {
     Answers,
     /// Answers, and says that this holds for so long.
     Holds(Duration),
+    /// Answers, and says a thousand times a second that its tools changed.
+    Changes,
     /// Fails after so long.
     Fails(Duration),
     /// Its headers cannot be read.
@@ -44,6 +46,22 @@ struct Servers {
     ways: Arc<Mutex<BTreeMap<String, Way>>>,
     asked: Arc<Mutex<Vec<Asked>>>,
     at_once: Arc<AtomicUsize>,
+    listened_to: Arc<AtomicUsize>,
+}
+
+/// A server that changes all the time, as long as it is listened to.
+#[derive(Debug)]
+struct Flood(Arc<AtomicUsize>);
+
+#[async_trait]
+impl Tells for Flood {
+    async fn next(&mut self) {
+        sleep(Duration::from_millis(1)).await;
+    }
+
+    async fn close(self: Box<Self>) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Servers {
@@ -68,8 +86,13 @@ impl Asks for Servers {
         self.asked.lock().unwrap().push((target.url.clone(), Instant::now(), era));
         let way = self.ways.lock().unwrap().get(&target.url).copied().unwrap_or(Way::Answers);
         let why = Undiscovered { reason: "ServerTimeout", message: "the MCP server is slow".to_owned() };
+        let flood = || {
+            self.listened_to.fetch_add(1, Ordering::Relaxed);
+            Box::new(Flood(self.listened_to.clone())) as Box<dyn Tells>
+        };
+        let changes = matches!(way, Way::Changes).then(flood);
         let holds = match way {
-            Way::Answers => Duration::ZERO,
+            Way::Answers | Way::Changes => Duration::ZERO,
             Way::Holds(holds) => holds,
             Way::Fails(after) => {
                 self.at_once.fetch_add(1, Ordering::Relaxed);
@@ -80,7 +103,7 @@ impl Asks for Servers {
         };
         let discovered =
             Discovered { catalogue: Catalogue::of([], false), server: Default::default(), era: "discover".to_owned() };
-        Ok(Said { discovered, era: Era::Discover, holds, changes: None })
+        Ok(Said { discovered, era: Era::Discover, holds, changes })
     }
 }
 
@@ -142,6 +165,19 @@ async fn a_server_is_asked_in_its_turn_and_not_before_its_list_is_old() {
         |times: &[f64], least: f64, most: f64| times.windows(2).all(|two| (least..=most).contains(&(two[1] - two[0])));
     assert!(between(&short, 48.0, 72.1) && between(&long, 480.0, 720.1), "{short:?} {long:?}");
     assert!(discoverer.look(&target("short"), When::Now).unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_tools_change_all_the_time_is_asked_once_a_second_at_most() {
+    let (servers, begin) = (Servers::default(), Instant::now());
+    servers.behave("restless", Way::Changes);
+    let discoverer = discoverer(&servers, true);
+    discoverer.look(&target("restless"), When::Now);
+    sleep(RESYNC).await;
+    let times = servers.times("restless", begin);
+    assert!(times.windows(2).all(|two| two[1] - two[0] >= 1.0), "{times:?}");
+    assert!((55..=60).contains(&times.len()), "a change is not missed for long: {times:?}");
+    assert_eq!(servers.listened_to.load(Ordering::Relaxed), 1, "one session is open at a time");
 }
 
 #[tokio::test(start_paused = true)]

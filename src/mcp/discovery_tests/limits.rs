@@ -29,6 +29,7 @@ async fn a_server_that_is_none_is_told_by_what_it_does() {
     for (path, reason, words) in [
         ("html", "InvalidServerAnswer", "neither JSON nor a stream of events"),
         ("json", "InvalidServerAnswer", "no message of JSON-RPC"),
+        ("nested", "InvalidServerAnswer", "no message of JSON-RPC"),
         ("endless", "InvalidServerAnswer", "it sent more than 2 MiB"),
         ("endless-events", "InvalidServerAnswer", "it sent more than 2 MiB"),
         ("elsewhere", "ServerRefused", "redirects to another place"),
@@ -45,6 +46,29 @@ async fn a_server_that_is_none_is_told_by_what_it_does() {
     let failed = failure(&format!("http://{closed}/?key=SECRET")).await;
     assert_eq!(failed.reason, "ServerUnreachable");
     assert!(failed.message.contains("refused") && !failed.message.contains("SECRET"), "{failed:?}");
+}
+
+#[tokio::test]
+async fn a_schema_that_is_nested_deeply_is_taken_as_it_is() {
+    let mut schema = json!({"type": "string"});
+    for _ in 0..50 {
+        schema = json!({"type": "object", "properties": {"a": schema}});
+    }
+    let answer = |State(schema): State<Value>, body: Bytes| async move {
+        let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let result = match request["method"].as_str() {
+            Some("initialize") => json!({
+                "protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                "serverInfo": {"name": "n", "version": "1"},
+            }),
+            Some("tools/list") => json!({"tools": [{"name": "t", "inputSchema": schema}]}),
+            Some("server/discover") => return StatusCode::BAD_REQUEST.into_response(),
+            _ => return StatusCode::ACCEPTED.into_response(),
+        };
+        json_answer(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
+    };
+    let url = serve(Router::new().route("/mcp", any(answer)).with_state(schema.clone())).await + "/mcp";
+    assert_eq!(ask(&question(&url)).await.unwrap().tools[0].input_schema, schema);
 }
 
 #[tokio::test]

@@ -142,12 +142,18 @@ async fn odd() -> String {
     let to = |place: &'static str| {
         move || async move { (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, place)]).into_response() }
     };
+    let nested = || async {
+        let deep =
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+        ([(header::CONTENT_TYPE, "application/json")], deep)
+    };
     let host = || async { (StatusCode::FORBIDDEN, "Forbidden: Host header is not allowed") };
     let routes = Router::new()
         .route("/hangs", any(pending::<()>))
         .route("/drips", any(drips))
         .route("/html", any(|| async { ([(header::CONTENT_TYPE, "text/html")], "<html>") }))
         .route("/json", any(|| async { ([(header::CONTENT_TYPE, "application/json")], "{}") }))
+        .route("/nested", any(nested))
         .route("/endless", any(endless("application/json", b' ')))
         .route("/endless-events", any(endless("text/event-stream", b'd')))
         .route("/elsewhere", any(to("http://localhost:1/mcp")))
