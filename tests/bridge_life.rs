@@ -44,6 +44,20 @@ async fn it_is_there_before_any_child_is() {
 }
 
 #[tokio::test]
+async fn variables_set_what_whoever_has_no_command_line_may_set() {
+    let bridge =
+        Bridge::with(&[("RECIF_MAX_SESSIONS", "1"), ("RECIF_ALLOWED_ORIGINS", "https://a.example")], &[]).await;
+    let _only = bridge.session().await;
+    let open = request(0, "initialize", json!({"protocolVersion": "2025-11-25"}));
+    let full = bridge.post(&open).header("origin", "https://a.example").send().await.unwrap();
+    assert_eq!(full.status(), 503);
+    assert!(full.text().await.unwrap().contains("RECIF_MAX_SESSIONS"));
+    let elsewhere = bridge.post(&open).header("origin", "https://b.example").send().await.unwrap();
+    assert_eq!(elsewhere.status(), 403);
+    assert!(elsewhere.text().await.unwrap().contains("RECIF_ALLOWED_ORIGINS"));
+}
+
+#[tokio::test]
 async fn a_bad_request_is_refused_with_what_is_wrong() {
     let bridge = Bridge::start(&["--allowed-origins", "https://a.example,https://b.example"]).await;
     let ping = request(1, "ping", json!({}));

@@ -93,7 +93,8 @@ pub struct ServerDeployment {
     /// Its arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Its environment. Not for credentials: keep those in a Secret.
+    /// Its environment. Not for credentials: keep those in a Secret. Of type stdio the bridge reads RECIF_MAX_SESSIONS, how many
+    /// sessions a Pod has at a time (16), and RECIF_ALLOWED_ORIGINS, from which origins web pages may call (none).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// Secrets in the same namespace whose keys become its environment.

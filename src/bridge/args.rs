@@ -19,13 +19,13 @@ pub struct Args {
     #[arg(long, default_value = "/mcp")]
     path: String,
     /// Sessions at the same time; each has a process of its own.
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, env = "RECIF_MAX_SESSIONS", default_value_t = 16)]
     max_sessions: usize,
     /// How long a session without a request or an open stream lasts, such as `10m`.
     #[arg(long, default_value = "10m", value_parser = duration)]
     idle: Duration,
     /// Origins from which web pages may call, such as `https://app.example`. None by default.
-    #[arg(long, value_delimiter = ',', value_name = "ORIGIN")]
+    #[arg(long, env = "RECIF_ALLOWED_ORIGINS", value_delimiter = ',', value_name = "ORIGIN")]
     allowed_origins: Vec<String>,
     /// The server's program and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -61,13 +61,15 @@ pub(super) struct Options {
 impl Args {
     /// Looks at the arguments and for the program.
     pub(super) fn options(self) -> Result<Options, BadArgs> {
-        let Self { port, address, path, max_sessions, idle, allowed_origins, command } = self;
+        let Self { port, address, path, max_sessions, idle, mut allowed_origins, command } = self;
         if !path.starts_with('/') || matches!(path.as_str(), "/livez" | "/readyz") {
             return Err(BadArgs::Path(path));
         }
         if max_sessions == 0 {
             return Err(BadArgs::Sessions);
         }
+        // Of a variable that is empty.
+        allowed_origins.retain(|origin| !origin.is_empty());
         let command = Command::find(command)?;
         Ok(Options { port, address, path, max_sessions, idle, allowed_origins, command })
     }

@@ -59,7 +59,8 @@ pub(super) async fn handle(bridge: Arc<Bridge>, request: Request<Incoming>, crow
     if let Some(origin) = request.headers().get(header::ORIGIN)
         && !bridge.options.allowed_origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes())
     {
-        let why = "this origin is not allowed; --allowed-origins names those that are";
+        let why = "this origin is not allowed; those that are, are in --allowed-origins of the bridge, or RECIF_ALLOWED_ORIGINS in \
+                   spec.deployment.env of its MCPServer";
         return reply::refusal(StatusCode::FORBIDDEN, None, -32600, why);
     }
     let why = match crowd {

@@ -13,7 +13,7 @@ use super::{message::Id, serve::Bridge, session::Session};
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoSession {
     /// As many as there may be.
-    #[error("there are {0} sessions, which is all that there may be; try again")]
+    #[error("there are {0} sessions, which is all that there may be (RECIF_MAX_SESSIONS); try again")]
     Full(usize),
     /// The system has no process for it.
     #[error("the MCP server cannot be started: {0}")]

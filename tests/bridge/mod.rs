@@ -24,14 +24,24 @@ pub(crate) struct Bridge {
 impl Bridge {
     /// With the server of `tests/peers` that does what it is asked for.
     pub(crate) async fn start(flags: &[&str]) -> Self {
+        Self::with(&[], flags).await
+    }
+
+    /// With that server and with these variables.
+    pub(crate) async fn with(variables: &[(&str, &str)], flags: &[&str]) -> Self {
         let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/mcp_child.py");
-        Self::of(flags, &["/usr/bin/python3", "-S", "-E", "-B", server.to_str().unwrap()]).await
+        Self::run(variables, flags, &["/usr/bin/python3", "-S", "-E", "-B", server.to_str().unwrap()]).await
     }
 
     /// With a command.
     pub(crate) async fn of(flags: &[&str], command: &[&str]) -> Self {
+        Self::run(&[], flags, command).await
+    }
+
+    async fn run(variables: &[(&str, &str)], flags: &[&str], command: &[&str]) -> Self {
         let mut bridge = Command::new(env!("CARGO_BIN_EXE_recif-proxy"));
         bridge.args(["mcp-bridge", "--port", "0", "--address", "127.0.0.1"]).args(flags).arg("--").args(command);
+        bridge.envs(variables.iter().copied());
         let mut process = bridge.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap()).lines();
         // Only the first call in a process does it.
