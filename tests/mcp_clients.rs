@@ -1,5 +1,5 @@
 //! Servers and clients of MCP that are not ours, and all that is between them in a cluster: reference servers over pipes behind
-//! bridge, sidecar and gateway, and the official clients, in both eras, at each of these three doors.
+//! bridge, sidecar and gateway, and over HTTP behind the latter two; and the official clients, in both eras, at each of these doors.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -27,6 +27,7 @@ use rmcp::{
 };
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
+    process::Child,
     time::timeout,
 };
 
@@ -55,7 +56,10 @@ async fn hops(server: &str) -> Hops {
 
 /// Runs a script of `tests/peers` against a server, at each door. It checks what it sees, and says `done` at its end.
 async fn check(server: &str, script: impl Fn() -> Command) {
-    let hops = hops(server).await;
+    at_each_door(server, &hops(server).await, script).await;
+}
+
+async fn at_each_door(server: &str, hops: &Hops, script: impl Fn() -> Command) {
     for (door, url) in hops.doors() {
         let mut script = tokio::process::Command::from(script());
         let output = script.args([server, &url]).kill_on_drop(true).output();
@@ -91,12 +95,20 @@ async fn scenarios(url: &str) -> BTreeMap<String, (bool, String)> {
     found
 }
 
+/// A server over HTTP, which ends with this, and the port that its first line says.
+async fn started(server: Command) -> (Child, u16) {
+    let mut server = tokio::process::Command::from(server);
+    let mut server = server.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.as_mut().unwrap()).lines();
+    let port = timeout(SOON, lines.next_line()).await.unwrap().unwrap().unwrap();
+    (server, port.parse().unwrap())
+}
+
 #[tokio::test]
 async fn the_conformance_suite_says_of_a_server_behind_all_hops_what_it_says_of_it_directly() {
-    let mut direct = tokio::process::Command::from(peers::node("mcp_fixture.cjs"));
-    let mut direct = direct.arg("http").stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
-    let mut port = BufReader::new(direct.stdout.take().unwrap()).lines();
-    let port = timeout(SOON, port.next_line()).await.unwrap().unwrap().unwrap();
+    let mut direct = peers::node("mcp_fixture.cjs");
+    direct.arg("http");
+    let (_direct, port) = started(direct).await;
     let wanted = scenarios(&format!("http://127.0.0.1:{port}/mcp")).await;
     let modules = format!("NODE_PATH={}", peers::folder().join("node_modules").display());
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/mcp_fixture.cjs");
@@ -113,6 +125,14 @@ async fn the_typescript_client() {
     for server in SERVERS {
         check(server, || peers::node("mcp_clients.cjs")).await;
     }
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_http_itself() {
+    let (_server, port) = started(peers::node("mcp_server.cjs")).await;
+    let hops = Hops::http(port).await;
+    at_each_door("everything", &hops, || peers::node("mcp_clients.cjs")).await;
+    at_each_door("everything", &hops, || peers::python("mcp_clients.py")).await;
 }
 
 #[tokio::test]

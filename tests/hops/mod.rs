@@ -1,6 +1,7 @@
-//! One MCP server behind all hops: `recif-proxy mcp-bridge`, the sidecar before it, and a gateway that routes to that.
+//! One MCP server behind all hops: `recif-proxy mcp-bridge` unless it speaks HTTP itself, the sidecar before that, and a gateway
+//! that routes to the sidecar.
 //!
-//! The three are processes as in a cluster. What the gateway watches is told by an API server that is a script: one
+//! They are processes as in a cluster. What the gateway watches is told by an API server that is a script: one
 //! MCPServer with one Pod, which never change.
 
 use std::{
@@ -19,6 +20,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures::stream;
+use reqwest::Client;
 use serde_json::{Value, json};
 use tokio::{
     process::{Child, Command},
@@ -29,7 +31,9 @@ use crate::bridge::{Bridge, SOON};
 
 /// A server behind all hops; it ends with this.
 pub(crate) struct Hops {
-    bridge: Bridge,
+    /// The first door: its name, and its endpoint.
+    first: (&'static str, String),
+    _bridge: Option<Bridge>,
     sidecar: SocketAddr,
     gateway: SocketAddr,
     _processes: [Child; 2],
@@ -40,13 +44,23 @@ impl Hops {
     /// Starts them before a command that speaks over its standard input and output.
     pub(crate) async fn of(flags: &[&str], command: &[&str]) -> Self {
         let bridge = Bridge::of(flags, command).await;
+        let url = bridge.url.clone();
+        Self::before("bridge", &url, "stdio", Some(bridge)).await
+    }
+
+    /// Starts sidecar and gateway before a server that speaks Streamable HTTP at `/mcp` of this port itself.
+    pub(crate) async fn http(port: u16) -> Self {
+        Self::before("server", &format!("http://127.0.0.1:{port}"), "http", None).await
+    }
+
+    async fn before(name: &'static str, url: &str, transport: &'static str, bridge: Option<Bridge>) -> Self {
         let sidecar = free_address();
         let mut proxy = Command::new(env!("CARGO_BIN_EXE_recif-proxy"));
-        proxy.env("RECIF_LISTEN_ADDR", sidecar.to_string()).env("RECIF_UPSTREAM_URL", &bridge.url);
+        proxy.env("RECIF_LISTEN_ADDR", sidecar.to_string()).env("RECIF_UPSTREAM_URL", url);
         // As the operator renders it before an MCPServer.
         proxy.env("RECIF_LISTEN_STREAMS", "true");
         let proxy = spawn(proxy);
-        let api = serve(sidecar).await;
+        let api = serve(sidecar, transport).await;
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let kubeconfig = std::env::temp_dir().join(format!("recif-hops-{}-{number}.yaml", std::process::id()));
@@ -56,33 +70,36 @@ impl Hops {
         command.args(["gateway", "--auth", "none", "--listen", &gateway.to_string()]);
         command.args(["--admin-listen", &admin.to_string()]).env("KUBECONFIG", &kubeconfig);
         let processes = [proxy, spawn(command)];
-        let hops = Self { bridge, sidecar, gateway, _processes: processes, kubeconfig };
+        let first = (name, format!("{url}/mcp"));
+        let hops = Self { first, _bridge: bridge, sidecar, gateway, _processes: processes, kubeconfig };
+        // Only the first call in a process does it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder().no_proxy().build().unwrap();
         for address in [sidecar, admin] {
-            hops.ready(address).await;
+            ready(&client, address).await;
         }
         hops
     }
 
-    /// Where a client may enter, by name: at the bridge itself, and ever further from it.
+    /// Where a client may enter, by name: at the bridge or server itself, and ever further from it.
     pub(crate) fn doors(&self) -> [(&'static str, String); 3] {
-        let bridge = format!("{}/mcp", self.bridge.url);
-        [("bridge", bridge), ("sidecar", format!("http://{}/mcp", self.sidecar)), ("gateway", self.outermost())]
+        [self.first.clone(), ("sidecar", format!("http://{}/mcp", self.sidecar)), ("gateway", self.outermost())]
     }
 
     /// Where a client enters who passes all of them.
     pub(crate) fn outermost(&self) -> String {
         format!("http://{}/v1/mcp/team/server/mcp", self.gateway)
     }
+}
 
-    async fn ready(&self, address: SocketAddr) {
-        let asked = async {
-            let url = format!("http://{address}/readyz");
-            while !self.bridge.client.get(&url).send().await.is_ok_and(|answer| answer.status() == 200) {
-                sleep(Duration::from_millis(20)).await;
-            }
-        };
-        timeout(SOON, asked).await.unwrap();
-    }
+async fn ready(client: &Client, address: SocketAddr) {
+    let asked = async {
+        let url = format!("http://{address}/readyz");
+        while !client.get(&url).send().await.is_ok_and(|answer| answer.status() == 200) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(SOON, asked).await.unwrap();
 }
 
 impl Drop for Hops {
@@ -101,15 +118,15 @@ fn free_address() -> SocketAddr {
 }
 
 /// The API server of a cluster with one MCPServer, whose Pod is at this address.
-async fn serve(pod: SocketAddr) -> SocketAddr {
+async fn serve(pod: SocketAddr, transport: &'static str) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let routes = Router::new().fallback(answer).with_state(pod);
+    let routes = Router::new().fallback(answer).with_state((pod, transport));
     tokio::spawn(async move { axum::serve(listener, routes).await });
     address
 }
 
-async fn answer(State(pod): State<SocketAddr>, uri: Uri) -> Response {
+async fn answer(State((pod, transport)): State<(SocketAddr, &'static str)>, uri: Uri) -> Response {
     if uri.query().is_some_and(|query| query.contains("watch=true")) {
         // Nothing happens, until the time is over that a watch asks for.
         let silence = stream::once(async {
@@ -121,18 +138,18 @@ async fn answer(State(pod): State<SocketAddr>, uri: Uri) -> Response {
     let list = |items: Vec<Value>| json!({"metadata": {"resourceVersion": "1"}, "items": items});
     let path = uri.path();
     Json(match path.rsplit('/').next().unwrap_or_default() {
-        "mcpservers" => list(vec![server()]),
+        "mcpservers" => list(vec![server(transport)]),
         "endpointslices" => list(vec![slice(pod)]),
         // What the gateway writes: when it was last called.
-        _ if path.ends_with("/status") => server(),
+        _ if path.ends_with("/status") => server(transport),
         _ => list(Vec::new()),
     })
     .into_response()
 }
 
-fn server() -> Value {
+fn server(transport: &str) -> Value {
     let metadata = json!({"name": "server", "namespace": "team", "uid": "s", "resourceVersion": "1", "generation": 1});
-    let spec = json!({"transportType": "stdio", "deployment": {"image": "i", "cmd": "c"}});
+    let spec = json!({"transportType": transport, "deployment": {"image": "i", "cmd": "c"}});
     let status = json!({"phase": "Running", "observedGeneration": 1});
     let version = format!("{}/{}", crds::GROUP, crds::VERSION);
     json!({"apiVersion": version, "kind": "MCPServer", "metadata": metadata, "spec": spec, "status": status})
