@@ -28,6 +28,8 @@ pub(crate) const MCP_SERVER: Kind = kind(crds::GROUP, crds::VERSION, "MCPServer"
 pub(crate) const REMOTE_MCP_SERVER: Kind = kind(crds::GROUP, crds::VERSION, "RemoteMCPServer", "remotemcpservers");
 pub(crate) const DEPLOYMENT: Kind = kind("apps", "v1", "Deployment", "deployments");
 pub(crate) const REPLICA_SET: Kind = kind("apps", "v1", "ReplicaSet", "replicasets");
+pub(crate) const HORIZONTAL_POD_AUTOSCALER: Kind =
+    kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
 pub(crate) const SERVICE: Kind = kind("", "v1", "Service", "services");
 pub(crate) const CONFIG_MAP: Kind = kind("", "v1", "ConfigMap", "configmaps");
 pub(crate) const SECRET: Kind = kind("", "v1", "Secret", "secrets");
@@ -55,7 +57,7 @@ pub(crate) const OURS: [Kind; 9] =
 /// The kinds of a workload's children.
 pub(crate) const CHILDREN: [Kind; 5] = [SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE, DEPLOYMENT];
 
-const ALL: [Kind; 26] = [
+const ALL: [Kind; 27] = [
     AGENT,
     FLOW,
     FLOW_SET,
@@ -67,6 +69,7 @@ const ALL: [Kind; 26] = [
     REMOTE_MCP_SERVER,
     DEPLOYMENT,
     REPLICA_SET,
+    HORIZONTAL_POD_AUTOSCALER,
     SERVICE,
     CONFIG_MAP,
     SECRET,

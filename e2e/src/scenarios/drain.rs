@@ -23,6 +23,7 @@ use crate::{
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     a_rollout_and_a_step_down_lose_no_request,
+    a_pod_of_several_that_is_deleted_loses_no_request,
     a_single_pod_that_is_deleted_loses_no_request,
 );
 pub(super) const ALONE: &[Scenario] = scenarios!(Alone:
@@ -75,13 +76,26 @@ async fn a_rollout_and_a_step_down_lose_no_request(ns: Namespace) -> Result<()> 
 }
 
 async fn a_single_pod_that_is_deleted_loses_no_request(ns: Namespace) -> Result<()> {
-    let targets = start(&ns, "single", 1).await?;
-    // The lame duck serves for 5 s. On a busy machine the next Pod takes longer, and who comes by the Service is told so.
-    let load = Load::start(&ns.env, &targets, Plan { come_again: true, ..PLAN }).await?;
+    let [service, gateway] = start(&ns, "single", 1).await?;
+    // The lame duck serves for 5 s. On a busy machine the next Pod takes longer, and who comes by the Service is told so. Who
+    // comes by the gateway waits there.
+    let by_service = Load::start(&ns.env, &[service], Plan { come_again: true, ..PLAN }).await?;
+    let by_gateway = Load::start(&ns.env, &[gateway], PLAN).await?;
     let pod = ns.list(POD).await?.pop().context("no Pod")?;
     ns.delete(POD, &pod.name_any()).await?;
     ns.until_gone(POD, &pod.name_any(), GONE).await?;
     settled(&ns, 1).await?;
+    let ended = [by_service.stop(25, 2).await, by_gateway.stop(25, 2).await];
+    ended.into_iter().collect()
+}
+
+async fn a_pod_of_several_that_is_deleted_loses_no_request(ns: Namespace) -> Result<()> {
+    let targets = start(&ns, "several", 2).await?;
+    let load = Load::start(&ns.env, &targets, PLAN).await?;
+    let pod = ns.list(POD).await?.pop().context("no Pod")?;
+    ns.delete(POD, &pod.name_any()).await?;
+    ns.until_gone(POD, &pod.name_any(), GONE).await?;
+    settled(&ns, 2).await?;
     load.stop(50, 4).await
 }
 

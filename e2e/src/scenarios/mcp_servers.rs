@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 
 use super::{Scenario, columns, scenarios};
 use crate::{
+    audit::{Request, listed},
     client::{Connection, Target},
-    kinds::{AGENT, CONFIG_MAP, MCP_SERVER, NAMESPACE, REMOTE_MCP_SERVER, SECRET, TOOL},
+    kinds::{AGENT, CONFIG_MAP, MCP_SERVER, NAMESPACE, POD, REMOTE_MCP_SERVER, SECRET, TOOL},
     manifests::{WORKLOAD, agent, object, secret, tool, workload},
     namespace::{Namespace, SAID, START},
     object::{Object, Read as _},
@@ -108,7 +109,10 @@ async fn other_tools_roll_only_their_users(ns: Namespace) -> Result<()> {
     let now = ns.get(AGENT, "with-add").await?;
     ensure!(now.revision() == add.revision(), "the other agent was written: {}", now.describe());
     let requests = ns.operator_requests(mark).await?;
-    ensure!(!requests.is_empty(), "nothing was written");
+    let (others, about): (Vec<&Request>, Vec<_>) =
+        requests.iter().filter(|it| it.is_write()).partition(|it| !it.name().starts_with("with-add"));
+    ensure!(about.is_empty(), "the agent that uses another tool: {}", listed(about));
+    ensure!(others.iter().any(|it| it.name() == "with-echo"), "seen: {}", listed(others));
     tell(&ns, "/tools?names=echo,add&words=first").await?;
     let back = ns.running("with-echo").await?;
     ensure!(back.text("/status/contentHash") == echo.text("/status/contentHash"), "{}", back.describe());
@@ -260,6 +264,28 @@ fn tool_of(server: &str) -> Value {
     tool("echo", json!({"type": "mcp", "mcpServerRef": {"kind": "MCPServer", "name": server}}))
 }
 
+/// The MCPServer `pipes` with the tools `echo` and `add`, the same server as the RemoteMCPServer `elsewhere`, which publishes them,
+/// and the agent `calls`, which uses one of them. The servers are asked once in an hour.
+pub(super) async fn start_servers_and_a_user(ns: &Namespace) -> Result<()> {
+    let mut pipes = run("pipes", "stdio", json!({"cmd": "/workload", "args": ["mcp", "echo", "add"]}));
+    pipes["spec"]["resync"] = json!("1h");
+    ns.start(&pipes).await?;
+    let told = |it: &Object| it.number("/status/toolCount") == 2 && it.condition("ToolsDiscovered").is_true();
+    ns.until(MCP_SERVER, "pipes", RESYNC, "has told its tools", told).await?;
+    let url = format!("http://pipes.{}.svc.cluster.local:3000/mcp", ns.name);
+    let elsewhere = json!({"url": url, "resync": "1h", "publish": {"enabled": true}});
+    ns.apply(&object(REMOTE_MCP_SERVER, "elsewhere", elsewhere)).await?;
+    available(ns, "elsewhere", 2).await?;
+    for name in ["echo", "add"] {
+        ns.until(TOOL, name, SAID, "is Available", |it| it.phase() == "Available" && it.is_current()).await?;
+    }
+    ns.start(&agent("calls", json!({"tools": ["echo"]}))).await?;
+    for name in ["pipes", "calls"] {
+        ns.told(name, "Running").await?;
+    }
+    Ok(())
+}
+
 async fn a_program_that_speaks_over_pipes_is_served_and_called(ns: Namespace) -> Result<()> {
     ns.apply(&tool_of("pipes")).await?;
     ns.start(&run("pipes", "stdio", json!({"cmd": "/workload", "args": ["mcp", "echo", "add"]}))).await?;
@@ -313,14 +339,18 @@ async fn a_session_through_the_gateway_stays_with_its_pod(ns: Namespace) -> Resu
 }
 
 async fn a_server_over_http_is_asked_again_when_its_pods_change(ns: Namespace) -> Result<()> {
-    ns.start(&run("mcp", "http", json!({"port": 8000}))).await?;
-    let tools = |count: i64| move |it: &Object| it.is_running() && it.number("/status/toolCount") == count;
-    ns.until(MCP_SERVER, "mcp", RESYNC, "has told that it has no tools", tools(0)).await?;
+    let mut server = run("mcp", "http", json!({"port": 8000}));
+    server["spec"]["resync"] = json!("1s");
+    ns.start(&server).await?;
     tell(&ns, "/tools?names=echo&words=first").await?;
-    ns.edit(MCP_SERVER, "mcp", json!({"spec": {"deployment": {"replicas": 2}}})).await?;
-    let found = |it: &Object| it.number("/status/replicas") == 2 && it.condition("ToolsDiscovered").is_true();
-    ns.until(MCP_SERVER, "mcp", START, "has two Pods and was asked again", found).await?;
-    let before = ns.get(MCP_SERVER, "mcp").await?;
+    let tools = |count: i64| move |it: &Object| it.is_running() && it.number("/status/toolCount") == count;
+    ns.until(MCP_SERVER, "mcp", RESYNC, "has told its tool", tools(1)).await?;
+    ns.edit(MCP_SERVER, "mcp", json!({"spec": {"resync": "1h"}})).await?;
+    ns.runs(MCP_SERVER, "mcp").await?;
+    // A Pod knows only what it was told itself, so this one's successor has no tools, which nobody hears who does not ask.
+    let pod = ns.list(POD).await?.pop().context("no Pod")?;
+    ns.delete(POD, &pod.name_any()).await?;
+    let before = ns.until(MCP_SERVER, "mcp", START, "tells that its new Pod has no tools", tools(0)).await?;
     ns.edit(MCP_SERVER, "mcp", json!({"spec": {"deployment": {"env": {"A": "1"}}}})).await?;
     let moved = before.last_seq();
     ns.until(MCP_SERVER, "mcp", START, "runs anew", |it| it.is_running() && it.last_seq() > moved).await?;

@@ -82,6 +82,7 @@ use scenarios;
 const THEMES: &[&[Scenario]] = &[
     gateway_auth::SCENARIOS,
     drain::SCENARIOS,
+    scaling::SHARED,
     traffic::SCENARIOS,
     quota::SCENARIOS,
     pods::SCENARIOS,

@@ -6,9 +6,9 @@ use anyhow::{Result, ensure};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::{Scenario, scenarios};
+use super::{Scenario, mcp_servers::start_servers_and_a_user, scenarios};
 use crate::{
-    kinds::{AGENT, TOOL},
+    kinds::{AGENT, MCP_SERVER, REMOTE_MCP_SERVER, TOOL},
     manifests::{agent, tool},
     namespace::Namespace,
     object::Read as _,
@@ -16,6 +16,7 @@ use crate::{
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     an_annotation_on_a_shared_tool_writes_nothing,
+    an_annotation_on_a_server_of_tools_asks_nothing,
     strangers_who_patch_all_the_time_hold_up_nobody,
 );
 
@@ -31,6 +32,15 @@ async fn an_annotation_on_a_shared_tool_writes_nothing(ns: Namespace) -> Result<
     }
     let mark = ns.mark().await?;
     ns.edit(TOOL, "shared", json!({"metadata": {"annotations": {"example.com/note": "seen"}}})).await?;
+    ns.env.audit.quiet(mark, &ns.name, Duration::from_secs(3)).await
+}
+
+async fn an_annotation_on_a_server_of_tools_asks_nothing(ns: Namespace) -> Result<()> {
+    start_servers_and_a_user(&ns).await?;
+    let mark = ns.mark().await?;
+    for (kind, name) in [(REMOTE_MCP_SERVER, "elsewhere"), (MCP_SERVER, "pipes"), (TOOL, "echo")] {
+        ns.edit(kind, name, json!({"metadata": {"annotations": {"example.com/note": "seen"}}})).await?;
+    }
     ns.env.audit.quiet(mark, &ns.name, Duration::from_secs(3)).await
 }
 

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     client::{Load, Plan, Target},
-    kinds::{AGENT, DEPLOYMENT},
-    manifests::workload,
+    kinds::{AGENT, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER},
+    manifests::{object, workload},
     namespace::{Namespace, SAID, START},
     object::{Object, Read as _, phases},
 };
@@ -23,6 +23,9 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Alone:
     scaling_switched_on_and_off_at_five_pods_never_leaves_fewer,
     the_last_pod_goes_when_nobody_calls_and_a_request_brings_it_back,
     without_scaling_autoscalers_and_kubectl_set_the_number,
+);
+pub(super) const SHARED: &[Scenario] = scenarios!(Shared:
+    without_scaling_a_horizontal_pod_autoscaler_sets_the_number,
 );
 
 /// How long a load may go on before more Pods are asked for.
@@ -122,4 +125,15 @@ async fn without_scaling_autoscalers_and_kubectl_set_the_number(ns: Namespace) -
     let agent = ns.until(AGENT, "plain", START, "runs with one Pod", one).await.context("scaled by its Deployment")?;
     ensure!(agent.condition("Available").says("kubectl"), "{}", agent.describe());
     Ok(())
+}
+
+async fn without_scaling_a_horizontal_pod_autoscaler_sets_the_number(ns: Namespace) -> Result<()> {
+    let before = ns.start(&workload("held", json!({}))).await?;
+    ensure!(before.number("/status/replicas") == 1, "{}", before.describe());
+    // Nobody measures anything here, and its bounds need no measure.
+    let agent = json!({"apiVersion": AGENT.api_version(), "kind": AGENT.kind, "name": "held"});
+    let spec = json!({"scaleTargetRef": agent, "minReplicas": 2, "maxReplicas": 3});
+    ns.apply(&object(HORIZONTAL_POD_AUTOSCALER, "held", spec)).await?;
+    let two = |it: &Object| it.is_running() && it.number("/status/replicas") == 2;
+    ns.until(AGENT, "held", START, "runs with two ready Pods", two).await.map(drop)
 }

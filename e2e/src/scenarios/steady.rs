@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::{Scenario, flows::provide_stub, scenarios};
+use super::{Scenario, flows::provide_stub, mcp_servers::start_servers_and_a_user, scenarios};
 use crate::{
     audit::{Mark, Request, listed},
     kinds::{AGENT, CHILDREN, FLOW, FLOW_SET, Kind, OURS},
@@ -98,6 +98,7 @@ async fn a_restarted_operator_writes_nothing_and_then_asks_nothing(ns: Namespace
     ns.says("fails", SAID, "Failed", &["MissingDatabaseUrl"]).await?;
     let stopped = |it: &Object| it.phase() == "Terminated";
     ns.until(AGENT, "stopped", START, "is Terminated", stopped).await?;
+    start_servers_and_a_user(&ns).await?;
 
     for (name, reason) in [
         ("runs", "Running"),
@@ -131,7 +132,7 @@ async fn a_restarted_operator_writes_nothing_and_then_asks_nothing(ns: Namespace
     let mut requests = ns.env.audit.by_operator(mark, None).await?;
     requests.retain(|request| !request.is_upkeep());
     ensure!(requests.is_empty(), "in a minute without anything to do: {}", listed(&requests));
-    let _: Objects = ns.until_all(AGENT, SAID, "all agents still there", |agents| agents.len() == 4).await?;
+    let _: Objects = ns.until_all(AGENT, SAID, "all agents still there", |agents| agents.len() == 5).await?;
     Ok(())
 }
 
