@@ -1,9 +1,9 @@
 //! One connection of a client: request after request, until one of the two wants no more.
 
-use std::{io, net::IpAddr, pin::Pin, sync::Arc};
+use std::{io, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, Interest},
     net::TcpStream,
     time::{Instant, Sleep, sleep},
 };
@@ -21,16 +21,30 @@ use super::{
 };
 use crate::http1::{Fields, Framing, KEEP_ALIVE, NoHead, RequestHead, Side};
 
+/// How often a client that did send urgent data is looked at.
+const URGENT: Duration = Duration::from_millis(100);
+
 /// What carries a client's bytes: a socket, TLS over one, or a stream of HTTP/2.
 pub(super) trait Link: AsyncRead + AsyncWrite + Unpin + Send {
     /// Makes the end that dropping it will bring one that nobody takes for a clean end.
     fn abort(&mut self);
+
+    /// Waits until the client has ended its side or left, without reading what it sent.
+    fn left(&mut self) -> impl Future<Output = ()> + Send;
 }
 
 impl Link for TcpStream {
     fn abort(&mut self) {
         // The kernel sends a reset instead of an end. There is nothing left to do if it will not.
         let _ = self.set_zero_linger();
+    }
+
+    async fn left(&mut self) {
+        // Nobody sends urgent data, so only the end makes this ready, also behind bytes that nobody reads. One that cannot be
+        // watched is as good as gone.
+        while self.ready(Interest::PRIORITY).await.is_ok_and(|ready| !ready.is_read_closed()) {
+            tokio::time::sleep(URGENT).await;
+        }
     }
 }
 
@@ -177,7 +191,10 @@ async fn request<S: Link>(
         Outcome::Served { again } => Ok(again && !shared.leaving()),
         Outcome::Aborted => Err(Aborted),
         // The body may not have been read, or not to its end.
-        Outcome::Refused(refusal) => refuse(client, &refusal, kind, head.is_head(), close, shared).await,
+        Outcome::Refused(refusal) => {
+            let close = close || client.overrun;
+            refuse(client, &refusal, kind, head.is_head(), close, shared).await
+        }
     }
 }
 

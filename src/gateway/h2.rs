@@ -25,6 +25,7 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, interval_at},
 };
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     answer::Answer,
@@ -124,13 +125,16 @@ async fn answer(
     };
     let (ours, theirs) = tokio::io::duplex(BUFFER);
     let cut = Arc::new(AtomicBool::new(false));
-    let mut stream = Side::new(Stream { io: theirs, cut: cut.clone() });
+    let left = CancellationToken::new();
+    let mut stream = Side::new(Stream { io: theirs, cut: cut.clone(), left: left.clone() });
+    let wanted = left.drop_guard();
     tokio::spawn(async move { connection::requests(&mut stream, &peer, &shared).await });
     let (mut sender, connection) = http1::Builder::new().max_headers(MAX_FIELDS).handshake(TokioIo::new(ours)).await?;
-    let carrier = Carrier(tokio::spawn(async move {
+    let carried = tokio::spawn(async move {
         // What is wrong with it is seen by the request.
         let _ = connection.await;
-    }));
+    });
+    let carrier = Carrier { carried, _wanted: wanted };
     let (mut parts, body) = sender.send_request(request).await?.into_parts();
     for name in CONNECTION_FIELDS {
         parts.headers.remove(name);
@@ -186,11 +190,14 @@ fn refused(refusal: &Answer) -> Response<Downstream> {
 }
 
 /// The connection of HTTP/1.1 to ourselves; it ends when nobody wants it any more.
-struct Carrier(JoinHandle<()>);
+struct Carrier {
+    carried: JoinHandle<()>,
+    _wanted: DropGuard,
+}
 
 impl Drop for Carrier {
     fn drop(&mut self) {
-        self.0.abort();
+        self.carried.abort();
     }
 }
 
@@ -244,11 +251,17 @@ impl Body for Downstream {
 struct Stream {
     io: DuplexStream,
     cut: Arc<AtomicBool>,
+    /// Cancelled when nobody wants the answer any more.
+    left: CancellationToken,
 }
 
 impl Link for Stream {
     fn abort(&mut self) {
         self.cut.store(true, Relaxed);
+    }
+
+    async fn left(&mut self) {
+        self.left.cancelled().await;
     }
 }
 

@@ -177,6 +177,10 @@ impl Link for TlsStream<TcpStream> {
         // Without a close_notify, and reset besides, nobody takes this for the end.
         let _ = self.get_ref().0.set_zero_linger();
     }
+
+    async fn left(&mut self) {
+        self.get_mut().0.left().await;
+    }
 }
 
 /// What the files hold.

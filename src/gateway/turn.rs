@@ -2,14 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 
 use super::{
     answer::Answer,
     clock::between,
+    connection::Link,
     routes::Route,
     serve::Shared,
     sessions::{self, Session},
@@ -31,16 +29,13 @@ pub(super) enum NoTurn {
 }
 
 /// A slot for the request that arrived at `arrived`. `route` is brought up to date while it waits.
-pub(super) async fn turn<S>(
+pub(super) async fn turn<S: Link>(
     client: &mut Side<S>,
     key: &[u8],
     route: &mut Arc<Route>,
     arrived: Instant,
     shared: &Shared,
-) -> Result<Lease, NoTurn>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
+) -> Result<Lease, NoTurn> {
     check(route)?;
     if let Some(lease) = route.workload.take(&route.pods) {
         return Ok(lease);
@@ -49,16 +44,13 @@ where
     Box::pin(wait(client, key, route, arrived, shared)).await
 }
 
-async fn wait<S>(
+async fn wait<S: Link>(
     client: &mut Side<S>,
     key: &[u8],
     route: &mut Arc<Route>,
     arrived: Instant,
     shared: &Shared,
-) -> Result<Lease, NoTurn>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
+) -> Result<Lease, NoTurn> {
     let settings = &shared.settings;
     let mut cold = false;
     let mut pause = 25;
@@ -91,8 +83,8 @@ where
                 // What is waited for has changed.
                 Err(_) => place = None,
             },
-            there = client.fill(), if client.incoming.len() < HELD => {
-                if !there.unwrap_or(false) {
+            there = heard(client) => {
+                if !there {
                     return Err(NoTurn::ClientGone);
                 }
                 continue;
@@ -105,6 +97,15 @@ where
         *route = shared.routes.find(key).ok_or_else(gone)?;
         check(route)?;
     }
+}
+
+/// Waits for more of the request or, once enough of it is held, only for its client to leave; whether it is still there.
+async fn heard<S: Link>(client: &mut Side<S>) -> bool {
+    if client.incoming.len() < HELD {
+        return client.fill().await.unwrap_or(false);
+    }
+    client.io.left().await;
+    false
 }
 
 /// A slot of the Pod that has the session.

@@ -131,8 +131,6 @@ pub struct Exchange<'a, C, U, P> {
     /// The most bytes of it that are held.
     holds: usize,
     upstream_broken: bool,
-    /// Whether more was asked for meanwhile than is kept.
-    overrun: bool,
     /// When the request had come whole, or as soon after that as there was nothing to do.
     asked: Option<Instant>,
     /// When there was nothing to do last.
@@ -165,7 +163,6 @@ where
             held: Some(Vec::new()),
             holds: 0,
             upstream_broken: false,
-            overrun: false,
             asked: None,
             active: None,
             patience,

@@ -53,12 +53,15 @@ pub struct Side<S> {
     pub incoming: Vec<u8>,
     /// To be written before anything else.
     pub outgoing: Vec<u8>,
+    /// Whether bytes that came after `incoming` were thrown away: what comes next is no beginning of anything, so nothing more
+    /// may be read as a request.
+    pub overrun: bool,
 }
 
 impl<S> Side<S> {
     /// A connection on which nothing has happened.
     pub fn new(io: S) -> Self {
-        Self { io, incoming: Vec::new(), outgoing: Vec::new() }
+        Self { io, incoming: Vec::new(), outgoing: Vec::new(), overrun: false }
     }
 }
 

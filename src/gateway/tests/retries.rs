@@ -119,6 +119,21 @@ async fn a_pod_that_stops_being_ready_loses_its_idle_connections() {
 }
 
 #[tokio::test]
+async fn what_was_asked_too_far_ahead_ends_the_connection_also_without_an_answer() {
+    let mut pod = Pod::start().await;
+    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut client = gateway.asks(b"POST /v1/agents/ns/a HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n").await;
+    let (workload, _) = pod.next().await;
+    // More than the kernel holds: the gateway has thrown some of it away when this is through.
+    timeout(SOON, client.write_all(&GET.repeat(400_000))).await.unwrap().unwrap();
+    drop(workload);
+    let mut rest = String::new();
+    timeout(SOON, client.read_to_string(&mut rest)).await.unwrap().unwrap();
+    assert!(rest.starts_with("HTTP/1.1 502 ") && rest.contains("Connection: close\r\n"), "{rest}");
+    assert_eq!(rest.matches("HTTP/1.1 ").count(), 1, "{rest}");
+}
+
+#[tokio::test]
 async fn an_answer_that_does_not_come_is_said_so() {
     let mut pod = Pod::start().await;
     let gateway = Gateway::start(&[], &[pod.address]).await;

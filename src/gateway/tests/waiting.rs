@@ -69,6 +69,25 @@ async fn who_left_is_out_at_once() {
 }
 
 #[tokio::test]
+async fn who_left_behind_a_long_body_is_out_at_once() {
+    let mut pod = Pod::start().await;
+    let gateway = narrow_gateway(&[], &[pod.address]).await;
+    let _first = gateway.asks(GET).await;
+    let _held = pod.next().await;
+    let mut long = b"POST /v1/agents/ns/a HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n".to_vec();
+    long.resize(300_000, b'x');
+    let leaving = gateway.asks(&long).await;
+    gateway.until_waiting(1).await;
+    let resetting = gateway.asks(&long).await;
+    gateway.until_waiting(2).await;
+    resetting.set_zero_linger().unwrap();
+    drop(resetting);
+    gateway.until_waiting(1).await;
+    drop(leaving);
+    gateway.until_waiting(0).await;
+}
+
+#[tokio::test]
 async fn no_more_wait_than_may() {
     let mut pod = Pod::start().await;
     let gateway = narrow_gateway(&["--queue-per-workload", "1"], &[pod.address]).await;

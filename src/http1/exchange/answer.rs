@@ -135,7 +135,10 @@ where
         let dechunk = head.framing == Framing::Chunked && self.request.version == Version::Http10;
         let ends_with_connection = dechunk || head.framing == Framing::Close;
         let keep = Keep {
-            client: self.request.keeps_alive && self.request_body.has_ended() && !ends_with_connection && !self.overrun,
+            client: self.request.keeps_alive
+                && self.request_body.has_ended()
+                && !ends_with_connection
+                && !self.client.overrun,
             upstream: head.keeps_alive,
         };
         self.policy.response(head, !keep.client, out);
@@ -195,7 +198,7 @@ where
     fn done(&self, keep: Keep) -> End {
         let whole = self.was_passed_on();
         End::Done {
-            client: keep.client && self.request_body.has_ended() && !self.overrun,
+            client: keep.client && self.request_body.has_ended() && !self.client.overrun,
             upstream: keep.upstream && whole && !self.upstream_broken,
         }
     }

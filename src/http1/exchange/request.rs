@@ -83,8 +83,8 @@ where
         match ready!(self.client.poll_read(cx, &mut scratch[..PIPELINED])) {
             Ok(Read::Bytes(length)) => {
                 // Who asks for so much before it is answered has to ask again: the connection ends with this answer.
-                self.overrun |= self.client.incoming.len() + length > PIPELINED;
-                if !self.overrun {
+                self.client.overrun |= self.client.incoming.len() + length > PIPELINED;
+                if !self.client.overrun {
                     self.client.incoming.extend_from_slice(&scratch[..length]);
                 }
                 Poll::Ready(Ok(()))
