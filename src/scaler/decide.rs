@@ -73,8 +73,10 @@ impl Window {
 
 /// How many Pods there are to be, of which there are `current` now.
 pub fn decide(policy: &Policy, current: i32, demand: &Demand, window: &mut Window, now: Duration) -> Decision {
-    let recommended = recommend(policy, current, demand);
-    let highest = window.add(recommended, policy.stable_window, now);
+    let asked = asked(policy, demand);
+    // What load asked for is waited out; that nobody came for long enough says all of itself.
+    let highest = window.add(asked, policy.stable_window, now);
+    let recommended = asked.max(floor(policy, current, demand));
     // The most is the user's word, whatever the load.
     let allowed = current.min(policy.max);
     let replicas = match highest {
@@ -93,16 +95,21 @@ pub fn decide(policy: &Policy, current: i32, demand: &Demand, window: &mut Windo
     Decision { replicas, direction }
 }
 
-fn recommend(policy: &Policy, current: i32, demand: &Demand) -> i32 {
-    let floor = match policy.zero_after {
+/// What the load asks for.
+fn asked(policy: &Policy, demand: &Demand) -> i32 {
+    // A load just above a whole number by nothing but rounding is that number.
+    let wanted = (demand.load / f64::from(policy.concurrency.max(1)) - 1e-9).ceil().clamp(0.0, f64::from(i32::MAX));
+    (wanted as i32).clamp(policy.min, policy.max.max(policy.min))
+}
+
+/// Fewest that stay whatever the load.
+fn floor(policy: &Policy, current: i32, demand: &Demand) -> i32 {
+    match policy.zero_after {
         Some(after) if policy.min == 0 && demand.idle >= after => 0,
         // Somebody who waits in a gateway wakes it; without anybody it sleeps on.
         Some(_) if policy.min == 0 && current == 0 && demand.load <= 0.0 => 0,
         _ => policy.min.max(1),
-    };
-    // A load just above a whole number by nothing but rounding is that number.
-    let wanted = (demand.load / f64::from(policy.concurrency.max(1)) - 1e-9).ceil().clamp(0.0, f64::from(i32::MAX));
-    (wanted as i32).clamp(floor, policy.max.max(floor))
+    }
 }
 
 #[cfg(test)]
@@ -177,14 +184,15 @@ mod tests {
         let mut window = Window::new(Duration::ZERO);
         let idle = |seconds: u32| Demand { idle: SECOND * seconds, ..load(0.0) };
         assert_eq!(decide(&zero, 1, &idle(299), &mut window, 400 * SECOND).replicas, 1);
-        assert_eq!(decide(&zero, 1, &idle(300), &mut window, 401 * SECOND).replicas, 1, "the window still holds a 1");
-        assert_eq!(decide(&zero, 1, &idle(360), &mut window, 461 * SECOND).replicas, 0);
+        assert_eq!(decide(&zero, 1, &idle(300), &mut window, 401 * SECOND).replicas, 0);
         assert_eq!(
             decide(&zero, 0, &idle(0), &mut window, 462 * SECOND).replicas,
             0,
             "a new process knows of no traffic"
         );
         assert_eq!(decide(&zero, 0, &load(1.0), &mut window, 463 * SECOND).replicas, 1);
+        assert_eq!(decide(&zero, 1, &idle(300), &mut window, 522 * SECOND).replicas, 1, "asked for within the window");
+        assert_eq!(decide(&zero, 1, &idle(300), &mut window, 523 * SECOND).replicas, 0);
         assert_eq!(settled(&Policy { zero_after: None, ..zero }, 1, 0.0), 1);
     }
 

@@ -88,8 +88,7 @@ fn the_last_pod_goes_when_nobody_called_for_long_and_every_gateway_says_so() {
     let mut at = |second, gateways| round(&mut tracked, &seen(1, 0), gateways, second, &[Some(0)]).replicas;
     assert_eq!(at(240, QUIET), None);
     assert_eq!(at(300, silent), None);
-    assert_eq!(at(310, QUIET), None, "the window still holds a 1");
-    assert_eq!(at(361, QUIET), Some(Some(0)));
+    assert_eq!(at(301, QUIET), Some(Some(0)));
 }
 
 #[test]
