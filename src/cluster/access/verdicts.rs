@@ -1,7 +1,7 @@
 //! What reviews have answered, for as long as it may be believed, and one review at a time for each question.
 //!
 //! A yes is fresh for a minute and a no for five seconds. A yes that becomes old is reviewed again in the background while
-//! it still serves, so that nobody waits. While the API server is away a yes serves for some minutes more. Yes and no are
+//! it still serves, so that nobody waits. While the API server is away both serve for some minutes more. Yes and no are
 //! kept apart and each is bounded: a flood of wrong tokens drives out no right one.
 
 use std::{
@@ -17,9 +17,9 @@ use tokio::{
 
 /// How long a no is believed.
 const NO: Duration = Duration::from_secs(5);
-/// How long a request waits for a review when there is an old yes to fall back on.
+/// How long a request waits for a review when there is an old answer to fall back on.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long after a failed review an old yes serves without another one.
+/// How long after a failed review an old answer serves without another one.
 const PAUSE: Duration = Duration::from_secs(5);
 /// How many answers of each sort are kept.
 const CAPACITY: usize = 10_000;
@@ -52,15 +52,25 @@ pub struct Unavailable;
 /// The outcome of a review.
 pub(super) type Outcome<V> = Result<Answer<V>, Unavailable>;
 
-/// How long a yes is believed.
+/// How long an answer is believed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
-    /// From here on it is reviewed again in the background.
+    /// From here on a yes is reviewed again in the background.
     pub(super) renew: Duration,
-    /// Until here it is as good as new.
+    /// Until here a yes is as good as new.
     pub(super) fresh: Duration,
     /// Until here it serves if nobody can be asked.
     pub(super) grace: Duration,
+}
+
+impl Terms {
+    /// Those of this answer: a no is soon asked about again, because rights are given while somebody waits for them.
+    fn of<V>(self, answer: &Answer<V>) -> Self {
+        match answer.verdict {
+            Ok(_) => self,
+            Err(_) => Self { renew: NO, fresh: NO, grace: self.grace },
+        }
+    }
 }
 
 /// The answers to one sort of question.
@@ -100,24 +110,22 @@ impl<V: Clone + Send + Sync + 'static> Verdicts<V> {
         let (mut flight, old) = {
             let mut kept = lock(&self.kept);
             let now = Instant::now();
-            let known = kept.yes.entries.get(&key).map(|entry| (entry.answer.clone(), entry.failed));
-            let old = match known {
+            let known = kept.yes.entries.get(&key).or_else(|| kept.no.entries.get(&key));
+            let old = match known.map(|entry| (entry.answer.clone(), entry.failed)) {
                 Some((answer, failed)) => {
                     let age = now - answer.at;
                     let paused = failed.is_some_and(|at| now - at < PAUSE);
-                    if age < self.terms.renew || (age < self.terms.grace.max(self.terms.fresh) && paused) {
+                    let Terms { renew, fresh, grace } = self.terms.of(&answer);
+                    if age < renew || (age < grace.max(fresh) && paused) {
                         return Ok(answer);
                     }
-                    if age < self.terms.fresh {
+                    if age < fresh {
                         self.join(&mut kept, key, review);
                         return Ok(answer);
                     }
-                    (age < self.terms.grace).then_some(answer)
+                    (age < grace).then_some(answer)
                 }
-                None => match kept.no.entries.get(&key).filter(|entry| now - entry.answer.at < NO) {
-                    Some(entry) => return Ok(entry.answer.clone()),
-                    None => None,
-                },
+                None => None,
             };
             (self.join(&mut kept, key, review), old)
         };
@@ -127,7 +135,7 @@ impl<V: Clone + Send + Sync + 'static> Verdicts<V> {
             Ok(Some(Ok(answer))) => Ok(answer),
             Ok(_) => Ok(old),
             Err(_) => {
-                lock(&self.kept).yes.failed(&key);
+                lock(&self.kept).failed(&key);
                 Ok(old)
             }
         }
@@ -171,8 +179,13 @@ impl<V: Clone> Kept<V> {
                 self.yes.entries.remove(key);
                 self.no.put(*key, answer.clone());
             }
-            Err(Unavailable) => self.yes.failed(key),
+            Err(Unavailable) => self.failed(key),
         }
+    }
+
+    fn failed(&mut self, key: &Digest) {
+        self.yes.failed(key);
+        self.no.failed(key);
     }
 }
 

@@ -86,7 +86,13 @@ async fn a_yes_that_was_taken_back_ends() {
     advance(Duration::from_secs(60)).await;
     assert_eq!(scripted.get(0).await, Ok(Err(No::Unknown)));
     advance(Duration::from_secs(6)).await;
-    assert_eq!(scripted.get(0).await, Err(Unavailable), "the old yes does not come back");
+    assert_eq!(scripted.get(0).await, Ok(Err(No::Unknown)), "the old yes does not come back");
+    assert_eq!(scripted.asked(), 3);
+    advance(Duration::from_secs(3)).await;
+    assert_eq!(scripted.get(0).await, Ok(Err(No::Unknown)));
+    assert_eq!(scripted.asked(), 3, "not asked again at once");
+    advance(Duration::from_secs(300)).await;
+    assert_eq!(scripted.get(0).await, Err(Unavailable), "nor does the no serve for ever");
 }
 
 #[tokio::test(start_paused = true)]
