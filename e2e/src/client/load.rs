@@ -21,8 +21,8 @@ pub(crate) struct Plan {
     pub(crate) streams: usize,
     /// How long each stream lasts.
     pub(crate) stream: Duration,
-    /// Whether clients do what `Retry-After` says when a Pod is shutting down, instead of taking it for a failure.
-    pub(crate) come_again: bool,
+    /// With which reason clients who are refused do what `Retry-After` says, instead of taking it for a failure.
+    pub(crate) come_again: Option<&'static str>,
 }
 
 /// What came of it.
@@ -95,7 +95,7 @@ enum Sort {
 }
 
 /// A client that sends one request after the other, on the same connection as long as that is offered.
-async fn client(target: Target, sort: Sort, come_again: bool, stopped: watch::Receiver<bool>) -> Tally {
+async fn client(target: Target, sort: Sort, come_again: Option<&'static str>, stopped: watch::Receiver<bool>) -> Tally {
     let started = Instant::now();
     let mut tally = Tally::default();
     let mut connection = None;
@@ -105,14 +105,17 @@ async fn client(target: Target, sort: Sort, come_again: bool, stopped: watch::Re
             Sort::Stream(length) => stream(&target, length).await,
         };
         match (ended, sort) {
-            (Ok(Some(after)), _) if come_again => {
+            (Ok(Some(refused)), _) if come_again == Some(&*refused.reason) => {
                 connection = None;
-                sleep(after).await;
+                sleep(refused.after).await;
             }
             (Ok(None), Sort::Request) => tally.requests += 1,
             (Ok(None), Sort::Stream(_)) => tally.streams += 1,
             (ended, _) => {
-                let error = ended.err().unwrap_or_else(|| anyhow!("the Pod is shutting down"));
+                let error = match ended {
+                    Ok(refused) => anyhow!("refused: {refused:?}"),
+                    Err(error) => error,
+                };
                 let (way, after) = (target.way, started.elapsed().as_secs_f32());
                 tally.failed += 1;
                 tally.failures.push(format!("{way}, {sort:?}, after {after:.1} s: {error:#}"));
@@ -125,15 +128,23 @@ async fn client(target: Target, sort: Sort, come_again: bool, stopped: watch::Re
     tally
 }
 
-/// A short request. A time: the Pod did nothing, is shutting down, and wants to be asked again then.
-async fn short(target: &Target, kept: &mut Option<Connection>) -> Result<Option<Duration>> {
+/// Nothing was done.
+#[derive(Debug)]
+struct Refused {
+    reason: String,
+    /// When to come again.
+    after: Duration,
+}
+
+/// A short request.
+async fn short(target: &Target, kept: &mut Option<Connection>) -> Result<Option<Refused>> {
     let mut connection = match kept.take().filter(Connection::stays) {
         Some(connection) => connection,
         None => Connection::open(target).await?,
     };
     let answer = connection.send("GET", "/sleep?ms=50", "").await?;
-    if let Some(after) = again_after(&answer) {
-        return Ok(Some(after));
+    if let Some(refused) = refused(&answer) {
+        return Ok(Some(refused));
     }
     ensure!(answer.status == 200 && answer.text == "slept", "{answer:?}");
     *kept = Some(connection);
@@ -141,11 +152,11 @@ async fn short(target: &Target, kept: &mut Option<Connection>) -> Result<Option<
 }
 
 /// The same for a stream.
-async fn stream(target: &Target, length: Duration) -> Result<Option<Duration>> {
+async fn stream(target: &Target, length: Duration) -> Result<Option<Refused>> {
     let mut connection = Connection::open(target).await?;
     let answer = connection.begin("GET", &format!("/hold?ms={}", length.as_millis()), "").await?;
-    if let Some(after) = again_after(&answer) {
-        return Ok(Some(after));
+    if let Some(refused) = refused(&answer) {
+        return Ok(Some(refused));
     }
     ensure!(answer.status == 200, "{answer:?}");
     let mut last = String::new();
@@ -156,8 +167,8 @@ async fn stream(target: &Target, length: Duration) -> Result<Option<Duration>> {
     Ok(None)
 }
 
-fn again_after(answer: &Answer) -> Option<Duration> {
-    let draining = answer.status == 503 && answer.header("x-recif-reason") == Some("draining");
-    let seconds = answer.header("retry-after")?.parse().ok()?;
-    draining.then_some(Duration::from_secs(seconds))
+fn refused(answer: &Answer) -> Option<Refused> {
+    let seconds = answer.header("retry-after").filter(|_| answer.status == 503)?.parse().ok()?;
+    let reason = answer.header("x-recif-reason")?.to_owned();
+    Some(Refused { reason, after: Duration::from_secs(seconds) })
 }

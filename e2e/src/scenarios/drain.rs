@@ -33,7 +33,7 @@ pub(super) const ALONE: &[Scenario] = scenarios!(Alone:
 
 /// What every workload here has to empty itself, and how long the streams are.
 const DRAIN: &str = "10s";
-const PLAN: Plan = Plan { requests: 2, streams: 2, stream: Duration::from_secs(6), come_again: false };
+const PLAN: Plan = Plan { requests: 2, streams: 2, stream: Duration::from_secs(6), come_again: None };
 /// How long Pods may take to go: lame duck, drain, and the time of a busy machine.
 const GONE: Duration = Duration::from_secs(60);
 
@@ -79,7 +79,7 @@ async fn a_single_pod_that_is_deleted_loses_no_request(ns: Namespace) -> Result<
     let [service, gateway] = start(&ns, "single", 1).await?;
     // The lame duck serves for 5 s. On a busy machine the next Pod takes longer, and who comes by the Service is told so. Who
     // comes by the gateway waits there.
-    let by_service = Load::start(&ns.env, &[service], Plan { come_again: true, ..PLAN }).await?;
+    let by_service = Load::start(&ns.env, &[service], Plan { come_again: Some("draining"), ..PLAN }).await?;
     let by_gateway = Load::start(&ns.env, &[gateway], PLAN).await?;
     let pod = ns.list(POD).await?.pop().context("no Pod")?;
     ns.delete(POD, &pod.name_any()).await?;

@@ -54,7 +54,9 @@ async fn four_times_the_capacity_is_answered_by_more_pods_within_two_seconds_and
     let gateway = Target::gateway(&ns, AGENT, "follower").await?;
     serves(&ns, &gateway).await?;
     let recorder = ns.record(AGENT, "follower").await?;
-    let plan = Plan { requests: 8, streams: 0, stream: Duration::ZERO, come_again: false };
+    // Until the new Pods are ready there is more to do than can be done: then the newest is next, and others are told to come
+    // again.
+    let plan = Plan { requests: 8, streams: 0, stream: Duration::ZERO, come_again: Some("no-capacity") };
     let load = Load::start(&ns.env, &[gateway], plan).await?;
     let more = |it: &Object| it.number("/spec/replicas") > 1;
     ns.until(DEPLOYMENT, "follower", REACTION, "asks for more Pods", more).await?;

@@ -74,13 +74,7 @@ pub(super) async fn older(app: &App, record: &Record, since: i64, known: &[Step]
 
 /// The steps after this number of the last object of this name, which is gone; `None`: the database knows of none, or does not
 /// answer.
-pub(super) async fn of_the_gone(
-    app: &App,
-    kind: &str,
-    namespace: &str,
-    name: &str,
-    since: i64,
-) -> Option<Vec<Step>> {
+pub(super) async fn of_the_gone(app: &App, kind: &str, namespace: &str, name: &str, since: i64) -> Option<Vec<Step>> {
     let steps = in_time(async {
         let last = app.store.history(kind, namespace, name, 1).await?.pop();
         match last {
