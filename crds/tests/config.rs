@@ -103,14 +103,23 @@ fn every_rejected_manifest_says_which_message_it_expects() {
     }
 }
 
+/// The objects of a folder with a kustomization.
+fn resources(folder: &str) -> Vec<Value> {
+    let kustomization = documents(&format!("{folder}/kustomization.yaml"));
+    let files = kustomization[0]["resources"].as_array().unwrap().iter().map(|file| file.as_str().unwrap());
+    files.filter(|file| file.ends_with(".yaml")).flat_map(|file| documents(&format!("{folder}/{file}"))).collect()
+}
+
+#[test]
+fn the_fleet_can_be_read() {
+    for object in resources("config/fleet").iter().filter(|it| it["apiVersion"] == "agents.recif.dev/v1") {
+        decode(object).unwrap();
+    }
+}
+
 #[test]
 fn the_samples_can_be_read_and_name_only_tools_that_are_there() {
-    let objects: Vec<Value> = documents("config/samples/kustomization.yaml")[0]["resources"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .flat_map(|file| documents(&format!("config/samples/{}", file.as_str().unwrap())))
-        .collect();
+    let objects = resources("config/samples");
     let tools: Vec<&str> = objects
         .iter()
         .filter(|object| object["kind"] == "Tool")
