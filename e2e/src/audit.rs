@@ -1,46 +1,61 @@
-//! Counting requests, from the API server's audit log.
+//! The API server's audit log: who asked for what, and when it was answered.
 //!
 //! The log has one JSON line per request, written once the answer is given. A mark is a place in the file; what was asked
 //! since then is read up to a request of our own, so that nothing is still on its way into the file.
 
 use std::{
     fmt,
-    io::SeekFrom,
+    io::{Read as _, Seek as _, SeekFrom},
     path::PathBuf,
+    process,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use serde::Deserialize;
-use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
+use tokio::time::{Instant, sleep};
 
-use crate::{operator, watch};
+/// The user that the operator is.
+pub const OPERATOR: &str = "system:serviceaccount:recif-system:recif-operator";
+
+/// How often the file is looked at.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The audit log of the API server.
-pub(crate) struct Audit {
+pub struct Audit {
     client: Client,
     path: PathBuf,
     fences: AtomicU64,
 }
 
-/// A place in the log.
+/// A place in the log: everything asked before is before it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Mark(u64);
+pub struct Mark(u64);
 
-/// One request.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Request {
+/// An answered request.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
     stage: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
-    pub(crate) verb: String,
+    pub verb: String,
     user: User,
+    #[serde(default)]
     object_ref: Target,
+    #[serde(default)]
     response_status: Answer,
     #[serde(rename = "requestURI")]
     uri: String,
+    /// When the request came in.
+    #[serde(rename = "requestReceivedTimestamp")]
+    pub received: Timestamp,
+    /// When the answer was given.
+    #[serde(rename = "stageTimestamp")]
+    pub answered: Timestamp,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -50,8 +65,9 @@ struct User {
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct Target {
+    api_group: String,
     resource: String,
     subresource: String,
     namespace: String,
@@ -66,112 +82,163 @@ struct Answer {
 
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Target { namespace, name, .. } = &self.object_ref;
-        write!(f, "{} {} {namespace}/{name} {}", self.verb, self.resource(), self.response_status.code)
+        write!(f, "{} {} {}/{} {}", self.verb, self.resource(), self.namespace(), self.name(), self.code())
     }
 }
 
 impl Request {
     /// Plural and subresource, such as `agents/status`.
-    pub(crate) fn resource(&self) -> String {
+    pub fn resource(&self) -> String {
         let Target { resource, subresource, .. } = &self.object_ref;
         if subresource.is_empty() { resource.clone() } else { format!("{resource}/{subresource}") }
     }
 
     /// Name of the object; empty for a create.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.object_ref.name
     }
 
-    /// Whether it stores something.
-    pub(crate) fn is_write(&self) -> bool {
-        matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
-            && !self.uri.contains("dryRun=")
+    /// Namespace of the object; empty where there is none.
+    pub fn namespace(&self) -> &str {
+        &self.object_ref.namespace
+    }
+
+    /// The status code of the answer.
+    pub fn code(&self) -> u16 {
+        self.response_status.code
     }
 
     /// Whether the API server did it.
-    pub(crate) fn succeeded(&self) -> bool {
-        (200..300).contains(&self.response_status.code)
+    pub fn succeeded(&self) -> bool {
+        (200..300).contains(&self.code())
     }
 
-    /// Whether it is part of what runs all the time: watches, the lease, reviews of its own rights, and paths that name no
-    /// object.
-    pub(crate) fn is_upkeep(&self) -> bool {
-        let Target { resource, .. } = &self.object_ref;
-        self.verb == "watch" || resource == "leases" || resource.is_empty()
+    /// Whether the user made it.
+    pub fn is_by(&self, user: &str) -> bool {
+        self.user.username == user
+    }
+
+    /// Whether it is only tried, not stored.
+    pub fn is_dry_run(&self) -> bool {
+        self.uri.contains("dryRun=")
+    }
+
+    /// Whether it asks the API server to store something.
+    pub fn is_write(&self) -> bool {
+        !matches!(self.verb.as_str(), "get" | "list" | "watch") && !self.is_dry_run()
+    }
+
+    /// Whether it is part of what runs all the time: watches, the lease, reviews of its own rights, paths without object.
+    pub fn is_upkeep(&self) -> bool {
+        let Target { resource, api_group, .. } = &self.object_ref;
+        self.verb == "watch" || resource == "leases" || resource.is_empty() || api_group == "authorization.k8s.io"
     }
 }
 
 impl Audit {
-    pub(crate) fn new(client: Client, path: PathBuf) -> Self {
+    /// The log in that file. `client`: to the same API server.
+    pub fn new(client: Client, path: PathBuf) -> Self {
         Self { client, path, fences: AtomicU64::new(0) }
     }
 
-    /// Everything that was asked before this call is before the mark.
-    pub(crate) async fn mark(&self) -> Result<Mark> {
-        let start = tokio::fs::metadata(&self.path).await.with_context(|| format!("find {}", self.path.display()))?;
-        let (_, end) = self.read_to_fence(Mark(start.len())).await?;
-        Ok(Mark(end))
+    /// A mark between what was asked so far and what comes.
+    ///
+    /// # Errors
+    /// The file cannot be read, or does not tell our own request.
+    pub async fn mark(&self) -> Result<Mark> {
+        let length = std::fs::metadata(&self.path).with_context(|| format!("find {}", self.path.display()))?.len();
+        Ok(Mark(self.read_to_fence(Mark(length)).await?.1))
     }
 
-    /// The operator's requests in one namespace since the mark, or in every namespace.
-    pub(crate) async fn by_operator(&self, since: Mark, namespace: Option<&str>) -> Result<Vec<Request>> {
-        self.by(operator::ACCOUNT, since, namespace).await
+    /// Everything that was answered since the mark, by whomever.
+    ///
+    /// # Errors
+    /// As of [`Audit::mark`]; a line is no entry of an audit log.
+    pub async fn since(&self, mark: Mark) -> Result<Vec<Request>> {
+        answered(self.read_to_fence(mark).await?.0.lines())
     }
 
     /// A user's requests in one namespace since the mark, or in every namespace.
-    pub(crate) async fn by(&self, user: &str, since: Mark, namespace: Option<&str>) -> Result<Vec<Request>> {
+    ///
+    /// # Errors
+    /// As of [`Audit::since`].
+    pub async fn by(&self, user: &str, since: Mark, namespace: Option<&str>) -> Result<Vec<Request>> {
         let (text, _) = self.read_to_fence(since).await?;
-        let requests = text.lines().filter(|line| line.contains(user));
-        let requests = requests.filter_map(|line| serde_json::from_str::<Request>(line).ok());
-        Ok(requests
-            .filter(|request| request.user.username == user && request.stage == "ResponseComplete")
-            .filter(|request| namespace.is_none_or(|namespace| request.object_ref.namespace == namespace))
-            .collect())
+        let mut requests = answered(text.lines().filter(|line| line.contains(user)))?;
+        requests.retain(|request| request.is_by(user) && namespace.is_none_or(|wanted| request.namespace() == wanted));
+        Ok(requests)
+    }
+
+    /// The operator's requests in one namespace since the mark, or in every namespace.
+    ///
+    /// # Errors
+    /// As of [`Audit::since`].
+    pub async fn by_operator(&self, since: Mark, namespace: Option<&str>) -> Result<Vec<Request>> {
+        self.by(OPERATOR, since, namespace).await
     }
 
     /// Whether the operator asks for nothing in a namespace from the mark until `window` from now is over. That something does
     /// not happen can only be watched for a while.
-    pub(crate) async fn quiet(&self, since: Mark, namespace: &str, window: Duration) -> Result<()> {
-        let asked = || async {
+    ///
+    /// # Errors
+    /// It does; as of [`Audit::since`].
+    pub async fn quiet(&self, since: Mark, namespace: &str, window: Duration) -> Result<()> {
+        let end = Instant::now() + window;
+        loop {
+            let over = Instant::now() >= end;
             let mut requests = self.by_operator(since, Some(namespace)).await?;
             requests.retain(|request| !request.is_upkeep());
-            Ok((!requests.is_empty()).then_some(requests))
-        };
-        let found = match watch::poll(window, "a request", asked).await {
-            Ok(requests) => Some(requests),
-            Err(_) => asked().await?,
-        };
-        found.map_or(Ok(()), |requests| bail!("the operator asked for {}", listed(&requests)))
+            if !requests.is_empty() {
+                bail!("the operator asked for {}", listed(&requests));
+            }
+            if over {
+                return Ok(());
+            }
+            sleep(LOOK).await;
+        }
     }
 
-    /// Reads from the mark to the line of a request that is made now; also gives the place after that line.
+    /// Reads from the mark up to the line of a request that is made now; also gives the place after that line.
     async fn read_to_fence(&self, since: Mark) -> Result<(String, u64)> {
-        let number = self.fences.fetch_add(1, Ordering::Relaxed);
-        let fence = format!("e2e-fence-{}-{number}", std::process::id());
-        let api: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::namespaced(self.client.clone(), "default");
+        let fence = format!("fence-{}-{}", process::id(), self.fences.fetch_add(1, Ordering::Relaxed));
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), "default");
         api.get_opt(&fence).await.context("send the request that ends the count")?;
-        watch::poll(Duration::from_secs(10), "our own request in the audit log", || async {
-            let text = self.read(since).await?;
-            let Some(at) = text.find(&fence) else { return Ok(None) };
-            let end = text[at..].find('\n').map_or(text.len(), |line| at + line + 1);
-            Ok(Some((text[..end].to_owned(), since.0 + end as u64)))
-        })
-        .await
+        let fence = format!("/{fence}\"");
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while Instant::now() < deadline {
+            let mut text = self.read(since)?;
+            if let Some(at) = text.find(&fence)
+                && let Some(line) = text[at..].find('\n')
+            {
+                text.truncate(at + line + 1);
+                let end = since.0 + text.len() as u64;
+                return Ok((text, end));
+            }
+            sleep(LOOK).await;
+        }
+        bail!("our own request does not appear in {}", self.path.display())
     }
 
-    async fn read(&self, since: Mark) -> Result<String> {
-        let mut file =
-            tokio::fs::File::open(&self.path).await.with_context(|| format!("open {}", self.path.display()))?;
-        file.seek(SeekFrom::Start(since.0)).await?;
+    fn read(&self, since: Mark) -> Result<String> {
+        let mut file = std::fs::File::open(&self.path).with_context(|| format!("open {}", self.path.display()))?;
+        file.seek(SeekFrom::Start(since.0))?;
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).await?;
-        Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+        file.read_to_end(&mut bytes)?;
+        // The last line may be half written yet; whole lines are what is wanted.
+        bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
+        String::from_utf8(bytes).context("the audit log is not text")
     }
 }
 
+fn answered<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Vec<Request>> {
+    let requests = lines.map(serde_json::from_str::<Request>).collect::<Result<Vec<_>, _>>();
+    let mut requests = requests.context("read a line of the audit log")?;
+    requests.retain(|request| request.stage == "ResponseComplete");
+    Ok(requests)
+}
+
 /// The requests as one text, for the message of a failed count.
-pub(crate) fn listed<'a>(requests: impl IntoIterator<Item = &'a Request>) -> String {
+pub fn listed<'a>(requests: impl IntoIterator<Item = &'a Request>) -> String {
     let lines: Vec<String> = requests.into_iter().map(ToString::to_string).collect();
     if lines.is_empty() { "no request".into() } else { lines.join(", ") }
 }
@@ -181,12 +248,13 @@ mod tests {
     use super::*;
 
     fn request(verb: &str, target: &str, uri: &str) -> Request {
+        let time = "2030-01-01T00:00:00.000000Z";
         let line = format!(
             r#"{{"stage":"ResponseComplete","verb":"{verb}","requestURI":"{uri}","objectRef":{{{target}}},
-                "user":{{"username":"{}","uid":"1"}},"responseStatus":{{"metadata":{{}},"code":200}}}}"#,
-            operator::ACCOUNT
+                "requestReceivedTimestamp":"{time}","stageTimestamp":"{time}",
+                "user":{{"username":"{OPERATOR}","uid":"1"}},"responseStatus":{{"metadata":{{}},"code":200}}}}"#,
         );
-        serde_json::from_str(&line).unwrap()
+        answered([line.as_str()].into_iter()).unwrap().remove(0)
     }
 
     #[test]
@@ -211,5 +279,6 @@ mod tests {
         let request = request("patch", target, "/status");
         assert_eq!(request.resource(), "agents/status");
         assert_eq!(request.to_string(), "patch agents/status a/b 200");
+        assert!(request.is_by(OPERATOR));
     }
 }

@@ -9,10 +9,11 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
+use e2e::audit::Audit;
 use kube::{Api, Client, Config};
 use tokio::{io::AsyncWriteExt as _, process::Command, sync::OnceCell};
 
-use crate::{audit::Audit, gateway, inside::Inside, kinds::Kind, object::Object, operator};
+use crate::{gateway, inside::Inside, kinds::Kind, object::Object, operator};
 
 /// Where things are.
 #[derive(Debug, Clone, Args)]

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
+use e2e::audit::{Mark, Request};
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy},
@@ -11,7 +12,6 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    audit::{Mark, Request},
     env::Env,
     kinds::{AGENT, DEPLOYMENT, EVENT, Kind, NAMESPACE, OURS, POD, WORKLOADS},
     object::{Object, Objects, Read as _},

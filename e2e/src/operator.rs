@@ -22,8 +22,6 @@ use crate::{
 pub(crate) const NAMESPACE: &str = "recif-system";
 /// Its Deployment.
 pub(crate) const NAME: &str = "recif-operator";
-/// The user that its requests are made by.
-pub(crate) const ACCOUNT: &str = "system:serviceaccount:recif-system:recif-operator";
 
 /// Its Pods by name, those being deleted left out.
 pub(crate) async fn pods(env: &Env) -> Result<Vec<Object>> {

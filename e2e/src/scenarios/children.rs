@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use e2e::audit::{Mark, Request, listed};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};
 use crate::{
-    audit::{Mark, Request, listed},
     kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, Kind, SECRET, SERVICE, SERVICE_ACCOUNT},
     manifests::{agent, http_tool},
     namespace::{Namespace, SAID, START},

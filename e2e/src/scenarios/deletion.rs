@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use e2e::audit::{Request, listed};
 use kube::{ResourceExt as _, api::PropagationPolicy};
 use serde_json::json;
 
 use super::{Scenario, scenarios};
 use crate::{
-    audit::{Request, listed},
     kinds::{AGENT, CHILDREN, DEPLOYMENT, NAMESPACE},
     manifests::{agent, http_tool},
     namespace::{Namespace, SAID},

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use e2e::audit::OPERATOR;
 use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};
@@ -11,7 +12,6 @@ use crate::{
     manifests::{agent, http_tool},
     namespace::{Namespace, SAID, START},
     object::{Object, Read as _},
-    operator,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
@@ -108,7 +108,7 @@ async fn as_operator(ns: &Namespace, secret: &str, verb: &str) -> Result<Value> 
     let request = http::Request::builder()
         .method(verb)
         .uri(path)
-        .header("impersonate-user", operator::ACCOUNT)
+        .header("impersonate-user", OPERATOR)
         .header("content-type", "application/merge-patch+json");
     let body = if verb == "PATCH" { json!({"data": {"key": "Y2hhbmdlZA=="}}).to_string() } else { String::new() };
     Ok(ns.env.client.request(request.body(body.into_bytes())?).await?)

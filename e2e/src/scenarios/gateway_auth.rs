@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::audit::listed;
 use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};
 use crate::{
-    audit::listed,
     client::{Answer, Connection, Target},
     kinds::{AGENT, ROLE, ROLE_BINDING, SERVICE_ACCOUNT},
     manifests::agent,

@@ -6,12 +6,12 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::audit::{Request, listed};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::{Scenario, columns, scenarios};
 use crate::{
-    audit::{Request, listed},
     client::{Connection, Target},
     kinds::{AGENT, CONFIG_MAP, MCP_SERVER, NAMESPACE, POD, REMOTE_MCP_SERVER, SECRET, TOOL},
     manifests::{WORKLOAD, agent, object, secret, tool, workload},

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use e2e::audit::{Mark, Request, listed};
 use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::{Scenario, flows::provide_stub, mcp_servers::start_servers_and_a_user, scenarios};
 use crate::{
-    audit::{Mark, Request, listed},
     kinds::{AGENT, CHILDREN, FLOW, FLOW_SET, Kind, OURS},
     manifests::{agent, flow, flow_set, http_tool, prompt, tool},
     namespace::{Namespace, SAID, START},

@@ -37,6 +37,15 @@ pub(super) async fn fill(ns: &Namespace) -> Result<()> {
     Ok(())
 }
 
+/// A control plane that has stored a few objects in a database, and its copy there.
+pub(super) async fn stored<'a>(ns: &'a Namespace, database: &str) -> Result<(ControlPlane, Copy<'a>)> {
+    fill(ns).await?;
+    let control_plane = ControlPlane::start(ns, database).await?;
+    let copy = Copy::new(ns, database)?;
+    copy.is_the_list().await?;
+    Ok((control_plane, copy))
+}
+
 /// Changes one and deletes another one.
 pub(super) async fn disturb(ns: &Namespace, round: usize) -> Result<()> {
     let label = json!({"metadata": {"labels": {"round": round.to_string()}}});
@@ -79,10 +88,7 @@ async fn two_control_planes_on_one_postgresql_hold_what_a_list_shows(ns: Namespa
 async fn a_database_that_was_stopped_is_caught_up_with(ns: Namespace) -> Result<()> {
     let mut server = Server::start().await;
     let url = server.url("postgresql");
-    fill(&ns).await?;
-    let control_plane = ControlPlane::start(&ns, &url).await?;
-    let copy = Copy::new(&ns, &url)?;
-    copy.is_the_list().await?;
+    let (control_plane, copy) = stored(&ns, &url).await?;
     server.stop();
     for round in 0..4 {
         disturb(&ns, round).await?;
@@ -139,10 +145,7 @@ async fn a_killed_control_plane_goes_on_where_it_was(ns: Namespace) -> Result<()
 
 async fn an_object_made_again_while_nobody_looks_replaces_its_row(ns: Namespace) -> Result<()> {
     let folder = Folder::new(&ns);
-    fill(&ns).await?;
-    let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
-    let copy = Copy::new(&ns, &folder.database())?;
-    copy.is_the_list().await?;
+    let (control_plane, copy) = stored(&ns, &folder.database()).await?;
     control_plane.kill().await?;
     let before = ns.get(AGENT, "a0").await?;
     for name in ["a0", "a1"] {

@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     Scenario, scenarios,
-    store::{Folder, disturb, fill},
+    store::{Folder, disturb, fill, stored},
 };
 use crate::{
     control_plane::{ControlPlane, Copy},
@@ -240,10 +240,7 @@ impl Drop for Disk {
 async fn a_full_disk_is_caught_up_with_when_there_is_room(ns: Namespace) -> Result<()> {
     let disk = Disk::mount(&ns)?;
     let url = disk.0.database();
-    fill(&ns).await?;
-    let control_plane = ControlPlane::start(&ns, &url).await?;
-    let copy = Copy::new(&ns, &url)?;
-    copy.is_the_list().await?;
+    let (control_plane, copy) = stored(&ns, &url).await?;
     let (status, _) = control_plane.ask("/v1/transitions").await?;
     ensure!(status == 200, "asked what happened, it answers {status}");
     let ballast = disk.fill()?;
@@ -264,10 +261,7 @@ async fn a_full_disk_is_caught_up_with_when_there_is_room(ns: Namespace) -> Resu
 
 async fn a_locked_file_is_caught_up_with_when_it_is_free(ns: Namespace) -> Result<()> {
     let folder = Folder::new(&ns);
-    fill(&ns).await?;
-    let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
-    let copy = Copy::new(&ns, &folder.database())?;
-    copy.is_the_list().await?;
+    let (control_plane, copy) = stored(&ns, &folder.database()).await?;
     let mut holder = AnyConnection::connect(&folder.database()).await?;
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut holder).await?;
     suffers(&ns, &control_plane, true).await?;
@@ -277,10 +271,7 @@ async fn a_locked_file_is_caught_up_with_when_it_is_free(ns: Namespace) -> Resul
 
 async fn tables_of_a_newer_program_are_left_alone(ns: Namespace) -> Result<()> {
     let folder = Folder::new(&ns);
-    fill(&ns).await?;
-    let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
-    let copy = Copy::new(&ns, &folder.database())?;
-    copy.is_the_list().await?;
+    let (control_plane, copy) = stored(&ns, &folder.database()).await?;
     control_plane.kill().await?;
     let mut newer = AnyConnection::connect(&folder.database()).await?;
     let later = "INSERT INTO recif_migrations (number, name, applied_at) VALUES (9999, 'later', '')";
@@ -296,10 +287,7 @@ async fn tables_of_a_newer_program_are_left_alone(ns: Namespace) -> Result<()> {
 async fn a_process_killed_in_a_transaction_leaves_nothing_of_it(ns: Namespace) -> Result<()> {
     let server = Server::start().await;
     let url = server.url("postgresql");
-    fill(&ns).await?;
-    let control_plane = ControlPlane::start(&ns, &url).await?;
-    let copy = Copy::new(&ns, &url)?;
-    copy.is_the_list().await?;
+    let (control_plane, copy) = stored(&ns, &url).await?;
     // Steps are written last, so whoever waits for their table has written the rest.
     let mut holder = AnyConnection::connect(&url).await?;
     sqlx::raw_sql("BEGIN; LOCK TABLE transitions IN EXCLUSIVE MODE").execute(&mut holder).await?;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use crate::audit::Entry;
+use e2e::audit::Request;
 
 /// The kinds of a workload's children, as the audit log calls them.
 const CHILDREN: [&str; 5] = ["serviceaccounts", "configmaps", "secrets", "services", "deployments"];
@@ -29,19 +29,19 @@ pub(crate) struct Counts {
 
 impl Counts {
     /// Counts what is no upkeep.
-    pub(crate) fn of<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Self {
+    pub(crate) fn of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> Self {
         let mut counts = Self::default();
-        for entry in entries.into_iter().filter(|entry| !entry.is_upkeep()) {
-            counts.add(entry);
+        for request in requests.into_iter().filter(|request| !request.is_upkeep()) {
+            counts.add(request);
         }
         counts
     }
 
-    fn add(&mut self, entry: &Entry) {
-        let resource = entry.resource();
+    fn add(&mut self, request: &Request) {
+        let resource = request.resource();
         let is_child = CHILDREN.contains(&resource.as_str());
-        let field = match (entry.is_write(), resource.as_str()) {
-            _ if entry.is_dry_run() => &mut self.dry_runs,
+        let field = match (request.is_write(), resource.as_str()) {
+            _ if request.is_dry_run() => &mut self.dry_runs,
             (false, _) => &mut self.reads,
             (true, _) if ours(&resource) => &mut self.metadata,
             (true, _) if resource.strip_suffix("/status").is_some_and(ours) => &mut self.status,
@@ -50,8 +50,8 @@ impl Counts {
             (true, _) => &mut self.other_writes,
         };
         *field += 1;
-        let refused = if entry.code() >= 400 { format!(" {}", entry.code()) } else { String::new() };
-        *self.by_request.entry(format!("{} {resource}{refused}", entry.verb)).or_default() += 1;
+        let refused = if request.code() >= 400 { format!(" {}", request.code()) } else { String::new() };
+        *self.by_request.entry(format!("{} {resource}{refused}", request.verb)).or_default() += 1;
     }
 
     pub(crate) fn writes(&self) -> usize {

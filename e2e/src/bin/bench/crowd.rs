@@ -3,15 +3,13 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::audit::{OPERATOR, Request};
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
     agents::Village,
-    audit::Entry,
-    bare,
-    operator::ACCOUNT,
-    process,
+    bare, process,
     table::{Row, say},
     template::Template,
     world::{World, names},
@@ -77,14 +75,15 @@ async fn bare_loop(world: &mut World, agents: usize) -> Result<(Duration, Durati
 }
 
 /// From the arrival of the first agent to the answer to the last child's first apply.
-fn children_present(log: &[Entry], namespace: &str) -> Result<Duration> {
-    let here = || log.iter().filter(|entry| entry.namespace() == namespace);
-    let first = here().filter(|entry| entry.verb == "create" && entry.resource() == "agents").map(|it| it.received);
+fn children_present(log: &[Request], namespace: &str) -> Result<Duration> {
+    let here = || log.iter().filter(|request| request.namespace() == namespace);
+    let first =
+        here().filter(|request| request.verb == "create" && request.resource() == "agents").map(|it| it.received);
     let first = first.min().context("no agent was created")?;
-    let made: Vec<&Entry> =
-        here().filter(|entry| entry.is_by(ACCOUNT) && entry.verb == "patch" && entry.code() == 201).collect();
-    let kinds: BTreeSet<String> = made.iter().map(|entry| entry.resource()).collect();
+    let made: Vec<&Request> =
+        here().filter(|request| request.is_by(OPERATOR) && request.verb == "patch" && request.code() == 201).collect();
+    let kinds: BTreeSet<String> = made.iter().map(|request| request.resource()).collect();
     ensure!(kinds.contains("deployments"), "the operator made no Deployment, only {kinds:?}");
-    let last = made.iter().map(|entry| entry.answered).max().context("no child was made")?;
+    let last = made.iter().map(|request| request.answered).max().context("no child was made")?;
     Ok(Duration::try_from(last.duration_since(first)).unwrap_or_default())
 }

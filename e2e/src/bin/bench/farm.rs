@@ -10,9 +10,10 @@ use std::{
     time::Instant,
 };
 
+use e2e::http1::{Request, respond};
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    io::BufReader,
     net::{TcpListener, TcpStream},
 };
 
@@ -73,37 +74,19 @@ impl Farm {
 impl Shared {
     async fn serve(&self, io: TcpStream) -> io::Result<()> {
         let mut io = BufReader::new(io);
-        loop {
-            let mut line = String::new();
-            if io.read_line(&mut line).await? == 0 {
-                return Ok(());
-            }
-            let mut length = 0;
-            loop {
-                let mut field = String::new();
-                io.read_line(&mut field).await?;
-                if field.trim().is_empty() {
-                    break;
-                }
-                let value = field.to_ascii_lowercase();
-                length = value.strip_prefix("content-length:").map_or(length, |it| it.trim().parse().unwrap_or(0));
-            }
-            let mut body = vec![0; length];
-            io.read_exact(&mut body).await?;
-            let path = line.split(' ').nth(1).unwrap_or_default();
-            let server = path.rsplit('/').next().and_then(|number| number.parse().ok()).unwrap_or_default();
-            let request: Value = serde_json::from_slice(&body).unwrap_or_default();
-            if request["method"] == "tools/list" {
+        while let Some(request) = Request::read(&mut io).await? {
+            let server = request.path().rsplit('/').next().and_then(|number| number.parse().ok()).unwrap_or_default();
+            let message: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+            if message["method"] == "tools/list" {
                 let asked = Asked { server, at: Instant::now() };
                 self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
             }
             if self.hangs.load(Ordering::Relaxed) == server {
                 std::future::pending::<()>().await;
             }
-            let answer = answer(&request).to_string();
-            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length:";
-            io.write_all(format!("{head} {}\r\n\r\n{answer}", answer.len()).as_bytes()).await?;
+            respond(&mut io, "200 OK", "application/json", &answer(&message).to_string(), false).await?;
         }
+        Ok(())
     }
 }
 

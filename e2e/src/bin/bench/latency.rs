@@ -1,11 +1,10 @@
 //! How long a change takes to have an effect, by the API server's own clock.
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::audit::{OPERATOR, Request};
 use serde_json::json;
 
 use crate::{
-    audit::Entry,
-    operator,
     table::Row,
     world::{World, names},
 };
@@ -48,19 +47,22 @@ struct Span {
 }
 
 impl Span {
-    fn of(log: &[Entry], namespace: &str, agent: &str) -> Result<Self> {
+    fn of(log: &[Request], namespace: &str, agent: &str) -> Result<Self> {
         let config = format!("{agent}-config");
-        let about = |entry: &&Entry| {
-            entry.namespace() == namespace && (entry.name() == agent || entry.name() == config) && !entry.is_upkeep()
+        let about = |request: &&Request| {
+            request.namespace() == namespace
+                && (request.name() == agent || request.name() == config)
+                && !request.is_upkeep()
         };
-        let created = log.iter().filter(about).find(|entry| entry.verb == "create" && entry.resource() == "agents");
+        let created =
+            log.iter().filter(about).find(|request| request.verb == "create" && request.resource() == "agents");
         let created = created.with_context(|| format!("the creation of {agent} is not in the audit log"))?.answered;
-        let ours = || log.iter().filter(about).filter(|entry| entry.is_by(operator::ACCOUNT));
-        let child = ours().filter(|entry| entry.is_write() && !entry.resource().starts_with("agents"));
-        let child = child.map(|entry| entry.answered).min().with_context(|| format!("{agent} has no child"))?;
+        let ours = || log.iter().filter(about).filter(|request| request.is_by(OPERATOR));
+        let child = ours().filter(|request| request.is_write() && !request.resource().starts_with("agents"));
+        let child = child.map(|request| request.answered).min().with_context(|| format!("{agent} has no child"))?;
         ensure!(child > created, "{agent} had a child before it was created");
-        let before: Vec<&Entry> = ours().filter(|entry| entry.answered <= child).collect();
-        let in_server = before.iter().map(|entry| milliseconds(entry.received, entry.answered)).sum();
+        let before: Vec<&Request> = ours().filter(|request| request.answered <= child).collect();
+        let in_server = before.iter().map(|request| milliseconds(request.received, request.answered)).sum();
         Ok(Self { total: milliseconds(created, child), in_server, requests: before.len() })
     }
 }

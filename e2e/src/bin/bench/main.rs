@@ -5,7 +5,6 @@
 //! that it is ready. The result is one table; a missed goal is exit code 1.
 
 mod agents;
-mod audit;
 mod bare;
 mod counts;
 mod crowd;

@@ -22,8 +22,6 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// The user that its requests are made by.
-pub(crate) const ACCOUNT: &str = "system:serviceaccount:recif-system:recif-operator";
 const NAMESPACE: &str = "recif-system";
 const NAME: &str = "recif-operator";
 /// Where it serves its probes.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
+use e2e::audit::Request;
 use kube::{
     Api, ResourceExt as _,
     api::{ListParams, Patch, PatchParams},
@@ -12,7 +13,6 @@ use serde_json::json;
 
 use crate::{
     agents::{await_all, is_running},
-    audit::Entry,
     counts::Counts,
     flows::{Mill, OWN_PROMPT, flow, last_seq, moves_after},
     table::Row,
@@ -49,11 +49,11 @@ pub(crate) async fn prompt_edit(world: &mut World) -> Result<Vec<Row>> {
     mill.clear().await?;
 
     // Events have names of their own.
-    let about_it = |entry: &&Entry| {
-        let of_flow = entry.name().strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
-        of_flow || entry.name() == OWN_PROMPT || entry.resource() == "events"
+    let about_it = |request: &&Request| {
+        let of_flow = request.name().strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+        of_flow || request.name() == OWN_PROMPT || request.resource() == "events"
     };
-    let others = requests.iter().filter(|entry| !about_it(entry)).count();
+    let others = requests.iter().filter(|request| !about_it(request)).count();
     let goal = format!("0 reads, {moves} moves + {CHILDREN} children + ≤ {EVENTS} events, nobody else");
     let ok = counts.reads == 0
         && (counts.status, counts.children) == (moves, CHILDREN)

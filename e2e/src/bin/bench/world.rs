@@ -4,12 +4,12 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use e2e::audit::{Audit, Mark, Request};
 use kube::{Client, Config};
 use tokio::{task::AbortHandle, time::sleep};
 
 use crate::{
     agents::Village,
-    audit::{Audit, Entry, Mark},
     counts::Counts,
     marker,
     operator::{self, Operator},
@@ -140,9 +140,9 @@ impl World {
     }
 
     /// The operator's requests since the mark, upkeep left out.
-    pub(crate) async fn requests(&self, mark: Mark) -> Result<Vec<Entry>> {
-        let mut requests = self.audit.since(mark).await?;
-        requests.retain(|entry| entry.is_by(operator::ACCOUNT) && !entry.is_upkeep());
+    pub(crate) async fn requests(&self, mark: Mark) -> Result<Vec<Request>> {
+        let mut requests = self.audit.by_operator(mark, None).await?;
+        requests.retain(|request| !request.is_upkeep());
         Ok(requests)
     }
 

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 
 use anyhow::Result;
+use e2e::http1::{Request, respond};
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    io::{AsyncWriteExt as _, BufReader},
     net::{TcpListener, TcpStream},
     time::{Duration, sleep},
 };
@@ -29,25 +30,9 @@ pub(crate) async fn serve(pods: &[SocketAddr]) -> Result<SocketAddr> {
 
 async fn connection(io: TcpStream, agent: &Value, slices: &[Value]) -> Result<()> {
     let mut io = BufReader::new(io);
-    loop {
-        let mut line = String::new();
-        if io.read_line(&mut line).await? == 0 {
-            return Ok(());
-        }
-        let mut length = 0;
-        loop {
-            let mut field = String::new();
-            io.read_line(&mut field).await?;
-            if field.trim().is_empty() {
-                break;
-            }
-            let value = field.to_ascii_lowercase();
-            length = value.strip_prefix("content-length:").map_or(length, |it| it.trim().parse().unwrap_or(0));
-        }
-        let mut body = vec![0; length];
-        io.read_exact(&mut body).await?;
+    while let Some(request) = Request::read(&mut io).await? {
         let list = |items: &[Value]| json!({"metadata": {"resourceVersion": "1"}, "items": items});
-        let answer = match line.as_str() {
+        let answer = match request.line.as_str() {
             line if line.contains("watch=true") => {
                 io.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await?;
                 sleep(Duration::from_secs(25)).await;
@@ -59,11 +44,9 @@ async fn connection(io: TcpStream, agent: &Value, slices: &[Value]) -> Result<()
             line if line.contains("/endpointslices?") => list(slices),
             _ => list(&[]),
         };
-        let answer = answer.to_string();
-        let head =
-            format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", answer.len());
-        io.write_all((head + &answer).as_bytes()).await?;
+        respond(&mut io, "200 OK", "application/json", &answer.to_string(), false).await?;
     }
+    Ok(())
 }
 
 fn agent() -> Value {

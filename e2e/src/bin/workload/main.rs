@@ -19,7 +19,6 @@
 //! Environment: `CORAIL_PORT` (8000), `WORKLOAD_LISTEN_AFTER_MS` (0), and `WORKLOAD_ON_TERM`: `finish` what is in flight, or
 //! `exit` at once.
 
-mod http;
 mod mcp;
 mod paths;
 mod state;
@@ -27,6 +26,7 @@ mod state;
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
+use e2e::http1::Request;
 use tokio::{
     io::BufReader,
     net::{TcpListener, TcpStream},
@@ -79,7 +79,7 @@ async fn connection(io: TcpStream, state: Arc<State>) {
     let mut io = BufReader::new(io);
     loop {
         let request = tokio::select! {
-            request = http::Request::read(&mut io) => request,
+            request = Request::read(&mut io) => request,
             () = state.stopped() => return,
         };
         let Ok(Some(request)) = request else { return };

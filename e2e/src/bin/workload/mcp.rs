@@ -10,10 +10,9 @@ use std::{
     time::Duration,
 };
 
+use e2e::http1::{Io, Request, gone, respond};
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt as _, time::sleep};
-
-use crate::http::{Io, Request, gone, respond};
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";

@@ -2,6 +2,7 @@
 
 use std::{io, time::Duration};
 
+use e2e::http1::{Io, Request, begin_events, end_events, event, gone, named_event, respond};
 use futures::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::{
@@ -13,10 +14,7 @@ use tokio_tungstenite::{
     tungstenite::{handshake::derive_accept_key, protocol::Role},
 };
 
-use crate::{
-    http::{Io, Request, begin_events, end_events, event, gone, named_event, respond},
-    state::State,
-};
+use crate::state::State;
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";

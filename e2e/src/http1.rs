@@ -1,4 +1,4 @@
-//! HTTP/1.1, as much as a workload behind a strict relay has to understand.
+//! The server side of HTTP/1.1, as much as a workload behind a strict relay has to understand.
 
 use std::io;
 
@@ -8,22 +8,25 @@ use tokio::{
 };
 
 /// A client's connection.
-pub(crate) type Io = BufReader<TcpStream>;
+pub type Io = BufReader<TcpStream>;
 
 /// A request with its body.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub struct Request {
     /// The first line.
-    pub(crate) line: String,
+    pub line: String,
     /// Names in lower case, values as they came.
-    pub(crate) headers: Vec<(String, String)>,
+    pub headers: Vec<(String, String)>,
     /// All of it.
-    pub(crate) body: Vec<u8>,
+    pub body: Vec<u8>,
 }
 
 impl Request {
     /// The next one; `None`: the client wants no more.
-    pub(crate) async fn read(io: &mut Io) -> io::Result<Option<Self>> {
+    ///
+    /// # Errors
+    /// The connection broke, or what comes is no request.
+    pub async fn read(io: &mut Io) -> io::Result<Option<Self>> {
         let Some(line) = read_line(io).await? else { return Ok(None) };
         let mut headers = Vec::new();
         while let Some(field) = read_line(io).await?.filter(|line| !line.is_empty()) {
@@ -36,22 +39,22 @@ impl Request {
     }
 
     /// A header's value.
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// Whether its client wants no other one on this connection.
-    pub(crate) fn is_last(&self) -> bool {
+    pub fn is_last(&self) -> bool {
         self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
 
     /// The path without the query.
-    pub(crate) fn path(&self) -> &str {
+    pub fn path(&self) -> &str {
         self.target().split('?').next().unwrap_or_default()
     }
 
     /// A value of the query.
-    pub(crate) fn query(&self, name: &str) -> &str {
+    pub fn query(&self, name: &str) -> &str {
         let query = self.target().split_once('?').map_or("", |(_, query)| query);
         let values = query.split('&').filter_map(|pair| pair.split_once('='));
         values.into_iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
@@ -90,7 +93,10 @@ async fn read_body(io: &mut Io, request: &Request) -> io::Result<Vec<u8>> {
 }
 
 /// Sends an answer with a body.
-pub(crate) async fn respond(io: &mut Io, status: &str, media_type: &str, body: &str, close: bool) -> io::Result<()> {
+///
+/// # Errors
+/// The client is gone.
+pub async fn respond(io: &mut Io, status: &str, media_type: &str, body: &str, close: bool) -> io::Result<()> {
     let close = if close { "Connection: close\r\n" } else { "" };
     let length = body.len();
     let answer =
@@ -99,19 +105,28 @@ pub(crate) async fn respond(io: &mut Io, status: &str, media_type: &str, body: &
 }
 
 /// Begins a stream of events.
-pub(crate) async fn begin_events(io: &mut Io) -> io::Result<()> {
+///
+/// # Errors
+/// The client is gone.
+pub async fn begin_events(io: &mut Io) -> io::Result<()> {
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n\
                 Transfer-Encoding: chunked\r\n\r\n";
     io.write_all(head.as_bytes()).await
 }
 
 /// Sends an event.
-pub(crate) async fn event(io: &mut Io, data: &str) -> io::Result<()> {
+///
+/// # Errors
+/// The client is gone.
+pub async fn event(io: &mut Io, data: &str) -> io::Result<()> {
     chunk(io, &format!("data: {data}\n\n")).await
 }
 
 /// Sends an event that has a name.
-pub(crate) async fn named_event(io: &mut Io, name: &str, data: &str) -> io::Result<()> {
+///
+/// # Errors
+/// The client is gone.
+pub async fn named_event(io: &mut Io, name: &str, data: &str) -> io::Result<()> {
     chunk(io, &format!("event: {name}\ndata: {data}\n\n")).await
 }
 
@@ -120,12 +135,15 @@ async fn chunk(io: &mut Io, event: &str) -> io::Result<()> {
 }
 
 /// Ends a stream of events.
-pub(crate) async fn end_events(io: &mut Io) -> io::Result<()> {
+///
+/// # Errors
+/// The client is gone.
+pub async fn end_events(io: &mut Io) -> io::Result<()> {
     io.write_all(b"0\r\n\r\n").await
 }
 
 /// Returns when the client is gone. Bytes of another request are left alone; while there are some, nothing is noticed.
-pub(crate) async fn gone(io: &mut Io) {
+pub async fn gone(io: &mut Io) {
     if io.fill_buf().await.is_ok_and(|bytes| !bytes.is_empty()) {
         std::future::pending().await
     }
