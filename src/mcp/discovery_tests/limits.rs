@@ -164,19 +164,10 @@ async fn nothing_that_a_server_says_in_an_error_is_repeated() {
 async fn tools_that_are_there_in_time_are_told_though_nobody_answers_the_wish_to_listen() {
     let answer = |body: Bytes| async move {
         let request: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let result = match request["method"].as_str() {
-            Some("server/discover") => json!({
-                "resultType": "complete", "supportedVersions": ["2026-07-28"],
-                "capabilities": {"tools": {"listChanged": true}}, "ttlMs": 0, "cacheScope": "private",
-            }),
-            Some("tools/list") => json!({
-                "resultType": "complete", "tools": [{"name": "t", "inputSchema": {"type": "object"}}],
-                "ttlMs": 90_000, "cacheScope": "private",
-            }),
-            Some("subscriptions/listen") => pending().await,
-            _ => return StatusCode::ACCEPTED.into_response(),
-        };
-        json_answer(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
+        if request["method"] == "subscriptions/listen" {
+            pending::<()>().await;
+        }
+        one_tool(&request)
     };
     let url = serve(Router::new().route("/mcp", any(answer))).await + "/mcp";
     let client = reach(DENIED).client(&Trust::System).unwrap();

@@ -205,26 +205,32 @@ pub(super) async fn first_revision(endpoint: &'static str, token: Option<&'stati
     serve(Router::new().route("/sse", any(open)).route("/messages", any(take))).await + "/sse"
 }
 
+/// What a server of the newer era answers that has one tool and can tell when that changes.
+fn one_tool(request: &Value) -> Response {
+    let result = match request["method"].as_str() {
+        Some("server/discover") => json!({
+            "resultType": "complete", "supportedVersions": ["2026-07-28"],
+            "capabilities": {"tools": {"listChanged": true}}, "ttlMs": 0, "cacheScope": "private",
+        }),
+        Some("tools/list") => json!({
+            "resultType": "complete", "tools": [{"name": "t", "inputSchema": {"type": "object"}}],
+            "ttlMs": 90_000, "cacheScope": "private",
+        }),
+        _ => return StatusCode::ACCEPTED.into_response(),
+    };
+    json_answer(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
+}
+
 /// A server of the newer era that tells when its tools change, which is when `change` is told.
 async fn newer(change: Arc<Notify>, left: Arc<Notify>) -> String {
     let answer = move |body: Bytes| {
         let (change, left) = (change.clone(), left.clone());
         async move {
             let request: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let id = request["id"].clone();
-            let result = match request["method"].as_str() {
-                Some("server/discover") => json!({
-                    "resultType": "complete", "supportedVersions": ["2026-07-28"],
-                    "capabilities": {"tools": {"listChanged": true}}, "ttlMs": 0, "cacheScope": "private",
-                }),
-                Some("tools/list") => json!({
-                    "resultType": "complete", "tools": [{"name": "t", "inputSchema": {"type": "object"}}],
-                    "ttlMs": 90_000, "cacheScope": "private",
-                }),
-                Some("subscriptions/listen") => return listened(id, change, Left(left)),
-                _ => return StatusCode::ACCEPTED.into_response(),
-            };
-            json_answer(json!({"jsonrpc": "2.0", "id": id, "result": result}))
+            if request["method"] == "subscriptions/listen" {
+                return listened(request["id"].clone(), change, Left(left));
+            }
+            one_tool(&request)
         }
     };
     serve(Router::new().route("/mcp", any(answer))).await + "/mcp"
