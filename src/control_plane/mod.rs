@@ -10,6 +10,7 @@ mod api;
 mod args;
 mod around;
 mod auth;
+mod endless;
 pub mod fleet;
 mod live;
 mod load;

@@ -3,6 +3,10 @@
 use std::{
     io,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -20,12 +24,18 @@ pub(super) struct Patient {
     patience: Duration,
     /// Runs while the system takes nothing more for the client.
     waiting: Option<Pin<Box<Sleep>>>,
+    sent: Arc<AtomicBool>,
 }
 
 impl Patient {
     /// Breaks when the client takes nothing for so long.
     pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
-        Self { stream, patience, waiting: None }
+        Self { stream, patience, waiting: None, sent: Arc::default() }
+    }
+
+    /// Whether what was written has been flushed, which a server does when it has nothing left to write.
+    pub(super) fn sent(&self) -> Arc<AtomicBool> {
+        self.sent.clone()
     }
 
     fn judge(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -47,6 +57,7 @@ impl AsyncRead for Patient {
 
 impl AsyncWrite for Patient {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.sent.store(false, Relaxed);
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.judge(cx, written)
     }
@@ -56,6 +67,7 @@ impl AsyncWrite for Patient {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.sent.store(false, Relaxed);
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
         self.judge(cx, written)
     }
@@ -65,6 +77,7 @@ impl AsyncWrite for Patient {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.sent.store(true, Relaxed);
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

@@ -1,10 +1,19 @@
-//! Serves connections, small ones: thousands of clients may do nothing but follow the changes.
+//! Serves connections, small ones; those of clients that follow the changes, of which there may be thousands, are taken from
+//! the server of HTTP (see [`super::endless`]).
 
-use std::{net::IpAddr, time::Duration};
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    net::IpAddr,
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
+    task::Poll,
+    time::Duration,
+};
 
 use axum::Router;
 use hyper::{
-    Request,
+    Method, Request,
     body::Incoming,
     server::conn::http1,
     service::{Service as _, service_fn},
@@ -14,13 +23,13 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use tokio::{
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
+    net::TcpListener,
+    task::{JoinError, JoinSet},
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
-use super::patient::Patient;
+use super::{endless::Answer, patient::Patient};
 
 /// How long a client may take nothing of what is sent to it before it is dropped.
 const UNREAD: Duration = Duration::from_secs(30);
@@ -47,8 +56,10 @@ async fn run_patiently(listener: TcpListener, router: Router, stop: Cancellation
             () = stop.cancelled() => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, address)) => {
+                    // Where it is not to be had, the connection works without.
+                    let _ = stream.set_nodelay(true);
                     let peer = Peer(address.ip().to_canonical());
-                    connections.spawn(connection(stream, peer, router.clone(), stop.clone(), unread));
+                    connections.spawn(connection(Patient::new(stream, unread), peer, router.clone(), stop.clone()));
                 }
                 Err(error) => {
                     // No files are left, or the client has gone already.
@@ -56,101 +67,70 @@ async fn run_patiently(listener: TcpListener, router: Router, stop: Cancellation
                     sleep(Duration::from_millis(100)).await;
                 }
             },
-            Some(_) = connections.join_next() => {}
+            Some(ended) = connections.join_next() => go_on(&mut connections, ended),
         }
     }
-    let ended = async { while connections.join_next().await.is_some() {} };
+    let ended = async {
+        while let Some(ended) = connections.join_next().await {
+            go_on(&mut connections, ended);
+        }
+    };
     let _ = timeout(END, ended).await;
 }
 
-async fn connection(stream: TcpStream, peer: Peer, router: Router, stop: CancellationToken, unread: Duration) {
-    // Where it is not to be had, the connection works without.
-    let _ = stream.set_nodelay(true);
+/// A connection that was taken from the server, for an answer without an end.
+type Taken = (Answer, Patient);
+
+/// Sends an answer without an end in a task of its own: that of the server would stay as large as it was.
+fn go_on(connections: &mut JoinSet<Option<Taken>>, ended: Result<Option<Taken>, JoinError>) {
+    if let Ok(Some((answer, socket))) = ended {
+        connections.spawn(async {
+            // A connection that breaks is the client's affair.
+            let _ = answer.send(socket).await;
+            None
+        });
+    }
+}
+
+async fn connection(socket: Patient, peer: Peer, router: Router, stop: CancellationToken) -> Option<Taken> {
     let router = TowerToHyperService::new(router);
+    let (sent, left) = (socket.sent(), Arc::new(Mutex::new(None)));
+    let place = left.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
-        router.call(request)
+        let version = (request.method() == Method::GET).then_some(request.version());
+        let (response, place) = (router.call(request), place.clone());
+        async move {
+            let response = response.await?;
+            if let Some(answer) = version.and_then(|version| Answer::of(&response, version)) {
+                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+                // The server answers nothing: the connection is taken from it.
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(BUFFER).pipeline_flush(false);
-    let connection = builder.serve_connection(TokioIo::new(Patient::new(stream, unread)), service).with_upgrades();
-    tokio::pin!(connection);
-    // A connection that breaks is the client's affair.
-    tokio::select! {
-        _ = &mut connection => {}
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            let _ = connection.await;
+    let mut connection = builder.serve_connection(TokioIo::new(socket), service).with_upgrades();
+    let (mut stopped, mut ends) = (pin!(stop.cancelled()), false);
+    let answer = poll_fn(|cx| {
+        if !ends && stopped.as_mut().poll(cx).is_ready() {
+            ends = true;
+            Pin::new(&mut connection).graceful_shutdown();
         }
-    }
+        // A connection that breaks is the client's affair.
+        if Pin::new(&mut connection).poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        // Answers to earlier requests go first.
+        let taken = sent.load(Relaxed).then(|| left.lock().unwrap_or_else(PoisonError::into_inner).take()).flatten();
+        if taken.is_some() { Poll::Ready(taken) } else { Poll::Pending }
+    });
+    let answer = answer.await?;
+    Some((answer, connection.into_parts()?.io.into_inner()))
 }
 
 #[cfg(test)]
-mod tests {
-    use std::convert::Infallible;
-
-    use axum::{body::Body, routing::get};
-    use bytes::Bytes;
-    use futures::stream;
-    use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _},
-        sync::mpsc,
-    };
-
-    use super::*;
-
-    async fn start(router: Router, unread: Duration) -> (std::net::SocketAddr, CancellationToken) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-        tokio::spawn(run_patiently(listener, router, stop.clone(), unread));
-        (address, stop)
-    }
-
-    /// Says when it is dropped.
-    struct Held(mpsc::Sender<()>);
-
-    impl Drop for Held {
-        fn drop(&mut self) {
-            let _ = self.0.try_send(());
-        }
-    }
-
-    #[tokio::test]
-    async fn a_client_that_reads_nothing_is_dropped() {
-        let (held, mut gone) = mpsc::channel(1);
-        let endless = move || {
-            let held = Held(held.clone());
-            let piece = |held| async { Some((Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 4096])), held)) };
-            async move { Body::from_stream(stream::unfold(held, piece)) }
-        };
-        let (address, stop) = start(Router::new().route("/", get(endless)), Duration::from_millis(300)).await;
-        let mut client = TcpStream::connect(address).await.unwrap();
-        client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
-        let dropped = timeout(Duration::from_secs(60), gone.recv()).await;
-        assert_eq!(dropped, Ok(Some(())), "the server still sends");
-        stop.cancel();
-    }
-
-    #[tokio::test]
-    async fn what_is_under_way_ends_before_the_process() {
-        let (reached, mut is_reached) = mpsc::channel(1);
-        let (go, may) = tokio::sync::watch::channel(false);
-        let slow = move || {
-            let (mut may, reached) = (may.clone(), reached.clone());
-            async move {
-                reached.send(()).await.unwrap();
-                may.wait_for(|may| *may).await.unwrap();
-                "done"
-            }
-        };
-        let (address, stop) = start(Router::new().route("/", get(slow)), UNREAD).await;
-        let mut client = TcpStream::connect(address).await.unwrap();
-        client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
-        is_reached.recv().await.unwrap();
-        stop.cancel();
-        go.send(true).unwrap();
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.ends_with("done"), "{answer}");
-    }
-}
+#[path = "serve_tests.rs"]
+mod tests;

@@ -6,15 +6,15 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 
 use super::problem::Problem;
+use crate::control_plane::endless::{self, Pieces};
 use crds::digest::sha256_hex;
 
 /// What an operation answers.
-#[derive(Debug)]
 pub(super) enum Answer {
     /// JSON, and what tells this version of it from others.
     Json { body: Bytes, tag: String },
     /// A stream of events.
-    Events(Body),
+    Events(Pieces),
 }
 
 /// The form that a caller takes.
@@ -42,7 +42,7 @@ impl Answer {
     pub(super) fn respond(self, asked: &HeaderMap) -> Result<Response, Problem> {
         let (body, tag) = match self {
             Self::Json { body, tag } => (body, tag),
-            Self::Events(body) => return Ok(stream(body)),
+            Self::Events(pieces) => return Ok(stream(pieces)),
         };
         let form = accepted(asked).ok_or_else(|| {
             Problem::new(
@@ -81,9 +81,10 @@ fn typed(body: Body, content_type: &'static str) -> Response {
     response
 }
 
-fn stream(body: Body) -> Response {
-    let mut response = typed(body, "text/event-stream");
+fn stream(pieces: Pieces) -> Response {
+    let mut response = endless::response(pieces);
     let fields = response.headers_mut();
+    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // Some proxies hold back what they do not know to be a stream.
     fields.insert("x-accel-buffering", HeaderValue::from_static("no"));

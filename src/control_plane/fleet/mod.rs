@@ -184,15 +184,20 @@ impl Fleet {
         Feed::new(self.clone(), 0)
     }
 
-    /// What changes from now on.
-    pub fn feed_from_now(self: &Arc<Self>) -> Feed {
-        Feed::new(self.clone(), self.last())
+    /// What changes after this stamp; `None`: see [`Fleet::knows`].
+    pub fn feed_after(self: &Arc<Self>, stamp: u64) -> Option<Feed> {
+        self.knows(stamp).then(|| Feed::new(self.clone(), stamp))
     }
 
-    /// What changes after this stamp; `None`: it is from another epoch, or too much was forgotten since.
-    pub fn feed_after(self: &Arc<Self>, stamp: u64) -> Option<Feed> {
-        let knows = self.lock().journal.knows(stamp);
-        knows.then(|| Feed::new(self.clone(), stamp))
+    /// Whether everything is known that changed after this stamp: not if it is from another epoch, or too much was forgotten
+    /// since.
+    pub fn knows(&self, stamp: u64) -> bool {
+        self.lock().journal.knows(stamp)
+    }
+
+    /// The stamp of the last change, as it grows.
+    pub fn stamps(&self) -> watch::Receiver<u64> {
+        self.stamps.subscribe()
     }
 
     /// How many objects there are.

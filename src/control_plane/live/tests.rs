@@ -11,7 +11,7 @@ use super::{
 };
 
 /// A client, and what it has been told.
-struct Told(axum::body::BodyDataStream);
+struct Told(Pieces);
 
 impl Told {
     async fn new(app: &App, last: Option<&str>) -> Self {
@@ -19,12 +19,11 @@ impl Told {
     }
 
     async fn of(app: &App, caller: Caller, last: Option<&str>) -> Self {
-        let body = follow(app.clone(), caller, last).await.unwrap();
-        Self(body.into_data_stream())
+        Self(follow(app.clone(), caller, last).await.unwrap())
     }
 
     async fn piece(&mut self) -> String {
-        String::from_utf8(self.0.next().await.unwrap().unwrap().to_vec()).unwrap()
+        String::from_utf8(self.0.next().await.unwrap().data().to_vec()).unwrap()
     }
 
     /// Event and id or object of each event in the next piece.
@@ -71,6 +70,55 @@ async fn what_happens_while_a_client_does_not_read_comes_in_its_newest_state() {
     stage.agent("ns", "b", "Pending");
     stage.agent("ns", "a", "Running");
     assert_eq!(told.events().await, "applied b e-1001, applied a e-1002");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_within_a_moment_comes_together() {
+    let mut stage = Stage::new();
+    let app = app(&stage.fleet, "");
+    let mut told = Told::new(&app, None).await;
+    told.piece().await;
+    let begin = Instant::now();
+    stage.agent("ns", "a", "Pending");
+    assert_eq!(told.events().await, "applied a e-1");
+    assert_eq!(begin.elapsed(), Duration::ZERO, "what comes first is told at once");
+    stage.agent("ns", "b", "Pending");
+    tokio::time::advance(Duration::from_millis(20)).await;
+    stage.agent("ns", "c", "Pending");
+    assert_eq!(told.events().await, "applied b e-2, applied c e-3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_see_everything_are_sent_the_same_bytes() {
+    let mut stage = Stage::new();
+    let app = app(&stage.fleet, "");
+    let (mut one, mut other) = (Told::new(&app, None).await, Told::new(&app, None).await);
+    one.piece().await;
+    stage.agent("ns", "a", "Pending");
+    other.piece().await;
+    for _ in 0..3 {
+        let (ours, theirs) = (one.0.next().await.unwrap().data(), other.0.next().await.unwrap().data());
+        assert_eq!((ours.as_ptr(), ours.len()), (theirs.as_ptr(), theirs.len()));
+        stage.agent("ns", "a", "Running");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_far_behind_is_told_everything_in_portions() {
+    let mut stage = Stage::new();
+    (0..600).for_each(|number| stage.agent("ns", &format!("a{number}"), "Running"));
+    let app = app(&stage.fleet, "");
+    let mut told = Told::new(&app, Some("e-0")).await;
+    told.piece().await;
+    let mut all = Vec::new();
+    for expected in [256, 256, 88] {
+        let events = told.events().await;
+        assert_eq!(events.split(", ").count(), expected);
+        all.push(events);
+    }
+    let all = all.join(", ");
+    let expected: Vec<_> = (0..600).map(|number| format!("applied a{number} e-{}", number + 1)).collect();
+    assert_eq!(all, expected.join(", "));
 }
 
 #[tokio::test(start_paused = true)]
