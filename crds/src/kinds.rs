@@ -136,7 +136,11 @@ impl Kind {
             Role::Reference if self.owns() => schema::owner_name_rules(),
             Role::Reference => Vec::new(),
         };
-        schema::publish((self.definition)(), &rules)
+        let first = match self.role {
+            Role::Workload => WorkloadPhase::FIRST.as_str(),
+            Role::Reference => ReferencePhase::FIRST.as_str(),
+        };
+        schema::publish((self.definition)(), first, &rules)
     }
 
     /// Whether its objects have children.

@@ -79,7 +79,7 @@ macro_rules! phases {
 phases! {
     /// The life of a kind that runs Pods.
     WorkloadPhase {
-        /// Admitted, not yet looked at.
+        /// New, or its spec changed; not yet looked at.
         Pending => Progressing,
         /// Waiting for everything the spec refers to.
         Resolving => Progressing,
@@ -102,7 +102,7 @@ phases! {
 phases! {
     /// The life of a kind that others refer to.
     ReferencePhase {
-        /// Admitted, not yet looked at.
+        /// New, or its spec changed; not yet looked at.
         Pending => Progressing,
         /// Waiting for everything the spec refers to.
         Resolving => Progressing,

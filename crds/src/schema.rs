@@ -9,7 +9,7 @@ mod traffic;
 
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, transform::RecursiveTransform, transform::Transform};
@@ -291,14 +291,20 @@ fn brief<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     schema
 }
 
-/// The definition as it is published: descriptions on one line, nothing nullable, no defaults in the status (only the
-/// operator says what is there), and these rules on the whole object.
-pub(crate) fn publish(mut crd: CustomResourceDefinition, rules: &[ValidationRule]) -> CustomResourceDefinition {
+/// The definition as it is published: descriptions on one line, nothing nullable, these rules on the whole object, and no
+/// defaults in the status (only the operator says what is there), but that an object without one is in its first phase:
+/// so it is Pending from the moment it is stored, as a Pod is, and nobody has to write that.
+pub(crate) fn publish(
+    mut crd: CustomResourceDefinition,
+    first: &'static str,
+    rules: &[ValidationRule],
+) -> CustomResourceDefinition {
     for version in &mut crd.spec.versions {
         if let Some(root) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
             tidy(root);
             if let Some(status) = root.properties.as_mut().and_then(|properties| properties.get_mut("status")) {
                 each(status, &|schema| schema.default = None);
+                status.default = Some(JSON(json!({ "phase": first })));
             }
             if !rules.is_empty() {
                 root.x_kubernetes_validations = Some(rules.to_vec());

@@ -37,6 +37,11 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
         ),
         (
             json!({}),
+            json!({ "phase": "Pending" }),
+            "Agent default/my-agent has not been looked at yet — see whether the operator runs and watches this namespace.",
+        ),
+        (
+            json!({}),
             json!({ "phase": "Running", "observedGeneration": 1, "conditions": [ready("True", "Running", "")] }),
             "Agent default/my-agent is Running and waits for nothing.",
         ),

@@ -192,6 +192,10 @@ impl Store {
             let moved = old.body.get("spec") != obj.body.get("spec") || old.is_deleting() != obj.is_deleting();
             old.number("/metadata/generation") + i64::from(moved)
         });
+        // What the schema says of an object of ours without a status.
+        if obj.body["status"].is_null() && crds::KINDS.iter().any(|kind| kind.name == id.kind) {
+            obj.body["status"] = json!({"phase": "Pending"});
+        }
         if old.is_none() {
             let nth = self.incarnations.entry(id.clone()).or_default();
             *nth += 1;

@@ -40,7 +40,7 @@ pub trait Machine: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// The kind's name, such as `Agent`.
     const KIND: &'static str;
-    /// The finalizer its objects get when they are admitted.
+    /// The finalizer its objects get before they have children that are to be drained.
     const FINALIZER: Option<&'static str>;
     /// Raised by hand when the same spec is to be rendered differently; objects admitted under an older one start over.
     const RENDER_VERSION: i64;
@@ -95,6 +95,12 @@ pub trait Machine: Clone + fmt::Debug + Send + Sync + 'static {
         let mut next = self.clone();
         next.set_phase(phase);
         next
+    }
+    /// Puts our finalizer on it, if the kind has one.
+    fn hold(&mut self) {
+        if let Some(ours) = Self::FINALIZER.filter(|_| !self.has_finalizer()) {
+            self.meta_mut().finalizers.get_or_insert_default().push(ours.to_owned());
+        }
     }
     /// Namespace and name.
     fn key(&self) -> Key {

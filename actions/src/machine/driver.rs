@@ -112,13 +112,13 @@ impl<K: Machine> Driver<K> {
         }
         // A status that says Terminating of an object that nobody deletes was copied or edited: it says nothing.
         if phase.is_none() || phase == K::Phase::TERMINATING {
-            let mut next = admitted(cr.as_ref());
-            if let Some(ours) = K::FINALIZER.filter(|_| !cr.has_finalizer()) {
-                next.meta_mut().finalizers.get_or_insert_default().push(ours.to_owned());
-            }
-            return Some((Rule::Admit, next));
+            return Some((Rule::Admit, admitted(cr.as_ref())));
         }
         let machine = cr.machine()?;
+        // The API server has admitted it: the first write pins what, and says so.
+        if step::is_new(cr.as_ref()) {
+            return None;
+        }
         let moved = machine.observed_generation != Some(cr.generation());
         let older = machine.render_version.is_none_or(|version| version < K::RENDER_VERSION);
         let changed = older || (moved && machine.spec_digest.as_deref() != Some(cr.spec_digest().as_str()));
@@ -158,10 +158,7 @@ impl<K: Machine> Driver<K> {
 /// The object as it is admitted: Pending, with what is pinned at that moment.
 fn admitted<K: Machine>(cr: &K) -> K {
     let mut next = cr.moved_to(K::Phase::FIRST);
-    let digest = cr.spec_digest();
-    let machine = next.machine_mut();
-    machine.spec_digest = Some(digest);
-    machine.render_version = Some(K::RENDER_VERSION);
+    step::pin(&mut next);
     next
 }
 

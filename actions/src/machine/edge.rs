@@ -28,7 +28,7 @@ pub enum By {
 /// What the driver itself decides, before any action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// First sight of an object.
+    /// First sight of an object: of a new one by the default of its schema, of one in an unknown phase by a write.
     Admit,
     /// The spec, or how it is rendered, is another than the one admitted.
     SpecChanged,

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crds::{Failure, HistoryEntry, Phase, Standing};
+use crds::{Failure, HistoryEntry, MachineStatus, Phase, Standing};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Machine, Wait,
+    By, Machine, Rule, Wait,
     conditions::{self, Findings},
 };
 
@@ -54,6 +54,10 @@ pub(super) fn complete<K: Machine>(before: &K, decision: Decision<K>, now: Times
     let Some(phase) = next.phase() else { return next };
     let exact = now;
     let now = conditions::to_seconds(now);
+    if is_new(before) {
+        pin(&mut next);
+        next.machine_mut().history.push(admission(before, now));
+    }
     let old = before.machine().cloned().unwrap_or_default();
 
     let inputs_changed =
@@ -82,7 +86,7 @@ pub(super) fn complete<K: Machine>(before: &K, decision: Decision<K>, now: Times
     machine.failure = record;
     machine.observed_generation = generation;
     if says_new {
-        let seq = old.history.last().map_or(0, |entry| entry.seq) + 1;
+        let seq = machine.history.last().map_or(0, |entry| entry.seq) + 1;
         machine.history.push(HistoryEntry {
             seq,
             at: Time(now),
@@ -97,6 +101,39 @@ pub(super) fn complete<K: Machine>(before: &K, decision: Decision<K>, now: Times
         machine.history.drain(..surplus);
     }
     next
+}
+
+/// Whether the object is as it was created: Pending by the default of its schema, and nobody has written its status.
+pub(super) fn is_new<K: Machine>(cr: &K) -> bool {
+    let untouched = |machine: &MachineStatus| {
+        machine.spec_digest.is_none() && machine.render_version.is_none() && machine.history.is_empty()
+    };
+    cr.phase() == Some(K::Phase::FIRST) && cr.machine().is_some_and(untouched)
+}
+
+/// The entry of a new object's admission, which no step of ours was.
+fn admission<K: Machine>(cr: &K, now: Timestamp) -> HistoryEntry {
+    let (phase, by) = (K::Phase::FIRST, By::Rule(Rule::Admit));
+    let at = cr.meta().creation_timestamp.as_ref().map_or(now, |created| created.0);
+    let edge = K::EDGES.iter().find(|edge| edge.allows(None, phase, by));
+    HistoryEntry {
+        seq: 1,
+        at: Time(at),
+        from: String::new(),
+        to: phase.as_str().to_owned(),
+        action: by.as_str().to_owned(),
+        reason: edge.map(|edge| edge.why.to_owned()).unwrap_or_default(),
+        took_ms: 0,
+        trace_id: trace_id(cr.uid(), 1, at),
+    }
+}
+
+/// Pins the spec that is looked at, and how this build renders it.
+pub(super) fn pin<K: Machine>(cr: &mut K) {
+    let digest = cr.spec_digest();
+    let machine = cr.machine_mut();
+    machine.spec_digest = Some(digest);
+    machine.render_version = Some(K::RENDER_VERSION);
 }
 
 /// Joins a history entry with its trace line: 16 hex digits of SHA-256 over uid, number and time.

@@ -28,11 +28,11 @@ fn said(type_: &str, status: &str, reason: &str, message: &str) -> (String, Stri
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_valid_tool_is_available_after_three_writes_and_then_costs_nothing() {
+async fn a_valid_tool_is_available_after_two_writes_and_then_costs_nothing() {
     let sim = Sim::new();
     sim.store().create(&tool_id("weather"), tool("http://weather"));
     Operator::start(&sim).run(MINUTE).await;
-    assert_eq!(sim.take_writes(), ["Status Tool/weather"; 3]);
+    assert_eq!(sim.take_writes(), ["Status Tool/weather"; 2]);
     assert_eq!(status(&sim, "/phase"), json!("Available"));
     let all = conditions(&sim);
     for (type_, holds) in [("Ready", "True"), ("Reconciling", "False"), ("Stalled", "False"), ("Available", "True")] {

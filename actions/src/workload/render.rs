@@ -54,6 +54,8 @@ impl<K: Workload> Action<K> for Render {
             }
         }
         next.set_phase(WorkloadPhase::Deploying);
+        // There is no Deployment yet, so until now nothing had to be drained.
+        next.hold();
         for manifest in &rendered.config {
             let manifest = keep_old_keys(cx, cr.as_ref(), manifest).await?;
             if !ensure(cx, &mut next, &manifest).await?.is_done(&cx.notes, &manifest.child) {

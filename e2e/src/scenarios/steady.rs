@@ -53,7 +53,7 @@ async fn costs_its_writes_once(ns: &Namespace, mark: Mark, kind: Kind, running: 
     // Pods that take more than ten seconds, on a machine that does much else, are said to be waited for, once.
     let waits = usize::try_from(running.last_seq())?.saturating_sub(running.moves_after(0).len());
     ensure!(waits <= 1, "{waits} waits were written: {}", listed(&requests));
-    ensure!(count(&status, true) == 5 + waits, "five phases cost five writes: {}", listed(&requests));
+    ensure!(count(&status, true) == 4 + waits, "four moves cost four writes: {}", listed(&requests));
     let children = running.at("/status/children").as_array().map(Vec::as_slice).unwrap_or_default();
     for kind in CHILDREN {
         let made = children.iter().filter(|child| child["kind"] == kind.kind).count();

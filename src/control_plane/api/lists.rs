@@ -29,7 +29,7 @@ const NAMESPACE: Param =
     Param { name: "namespace", about: "Only what is in these namespaces.", values: Values::Text, many: true };
 const PHASE: Param = Param {
     name: "phase",
-    about: "Only what is in these phases; none: what the operator has not looked at yet.",
+    about: "Only what is in these phases; none: what has no phase.",
     values: Values::OneOf(phases),
     many: true,
 };

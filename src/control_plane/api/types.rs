@@ -46,11 +46,11 @@ pub(super) struct Object {
     pub(super) metadata: BTreeMap<String, Value>,
     /// What is asked for.
     pub(super) spec: BTreeMap<String, Value>,
-    /// What the operator last saw and did; null: it has not looked at the object yet.
+    /// What the operator last saw and did; null: nothing is known of it.
     pub(super) status: Option<BTreeMap<String, Value>>,
 }
 
-/// The status of an object; null: the operator has not looked at it yet.
+/// The status of an object; null: nothing is known of it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(super) struct Status(pub(super) Option<BTreeMap<String, Value>>);

@@ -29,7 +29,7 @@ pub struct Summary {
     pub generation: i64,
     /// When it was made, RFC 3339.
     pub created_at: String,
-    /// Where it is in its life; null: the operator has not looked at it yet.
+    /// Where it is in its life; null: nothing is known of it.
     pub phase: Option<String>,
     /// Its Ready condition.
     pub ready: Ready,

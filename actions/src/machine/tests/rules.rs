@@ -77,7 +77,7 @@ async fn a_short_wait_is_not_written_a_long_one_is_once() {
             _ => crate::fake::Fault::No,
         });
         operator.run(Duration::from_secs(lasts)).await;
-        let waits = sim.take_writes().iter().filter(|write| *write == "Status Agent/a").count() - 2;
+        let waits = sim.take_writes().iter().filter(|write| *write == "Status Agent/a").count() - 1;
         assert_eq!(waits, writes, "a wait of {lasts} s");
         let mut operator = Operator::start(&sim);
         sim.take_requests();

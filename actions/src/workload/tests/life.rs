@@ -9,7 +9,7 @@ use crate::fake::{Cascade, Operator, Sim, agent, agent_id, child_id, tool, tool_
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test(start_paused = true)]
-async fn from_create_to_running_it_is_the_finalizer_five_statuses_and_one_write_per_child() {
+async fn from_create_to_running_it_is_four_statuses_the_finalizer_and_one_write_per_child() {
     let sim = Sim::new();
     sim.store().create(&agent_id("a"), agent(json!({"databaseUrl": "postgresql://u:p@db/x"})));
     let mut operator = Operator::start(&sim);
@@ -18,13 +18,12 @@ async fn from_create_to_running_it_is_the_finalizer_five_statuses_and_one_write_
     assert_eq!(
         requests,
         [
-            "Metadata Agent/a",
-            "Status Agent/a",
             "Status Agent/a",
             "Status Agent/a",
             "Apply ServiceAccount/a",
             "Apply ConfigMap/a-config",
             "Apply Secret/a-config",
+            "Metadata Agent/a",
             "Status Agent/a",
             "Apply Service/a",
             "Apply Deployment/a",

@@ -19,7 +19,7 @@ use crate::{
     world::names,
 };
 
-const PHASES: [&str; 5] = ["Pending", "Resolving", "Rendering", "Deploying", "Running"];
+const PHASES: [&str; 4] = ["Resolving", "Rendering", "Deploying", "Running"];
 const FINALIZER: &str = "recif.dev/cleanup";
 
 /// Makes agents and sends for each what the operator sends; returns how long it takes for all.
@@ -37,7 +37,7 @@ async fn one(village: &Village, template: &Template, name: &str) -> Result<()> {
     let agent = village.agents.patch(name, &PatchParams::default(), &patch).await.context("add the finalizer")?;
     let uid = agent.uid().unwrap_or_default();
     for (done, phase) in PHASES.iter().enumerate() {
-        if done == 3 {
+        if done == 2 {
             apply_children(village, template, name, &uid).await?;
         }
         let status = status(&template.status, done + 1, phase);
@@ -67,7 +67,7 @@ fn status(last: &Value, steps: usize, phase: &str) -> Value {
     let mut status = last.clone();
     status["phase"] = phase.into();
     if let Some(history) = status.get_mut("history").and_then(Value::as_array_mut) {
-        history.truncate(steps);
+        history.truncate(steps + 1);
     }
     status
 }

@@ -9,8 +9,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{agents::Village, counts::Counts, table::Row, world::World};
 
-/// Phases from Pending to Running, each of them one status write.
-const PHASES: usize = 5;
+/// Phases after Pending up to Running, each of them one status write.
+const PHASES: usize = 4;
 const EVENTS: usize = 3;
 /// How often a second the stranger patches.
 const RATE: u32 = 50;

@@ -463,7 +463,7 @@ export interface components {
             spec: {
                 [key: string]: unknown;
             };
-            /** @description What the operator last saw and did; null: it has not looked at the object yet. */
+            /** @description What the operator last saw and did; null: nothing is known of it. */
             status: {
                 [key: string]: unknown;
             } | null;
@@ -531,7 +531,7 @@ export interface components {
              */
             ready: number;
         };
-        /** @description The status of an object; null: the operator has not looked at it yet. */
+        /** @description The status of an object; null: nothing is known of it. */
         Status: {
             [key: string]: unknown;
         } | null;
@@ -581,7 +581,7 @@ export interface components {
             name: string;
             /** @description Its namespace. */
             namespace: string;
-            /** @description Where it is in its life; null: the operator has not looked at it yet. */
+            /** @description Where it is in its life; null: nothing is known of it. */
             phase: string | null;
             /** @description Its Ready condition. */
             ready: components["schemas"]["Ready"];
@@ -634,7 +634,7 @@ export interface components {
             name: string;
             /** @description Its namespace. */
             namespace: string;
-            /** @description Where it is in its life; null: the operator has not looked at it yet. */
+            /** @description Where it is in its life; null: nothing is known of it. */
             phase: string | null;
             /** @description STREAMABLE_HTTP or SSE; of one that runs here the transport of its program: stdio or http. */
             protocol: string;
@@ -795,7 +795,7 @@ export interface operations {
                 kind?: ("Agent" | "Flow" | "FlowSet" | "MCPServer" | "Tool" | "Model" | "PluginConfig" | "Prompt" | "RemoteMCPServer")[];
                 /** @description Only what is in these namespaces. */
                 namespace?: string[];
-                /** @description Only what is in these phases; none: what the operator has not looked at yet. */
+                /** @description Only what is in these phases; none: what has no phase. */
                 phase?: ("Pending" | "Resolving" | "Rendering" | "Deploying" | "Running" | "Failed" | "Terminated" | "Terminating" | "Available" | "Error" | "none")[];
                 /** @description Only what has this text in what a list shows of it, in upper or lower case. */
                 q?: string;
@@ -951,7 +951,7 @@ export interface operations {
             query?: {
                 /** @description Only what is in these namespaces. */
                 namespace?: string[];
-                /** @description Only what is in these phases; none: what the operator has not looked at yet. */
+                /** @description Only what is in these phases; none: what has no phase. */
                 phase?: ("Pending" | "Resolving" | "Rendering" | "Deploying" | "Running" | "Failed" | "Terminated" | "Terminating" | "Available" | "Error" | "none")[];
                 /** @description Only what has this text in what a list shows of it, in upper or lower case. */
                 q?: string;
@@ -1071,7 +1071,7 @@ export interface operations {
             query?: {
                 /** @description Only what is in these namespaces. */
                 namespace?: string[];
-                /** @description Only what is in these phases; none: what the operator has not looked at yet. */
+                /** @description Only what is in these phases; none: what has no phase. */
                 phase?: ("Pending" | "Resolving" | "Rendering" | "Deploying" | "Running" | "Failed" | "Terminated" | "Terminating" | "Available" | "Error" | "none")[];
                 /** @description Only what has this text in what a list shows of it, in upper or lower case. */
                 q?: string;
