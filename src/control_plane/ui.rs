@@ -1,18 +1,23 @@
 //! Serves the web UI, which is part of the program.
 //!
-//! Files are held as they are sent: plain, and compressed by the build. Those below `assets/` have a digest in their names,
+//! Files are held as they are sent, compressed by the build, and plain only where it did not compress them. Those below `assets/` have a digest in their names,
 //! so a browser asks for them once and never again; the page itself is asked for each time and answered by 304 when it is the
 //! same. Any other path is a place within the UI, whose router knows it. Nothing may be loaded from elsewhere.
 
+use std::io::Read as _;
+
 use axum::body::Body;
 use axum::response::Response;
+use bytes::Bytes;
+use flate2::read::GzDecoder;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use sha2::{Digest, Sha256};
 
 /// A file, in the forms in which it can be sent.
 struct Asset {
     path: &'static str,
-    plain: &'static [u8],
+    /// `None`: what `gzip` holds.
+    plain: Option<&'static [u8]>,
     brotli: Option<&'static [u8]>,
     gzip: Option<&'static [u8]>,
 }
@@ -61,12 +66,12 @@ fn answer(assets: &'static [Asset], path: &str, headers: &HeaderMap) -> Response
 
 fn file(asset: &'static Asset, headers: &HeaderMap) -> Response {
     let (bytes, encoding) = match (asset.brotli, asset.gzip) {
-        (Some(bytes), _) if accepts(headers, "br") => (bytes, Some("br")),
-        (_, Some(bytes)) if accepts(headers, "gzip") => (bytes, Some("gzip")),
-        _ => (asset.plain, None),
+        (Some(bytes), _) if accepts(headers, "br") => (Bytes::from_static(bytes), Some("br")),
+        (_, Some(bytes)) if accepts(headers, "gzip") => (Bytes::from_static(bytes), Some("gzip")),
+        (_, packed) => (asset.plain.map_or_else(|| unpacked(packed), Bytes::from_static), None),
     };
     let forever = asset.path.starts_with("assets/");
-    let tag = etag(bytes);
+    let tag = etag(&bytes);
     let mut response = Response::new(Body::empty());
     let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     if known.flat_map(|value| value.split(',')).any(|known| known.trim().trim_start_matches("W/") == tag) {
@@ -85,6 +90,14 @@ fn file(asset: &'static Asset, headers: &HeaderMap) -> Response {
         fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
     }
     guarded(response)
+}
+
+/// What a file of the build was before it was compressed.
+fn unpacked(gzip: Option<&[u8]>) -> Bytes {
+    let mut plain = Vec::new();
+    // The build wrote it, and memory does not fail to be read.
+    let _ = GzDecoder::new(gzip.unwrap_or_default()).read_to_end(&mut plain);
+    plain.into()
 }
 
 fn text(status: StatusCode, text: &'static str) -> Response {
@@ -141,9 +154,12 @@ mod tests {
     use super::*;
 
     static BUILT: &[Asset] = &[
-        Asset { path: "assets/index-abc.js", plain: b"plain", brotli: Some(b"br"), gzip: Some(b"gz") },
-        Asset { path: PAGE, plain: b"<html>", brotli: None, gzip: None },
+        Asset { path: "assets/index-abc.js", plain: None, brotli: Some(b"br"), gzip: Some(PACKED) },
+        Asset { path: PAGE, plain: Some(b"<html>"), brotli: None, gzip: None },
     ];
+
+    /// `plain`, as `gzip -n` packs it.
+    const PACKED: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03+\xc8I\xcc\xcc\x03\0\xcfb \x19\x05\0\0\0";
 
     fn headers(pairs: &[(header::HeaderName, &str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap())).collect()
@@ -174,7 +190,7 @@ mod tests {
     async fn the_best_encoding_that_a_client_takes_is_sent() {
         for (accept, encoding, bytes) in [
             ("gzip, deflate, br", "br", &b"br"[..]),
-            ("gzip;q=1, br;q=0", "gzip", b"gz"),
+            ("gzip;q=1, br;q=0", "gzip", PACKED),
             ("br;q=0.0", "", b"plain"),
             ("identity", "", b"plain"),
         ] {
