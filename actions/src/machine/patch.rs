@@ -10,38 +10,45 @@ use serde_json::{Map, Value, json};
 
 /// The patch that turns the status `before` into `after`, or `None` when they are equal. The unit of the difference is
 /// a top-level field.
-pub(super) fn status_patch(meta: &ObjectMeta, before: &Value, after: &Value) -> Option<Value> {
-    let empty = Map::new();
-    let old = before.as_object().unwrap_or(&empty);
-    let new = after.as_object().unwrap_or(&empty);
-    let mut changes = Vec::new();
+pub(super) fn status_patch(meta: &ObjectMeta, before: Value, after: Value) -> Option<Value> {
+    let there = !before.is_null();
+    let (old, new) = (fields(before), fields(after));
+    let mut patch = vec![
+        operation("test", "/metadata/uid", json!(meta.uid)),
+        operation("test", "/metadata/generation", json!(meta.generation)),
+    ];
+    if !there {
+        // The API server takes null as equal to missing.
+        patch.push(operation("test", "/status", Value::Null));
+        let any = !new.is_empty();
+        patch.push(operation("add", "/status", Value::Object(new)));
+        return any.then_some(Value::Array(patch));
+    }
+    let as_read = |field: &str| old.get(field).cloned().unwrap_or_default();
+    patch.push(operation("test", "/status/phase", as_read("phase")));
+    if old.get("conditions") != new.get("conditions") {
+        patch.push(operation("test", "/status/conditions", as_read("conditions")));
+    }
+    let tests = patch.len();
+    let gone: Vec<_> = old.keys().filter(|field| !new.contains_key(*field)).collect();
     for (field, value) in new {
-        if old.get(field) != Some(value) {
-            changes.push(json!({"op": "add", "path": format!("/status/{field}"), "value": value}));
+        if old.get(&field) != Some(&value) {
+            patch.push(operation("add", &format!("/status/{field}"), value));
         }
     }
-    for field in old.keys().filter(|field| !new.contains_key(*field)) {
-        changes.push(json!({"op": "remove", "path": format!("/status/{field}")}));
-    }
-    if changes.is_empty() {
-        return None;
-    }
-    let mut patch = vec![
-        json!({"op": "test", "path": "/metadata/uid", "value": meta.uid}),
-        json!({"op": "test", "path": "/metadata/generation", "value": meta.generation}),
-    ];
-    if before.is_null() {
-        // The API server takes null as equal to missing.
-        patch.push(json!({"op": "test", "path": "/status", "value": null}));
-        patch.push(json!({"op": "add", "path": "/status", "value": after}));
-        return Some(Value::Array(patch));
-    }
-    patch.push(json!({"op": "test", "path": "/status/phase", "value": old.get("phase")}));
-    if old.get("conditions") != new.get("conditions") {
-        patch.push(json!({"op": "test", "path": "/status/conditions", "value": old.get("conditions")}));
-    }
-    patch.append(&mut changes);
-    Some(Value::Array(patch))
+    patch.extend(gone.into_iter().map(|field| json!({"op": "remove", "path": format!("/status/{field}")})));
+    (patch.len() > tests).then_some(Value::Array(patch))
+}
+
+fn fields(value: Value) -> Map<String, Value> {
+    if let Value::Object(fields) = value { fields } else { Map::new() }
+}
+
+/// One step of a patch, into which the value moves: within `json!` it would be copied.
+fn operation(op: &str, path: &str, value: Value) -> Value {
+    let mut operation = json!({"op": op, "path": path});
+    operation["value"] = value;
+    operation
 }
 
 /// The patch of labels, annotations and finalizers, or `None` when they are equal.
@@ -98,13 +105,13 @@ mod tests {
 
     #[test]
     fn equal_statuses_make_no_patch() {
-        assert_eq!(status_patch(&meta(), &json!({"phase": "Running"}), &json!({"phase": "Running"})), None);
+        assert_eq!(status_patch(&meta(), json!({"phase": "Running"}), json!({"phase": "Running"})), None);
         assert_eq!(metadata_patch(&meta(), &meta()), None);
     }
 
     #[test]
     fn a_first_status_is_added_whole() {
-        let patch = status_patch(&meta(), &Value::Null, &json!({"phase": "Pending"})).expect("a patch");
+        let patch = status_patch(&meta(), Value::Null, json!({"phase": "Pending"})).expect("a patch");
         assert_eq!(
             patch,
             json!([
@@ -120,7 +127,7 @@ mod tests {
     fn only_changed_fields_are_sent_and_conditions_are_tested() {
         let before = json!({"phase": "A", "replicas": 1, "conditions": [1], "foreign": true});
         let after = json!({"phase": "B", "replicas": 1, "conditions": [2], "foreign": true});
-        let patch = status_patch(&meta(), &before, &after).expect("a patch");
+        let patch = status_patch(&meta(), before, after).expect("a patch");
         assert_eq!(
             patch.as_array().expect("a list")[2..],
             [
@@ -134,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_status_without_phase_is_tested_for_its_absence() {
-        let patch = status_patch(&meta(), &json!({"x": 1}), &json!({"x": 1, "phase": "B"})).expect("a patch");
+        let patch = status_patch(&meta(), json!({"x": 1}), json!({"x": 1, "phase": "B"})).expect("a patch");
         assert_eq!(patch[2], json!({"op": "test", "path": "/status/phase", "value": null}));
     }
 

@@ -92,7 +92,7 @@ impl<K: Machine> Driver<K> {
                 _ => return Ok(Sent::Gone),
             }
         }
-        if let Some(patch) = status_patch(cr.meta(), &cr.status_json(), &done.status_json()) {
+        if let Some(patch) = status_patch(cr.meta(), cr.status_json(), done.status_json()) {
             answer = Some(self.objects.patch_status(step.key, patch).await?);
         }
         Ok(answer.map_or(Sent::Nothing, Sent::Written))

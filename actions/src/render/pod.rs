@@ -50,6 +50,8 @@ impl Probes {
 }
 
 /// The Pod template, with the overlay merged in.
+///
+/// A [`Value`] within `json!` is copied with all that is in it, so what is large is put into its place afterwards.
 pub(super) fn template(running: &Running<'_>) -> Result<Value, RenderError> {
     let mut pod = json!({
         "serviceAccountName": running.service_account(),
@@ -69,12 +71,12 @@ pub(super) fn template(running: &Running<'_>) -> Result<Value, RenderError> {
             "whenUnsatisfiable": "ScheduleAnyway",
             "labelSelector": { "matchLabels": selector_labels(running.label, &running.name) },
         }],
-        "containers": [container(running)],
     });
+    pod["containers"] = Value::Array(vec![container(running)]);
     let sidecar = running.sidecar.as_ref().map(|sidecar| sidecar.container(running.container.port));
     let first: Vec<_> = running.init_containers.iter().cloned().chain(sidecar).collect();
     if !first.is_empty() {
-        pod["initContainers"] = json!(first);
+        pod["initContainers"] = Value::Array(first);
     }
     let tmp = json!({ "name": "tmp", "emptyDir": {} });
     let volumes = running.container.volumes.iter().map(|(volume, _)| volume.clone());
@@ -87,10 +89,9 @@ pub(super) fn template(running: &Running<'_>) -> Result<Value, RenderError> {
     if let Some(at) = running.rollout_at {
         annotations[crds::ROLLOUT_AT] = json!(at);
     }
-    let template = json!({
-        "metadata": { "labels": child_labels(running.label, &running.name), "annotations": annotations },
-        "spec": pod,
-    });
+    let mut template = json!({ "metadata": { "labels": child_labels(running.label, &running.name) } });
+    template["metadata"]["annotations"] = annotations;
+    template["spec"] = pod;
     match running.pod_template {
         Some(overlay) => overlay::merge(template, overlay, running),
         None => Ok(template),
@@ -125,17 +126,17 @@ fn container(running: &Running<'_>) -> Value {
         "image": container.image,
         "imagePullPolicy": container.pull_policy.unwrap_or(pull_policy(container.image)),
         "ports": [{ "name": port, "containerPort": container.port }],
-        "startupProbe": probe(live, json!({ "periodSeconds": 1, "failureThreshold": 360 })),
-        "livenessProbe": probe(live, json!({ "initialDelaySeconds": 5, "periodSeconds": 10 })),
-        "readinessProbe": probe(ready, json!({ "initialDelaySeconds": 3, "periodSeconds": 5 })),
         "securityContext": {
             "allowPrivilegeEscalation": false,
             "capabilities": { "drop": ["ALL"] },
         },
-        "volumeMounts": mounts,
     });
+    rendered["startupProbe"] = probe(live, json!({ "periodSeconds": 1, "failureThreshold": 360 }));
+    rendered["livenessProbe"] = probe(live, json!({ "initialDelaySeconds": 5, "periodSeconds": 10 }));
+    rendered["readinessProbe"] = probe(ready, json!({ "initialDelaySeconds": 3, "periodSeconds": 5 }));
+    rendered["volumeMounts"] = Value::Array(mounts);
     if let Some(sidecar) = &running.sidecar {
-        rendered["lifecycle"] = json!({ "preStop": sidecar.drain() });
+        rendered["lifecycle"]["preStop"] = sidecar.drain();
     }
     if !container.command.is_empty() {
         rendered["command"] = json!(container.command);
@@ -144,10 +145,10 @@ fn container(running: &Running<'_>) -> Value {
         rendered["args"] = json!(container.args);
     }
     if !container.env_from.is_empty() {
-        rendered["envFrom"] = json!(container.env_from);
+        rendered["envFrom"] = Value::Array(container.env_from.clone());
     }
     if !container.env.is_empty() {
-        rendered["env"] = json!(container.env);
+        rendered["env"] = Value::Array(container.env.clone());
     }
     if !container.resources.is_null() {
         rendered["resources"] = container.resources.clone();

@@ -89,24 +89,25 @@ impl<'a> Sidecar<'a> {
                 "failureThreshold": failures,
             })
         };
-        json!({
+        let mut container = json!({
             "name": PROXY,
             "image": self.image,
             "imagePullPolicy": pull_policy(self.image),
             "restartPolicy": "Always",
             "ports": [{ "name": SERVED, "containerPort": PROXY_PORT }],
-            "env": env,
-            // Never /readyz: the workload's container starts only after it has passed.
-            "startupProbe": probe("/healthz", 60),
-            "readinessProbe": probe("/readyz", 2),
-            "lifecycle": { "preStop": self.hook("/_recif/lame-duck") },
             "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
             "securityContext": {
                 "allowPrivilegeEscalation": false,
                 "readOnlyRootFilesystem": true,
                 "capabilities": { "drop": ["ALL"] },
             },
-        })
+        });
+        container["env"] = Value::Array(env);
+        // Never /readyz: the workload's container starts only after it has passed.
+        container["startupProbe"] = probe("/healthz", 60);
+        container["readinessProbe"] = probe("/readyz", 2);
+        container["lifecycle"]["preStop"] = self.hook("/_recif/lame-duck");
+        container
     }
 
     /// The hook of the workload's container.

@@ -80,12 +80,13 @@ impl Running<'_> {
             "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 0, "maxSurge": 1 } },
             // The default, but ours: the workload is Failed when it is over, and it has to outlast the startup probe.
             "progressDeadlineSeconds": 600,
-            "template": template(self)?,
         });
+        spec["template"] = template(self)?;
         if let Some(replicas) = replicas {
             spec["replicas"] = json!(replicas);
         }
-        Ok(child(owner, self.label, ChildKind::Deployment, self.name.clone(), json!({ "spec": spec })))
+        let fields = Value::Object([("spec".to_owned(), spec)].into_iter().collect());
+        Ok(child(owner, self.label, ChildKind::Deployment, self.name.clone(), fields))
     }
 }
 

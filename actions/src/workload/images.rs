@@ -24,8 +24,9 @@ pub(super) fn render_with_images<K: Workload>(cx: &Context<K>, next: &mut K) -> 
     if !renewed {
         return Ok(rendered);
     }
-    status.images = offered;
-    next.render(cx, replicas)
+    let pinned = std::mem::replace(&mut status.images, offered);
+    // Where none was pinned, it is rendered with those that are offered.
+    if pinned.is_empty() { Ok(rendered) } else { next.render(cx, replicas) }
 }
 
 /// SHA-256 (hex) of the Pod template without these containers' images.
