@@ -93,7 +93,7 @@ pub fn hint(reason: &str) -> Option<&'static str> {
 
 /// Says why an object is as it is.
 ///
-/// `kind` is the name of its kind; `status` is `None` for an object that the operator has not yet written to.
+/// `kind` is the name of its kind; `status` is `None` for an object without one.
 pub fn why(kind: &str, metadata: &ObjectMeta, status: Option<&MachineStatus>) -> Why {
     let unseen = MachineStatus::default();
     let status = status.unwrap_or(&unseen);
@@ -126,7 +126,7 @@ pub fn why(kind: &str, metadata: &ObjectMeta, status: Option<&MachineStatus>) ->
 /// Whether all that is there is the phase that the API server gives to a new object.
 fn is_unseen(status: &MachineStatus) -> bool {
     let new = status.phase.as_deref() == Some(WorkloadPhase::FIRST.as_str());
-    new && status.observed_generation.is_none() && status.conditions.is_empty() && status.history.is_empty()
+    new && status.observed_generation.is_none() && status.history.is_empty()
 }
 
 /// What is said of the object, and what to do.

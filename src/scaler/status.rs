@@ -27,9 +27,10 @@ fn told(status: &Value) -> Told {
     Told { desired, active }
 }
 
-/// The JSON Patch that makes the stored status say it; `None`: it does, or there is no status yet.
+/// The JSON Patch that makes the stored status say it; `None`: it does, or the state machine has not begun the status.
 pub(super) fn patch(uid: &str, generation: i64, status: &Value, told: &Told, now: Timestamp) -> Option<Value> {
-    if status.is_null() {
+    let new = status["phase"] == "Pending" && status["observedGeneration"].is_null();
+    if new || status.is_null() {
         return None;
     }
     let before = self::told(status);
@@ -102,5 +103,7 @@ mod tests {
         let words = patch("u", 3, &stored, &say(5, true, "Other"), now()).unwrap();
         assert_eq!(words[2]["value"][0]["lastTransitionTime"], "2020-01-01T00:00:00Z", "still True");
         assert_eq!(patch("u", 3, &Value::Null, &say(5, true, "R"), now()), None, "the state machine begins the status");
+        let new = json!({"phase": "Pending"});
+        assert_eq!(patch("u", 3, &new, &say(5, true, "R"), now()), None, "the state machine begins the status");
     }
 }

@@ -58,6 +58,7 @@ impl<K: Workload> Action<K> for Deploy {
             return Ok(Some(cr.moved_to(WorkloadPhase::Rendering)));
         }
         let mut next = cr.as_ref().clone();
+        next.hold();
         for manifest in &rendered.running {
             if !ensure(cx, &mut next, manifest).await?.is_done(&cx.notes, &manifest.child) {
                 return Ok(None);

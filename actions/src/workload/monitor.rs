@@ -62,6 +62,7 @@ impl<K: Workload> Action<K> for Monitor {
         let state = live.as_ref().and_then(|live| live.deployment.clone()).unwrap_or_default();
         let mut next = cr.as_ref().clone();
         recall(cx, &mut next);
+        next.hold();
         match self.look(cx, cr.as_ref(), &state) {
             Repair::None => {}
             Repair::Redeploy => {
@@ -102,7 +103,8 @@ impl<K: Workload> Action<K> for Monitor {
         }
         let told = next.tell(&inputs);
         note_degraded(cx, &next);
-        Ok((told || next.status() != cr.status()).then_some(next))
+        let changed = told || next.status() != cr.status() || next.has_finalizer() != cr.has_finalizer();
+        Ok(changed.then_some(next))
     }
 }
 

@@ -54,7 +54,7 @@ impl<K: Workload> Action<K> for Render {
             }
         }
         next.set_phase(WorkloadPhase::Deploying);
-        // There is no Deployment yet, so until now nothing had to be drained.
+        // Before there is a Deployment, which is to be drained.
         next.hold();
         for manifest in &rendered.config {
             let manifest = keep_old_keys(cx, cr.as_ref(), manifest).await?;

@@ -119,7 +119,7 @@ impl Record {
         serde_json::from_slice(&self.json()).unwrap_or_default()
     }
 
-    /// The part of its status that the state machine keeps; `None`: the operator has not written to it yet.
+    /// The part of its status that the state machine keeps; `None`: there is none.
     pub fn status(&self) -> Option<MachineStatus> {
         let object = self.object();
         let stored = object.get("status").filter(|status| status.is_object())?;

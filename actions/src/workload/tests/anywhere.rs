@@ -143,8 +143,7 @@ fn make(store: &mut Store, mess: &Mess) {
             body["status"].as_object_mut().expect("a status").remove(*field);
         }
         phase(body, mess.phase);
-        // Admitted means that it has one: it is written before the first status.
-        if !mess.finalizer && mess.phase.is_empty() {
+        if !mess.finalizer {
             body["metadata"].as_object_mut().expect("metadata").remove("finalizers");
         }
         if mess.edited {
