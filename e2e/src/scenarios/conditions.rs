@@ -43,9 +43,9 @@ async fn a_tools_conditions_follow_its_phase_at_every_moment(ns: Namespace) -> R
     seen.iter().filter(|it| is_begun(it)).try_for_each(consistent)
 }
 
-/// Whether the operator has looked at it; before that all there is, is the phase of a new object.
+/// Whether anybody has written its status; before that it is what the schema says of a new object, and nothing else.
 fn is_begun(it: &Object) -> bool {
-    !it.at("/status/observedGeneration").is_null()
+    *it.at("/status") != json!({"phase": "Pending"})
 }
 
 /// The table of phases and conditions, at one moment.
