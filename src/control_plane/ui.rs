@@ -1,8 +1,9 @@
 //! Serves the web UI, which is part of the program.
 //!
-//! Files are held as they are sent, compressed by the build, and plain only where it did not compress them. Those below `assets/` have a digest in their names,
-//! so a browser asks for them once and never again; the page itself is asked for each time and answered by 304 when it is the
-//! same. Any other path is a place within the UI, whose router knows it. Nothing may be loaded from elsewhere.
+//! Files are held as they are sent, compressed by the build, and plain only where it did not compress them. Those below
+//! `assets/` have a digest in their names, so a browser asks for them once and never again; the page itself is asked for each
+//! time and answered by 304 when it is the same. Any other path is a place within the UI, whose router knows it. Nothing may be
+//! loaded from elsewhere.
 
 use std::io::Read as _;
 
