@@ -136,11 +136,7 @@ impl Kind {
             Role::Reference if self.owns() => schema::owner_name_rules(),
             Role::Reference => Vec::new(),
         };
-        let first = match self.role {
-            Role::Workload => WorkloadPhase::FIRST.as_str(),
-            Role::Reference => ReferencePhase::FIRST.as_str(),
-        };
-        schema::publish((self.definition)(), first, &rules)
+        schema::publish((self.definition)(), &rules)
     }
 
     /// Whether its objects have children.

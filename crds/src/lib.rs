@@ -41,7 +41,7 @@ pub use plugin_config::{PluginConfig, PluginConfigSpec};
 pub use prompt::{Prompt, PromptSpec};
 pub use references::{RefKind, Reference, Refers};
 pub use remote_mcp_server::{RemoteMCPServer, RemoteMCPServerSpec};
-pub use status::{ChildRecord, Failure, HistoryEntry, MachineStatus, ReferenceStatus, WorkloadStatus};
+pub use status::{ChildRecord, Failure, HistoryEntry, MachineStatus, ReferenceStatus, UNDATED, WorkloadStatus};
 pub use tool::{Tool, ToolSpec};
 pub use tool_server::ToolServerStatus;
 pub use traffic::{Expose, PROXY_PORT, Proxy, Scaling, Traffic};

@@ -16,7 +16,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, transform::Recu
 use serde_json::{Value, json};
 
 use crate::{
-    ObjectRef,
+    MachineStatus, ObjectRef,
     flow_set::{FlowEntry, FlowState},
     tool::{HeaderSource, PARAMETER_TYPES, ToolType},
 };
@@ -292,19 +292,14 @@ fn brief<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
 }
 
 /// The definition as it is published: descriptions on one line, nothing nullable, these rules on the whole object, and no
-/// defaults in the status (only the operator says what is there), but that an object without one is in its first phase:
-/// so it is Pending from the moment it is stored, as a Pod is, and nobody has to write that.
-pub(crate) fn publish(
-    mut crd: CustomResourceDefinition,
-    first: &'static str,
-    rules: &[ValidationRule],
-) -> CustomResourceDefinition {
+/// defaults in the status (only the operator says what is there), but that of an object without one, which nobody has to write.
+pub(crate) fn publish(mut crd: CustomResourceDefinition, rules: &[ValidationRule]) -> CustomResourceDefinition {
     for version in &mut crd.spec.versions {
         if let Some(root) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
             tidy(root);
             if let Some(status) = root.properties.as_mut().and_then(|properties| properties.get_mut("status")) {
                 each(status, &|schema| schema.default = None);
-                status.default = Some(JSON(json!({ "phase": first })));
+                status.default = Some(JSON(MachineStatus::unseen()));
             }
             if !rules.is_empty() {
                 root.x_kubernetes_validations = Some(rules.to_vec());

@@ -8,7 +8,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::{Phase, WorkloadPhase};
 
 /// The part of a status that the state machine owns, the same for every kind.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -45,6 +47,31 @@ pub struct MachineStatus {
     #[serde(skip)]
     pub verbatim: Vec<Value>,
 }
+
+impl MachineStatus {
+    /// The status that the schema gives to a new object: Pending from the moment it is stored, as a Pod is, and in progress for
+    /// kstatus, also while no operator runs. The time is no time: 1970, as in the Gateway API; the first write dates it.
+    pub fn unseen() -> Value {
+        let condition = |(type_, status): (&str, &str)| {
+            json!({
+                "type": type_, "status": status, "reason": "Pending", "message": "",
+                "lastTransitionTime": UNDATED.to_string(),
+            })
+        };
+        let said = [("Ready", "False"), ("Reconciling", "True"), ("Stalled", "False"), ("Available", "False")];
+        json!({ "phase": WorkloadPhase::FIRST.as_str(), "conditions": said.map(condition) })
+    }
+
+    /// Whether no operator has written this status: there is none, or the one that the schema gives.
+    pub fn is_unseen(&self) -> bool {
+        let new = self.phase.as_deref().is_none_or(|phase| phase == WorkloadPhase::FIRST.as_str());
+        let written = self.observed_generation.is_some() || self.spec_digest.is_some() || !self.history.is_empty();
+        new && !written
+    }
+}
+
+/// The time of a condition that nobody has dated.
+pub const UNDATED: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// A failure, or a retry on the way to one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -94,7 +121,7 @@ pub struct HistoryEntry {
 }
 
 fn epoch() -> Time {
-    Time(Timestamp::UNIX_EPOCH)
+    Time(UNDATED)
 }
 
 /// A child as it was when it was last applied: the baseline against which drift is judged.

@@ -109,7 +109,9 @@ pub fn deployment_trouble(deployment: &Deployment) -> Vec<String> {
 /// is there.
 pub fn reference_trouble(kind: &str, name: &str, status: Option<&MachineStatus>) -> Option<String> {
     let Some(status) = status else { return Some(format!("{kind} {name}: does not exist")) };
-    let Some(phase) = &status.phase else { return Some(format!("{kind} {name}: not yet seen by an operator")) };
+    let Some(phase) = status.phase.as_ref().filter(|_| !status.is_unseen()) else {
+        return Some(format!("{kind} {name}: not yet seen by an operator"));
+    };
     let condition = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
     if condition("Available").is_some_and(|condition| condition.status == "True") {
         return None;

@@ -105,7 +105,7 @@ pub fn why(kind: &str, metadata: &ObjectMeta, status: Option<&MachineStatus>) ->
     let cause = Cause::of(status);
     let Told { text, hint } = if metadata.deletion_timestamp.is_some() {
         deleting(metadata, status, &cause)
-    } else if let Some(phase) = status.phase.as_ref().filter(|_| !is_unseen(status)) {
+    } else if let Some(phase) = status.phase.as_ref().filter(|_| !status.is_unseen()) {
         match (metadata.generation, status.observed_generation) {
             (Some(wanted), Some(seen)) if seen < wanted => behind(phase, seen, wanted),
             _ => in_phase(phase, status, &cause),
@@ -121,12 +121,6 @@ pub fn why(kind: &str, metadata: &ObjectMeta, status: Option<&MachineStatus>) ->
         reason: cause.reason.map(Into::into),
         hint,
     }
-}
-
-/// Whether all that is there is the phase that the API server gives to a new object.
-fn is_unseen(status: &MachineStatus) -> bool {
-    let new = status.phase.as_deref() == Some(WorkloadPhase::FIRST.as_str());
-    new && status.observed_generation.is_none() && status.history.is_empty()
 }
 
 /// What is said of the object, and what to do.

@@ -37,7 +37,7 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
         ),
         (
             json!({}),
-            json!({ "phase": "Pending" }),
+            MachineStatus::unseen(),
             "Agent default/my-agent has not been looked at yet — see whether the operator runs and watches this namespace.",
         ),
         (

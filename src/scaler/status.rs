@@ -4,8 +4,10 @@
 //! tested to be as it was read.
 
 use actions::workload::SCALING_ACTIVE;
+use crds::MachineStatus;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::fleet::{Active, Told};
@@ -29,8 +31,7 @@ fn told(status: &Value) -> Told {
 
 /// The JSON Patch that makes the stored status say it; `None`: it does, or the state machine has not begun the status.
 pub(super) fn patch(uid: &str, generation: i64, status: &Value, told: &Told, now: Timestamp) -> Option<Value> {
-    let new = status["phase"] == "Pending" && status["observedGeneration"].is_null();
-    if new || status.is_null() {
+    if MachineStatus::deserialize(status).is_ok_and(|status| status.is_unseen()) || status.is_null() {
         return None;
     }
     let before = self::told(status);
@@ -93,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_is_said_already_is_not_written_and_a_number_needs_no_conditions() {
-        let mut stored = json!({"conditions": [{"type": "ScalingActive", "status": "True", "reason": "R", "message": "m",
+        let mut stored = json!({"phase": "Running", "conditions": [{"type": "ScalingActive", "status": "True", "reason": "R", "message": "m",
             "lastTransitionTime": "2020-01-01T00:00:00Z"}], "desiredReplicas": 2});
         assert_eq!(patch("u", 3, &stored, &say(2, true, "R"), now()), None);
         assert_eq!(told(&stored), say(2, true, "R"));
@@ -103,7 +104,7 @@ mod tests {
         let words = patch("u", 3, &stored, &say(5, true, "Other"), now()).unwrap();
         assert_eq!(words[2]["value"][0]["lastTransitionTime"], "2020-01-01T00:00:00Z", "still True");
         assert_eq!(patch("u", 3, &Value::Null, &say(5, true, "R"), now()), None, "the state machine begins the status");
-        let new = json!({"phase": "Pending"});
+        let new = MachineStatus::unseen();
         assert_eq!(patch("u", 3, &new, &say(5, true, "R"), now()), None, "the state machine begins the status");
     }
 }

@@ -194,7 +194,7 @@ impl Store {
         });
         // What the schema says of an object of ours without a status.
         if obj.body["status"].is_null() && crds::KINDS.iter().any(|kind| kind.name == id.kind) {
-            obj.body["status"] = json!({"phase": "Pending"});
+            obj.body["status"] = crds::MachineStatus::unseen();
         }
         if old.is_none() {
             let nth = self.incarnations.entry(id.clone()).or_default();

@@ -4,7 +4,7 @@
 //! composed here, once, for every kind. Times and generations are filled in last, so that a condition that says the
 //! same as before is the same, byte for byte.
 
-use crds::{Phase, Standing};
+use crds::{Phase, Standing, UNDATED};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -23,7 +23,7 @@ pub fn condition(type_: &str, status: bool, reason: &str, message: impl Into<Str
         status: if status { "True" } else { "False" }.to_owned(),
         reason: reason.to_owned(),
         message: message.into(),
-        last_transition_time: Time(Timestamp::UNIX_EPOCH),
+        last_transition_time: Time(UNDATED),
         observed_generation: None,
     }
 }
@@ -111,15 +111,15 @@ pub(super) fn derive<K: Machine>(cr: &mut K, phase: K::Phase, findings: Findings
     }
 }
 
-/// Fills in times and generations: a condition keeps its time while its status stays, and somebody else's condition is
-/// left alone.
+/// Fills in times and generations: a condition keeps its time, if it has one, while its status stays, and somebody else's
+/// condition is left alone.
 pub(super) fn stamp<K: Machine>(cr: &mut K, before: &[Condition], generation: Option<i64>, now: Timestamp) {
     for condition in &mut cr.machine_mut().conditions {
         let ours = DERIVED.contains(&condition.type_.as_str()) || K::CONDITIONS.contains(&condition.type_.as_str());
         if !ours {
             continue;
         }
-        let old = before.iter().find(|old| old.type_ == condition.type_);
+        let old = before.iter().find(|old| old.type_ == condition.type_ && old.last_transition_time.0 != UNDATED);
         condition.observed_generation = generation;
         condition.last_transition_time = match old {
             Some(old) if old.status == condition.status => old.last_transition_time.clone(),

@@ -105,10 +105,7 @@ pub(super) fn complete<K: Machine>(before: &K, decision: Decision<K>, now: Times
 
 /// Whether the object is as it was created: Pending by the default of its schema, and nobody has written its status.
 pub(super) fn is_new<K: Machine>(cr: &K) -> bool {
-    let untouched = |machine: &MachineStatus| {
-        machine.spec_digest.is_none() && machine.render_version.is_none() && machine.history.is_empty()
-    };
-    cr.phase() == Some(K::Phase::FIRST) && cr.machine().is_some_and(untouched)
+    cr.phase() == Some(K::Phase::FIRST) && cr.machine().is_some_and(MachineStatus::is_unseen)
 }
 
 /// The entry of a new object's admission, which no step of ours was.

@@ -163,7 +163,8 @@ fn of_reference<K: Machine<Phase = ReferencePhase> + Refers>(
             false => Judged::here(digest::digest(&json!({ "own": used(object.as_ref()), "behind": digests }))),
         },
         phase => {
-            let phase = phase.map_or("not yet seen by the operator", Phase::as_str);
+            let seen = phase.filter(|_| machine.is_some_and(|machine| !machine.is_unseen()));
+            let phase = seen.map_or("not yet seen by the operator", Phase::as_str);
             Judged::not_yet(subject.says(&format!("is {phase}")))
         }
     }
@@ -182,8 +183,10 @@ fn of_workload(subject: &Subject<'_>, status: Option<&WorkloadStatus>, generatio
             let why = condition("Ready").map_or("", |ready| ready.message.as_str());
             Judged::missing(subject.says(&format!("is in phase Failed: {why}")))
         }
-        (_, Some(phase)) => Judged::not_yet(subject.says(&format!("is {phase}, not available"))),
-        (_, None) => Judged::not_yet(subject.says("is not yet seen by the operator")),
+        (_, Some(phase)) if !machine.is_unseen() => {
+            Judged::not_yet(subject.says(&format!("is {phase}, not available")))
+        }
+        _ => Judged::not_yet(subject.says("is not yet seen by the operator")),
     }
 }
 

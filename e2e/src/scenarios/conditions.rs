@@ -29,7 +29,7 @@ async fn conditions_follow_the_phase_at_every_moment(ns: Namespace) -> Result<()
     let stopped = |it: &Object| it.phase() == "Terminated" && it.is_current();
     let last = ns.until(AGENT, "model", START, "is Terminated", stopped).await?;
     let seen = recorder.up_to(&last).await?;
-    seen.iter().filter(|it| is_begun(it)).try_for_each(consistent)
+    seen.iter().try_for_each(consistent)
 }
 
 async fn a_tools_conditions_follow_its_phase_at_every_moment(ns: Namespace) -> Result<()> {
@@ -40,12 +40,7 @@ async fn a_tools_conditions_follow_its_phase_at_every_moment(ns: Namespace) -> R
     ns.edit(TOOL, "model", json!({"spec": {"binary": "kubectl"}})).await?;
     let last = ns.until(TOOL, "model", SAID, "is Available", |it| it.phase() == "Available" && it.is_current()).await?;
     let seen = recorder.up_to(&last).await?;
-    seen.iter().filter(|it| is_begun(it)).try_for_each(consistent)
-}
-
-/// Whether anybody has written its status; before that it is what the schema says of a new object, and nothing else.
-fn is_begun(it: &Object) -> bool {
-    *it.at("/status") != json!({"phase": "Pending"})
+    seen.iter().try_for_each(consistent)
 }
 
 /// The table of phases and conditions, at one moment.

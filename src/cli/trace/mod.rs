@@ -217,9 +217,9 @@ impl Printer {
         if self.output != Output::Plain {
             return Ok(());
         }
-        let MachineStatus { phase, .. } = status_of(object);
+        let status: MachineStatus = status_of(object);
         let name = object.metadata.name.as_deref().unwrap_or_default();
-        let phase = phase.as_deref().unwrap_or("not yet seen by an operator");
+        let phase = status.phase.as_deref().filter(|_| !status.is_unseen()).unwrap_or("not yet seen by an operator");
         print_foreign(&format!("{} {name} in namespace {namespace}: {phase}\n", self.kind.name))
     }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crds::{Phase, WorkloadPhase};
+use crds::{MachineStatus, Phase, WorkloadPhase};
 use serde_json::{Value, json};
 
 use super::{Does, MINUTE, operator, ready, status};
@@ -68,7 +68,7 @@ async fn a_short_wait_is_not_written_a_long_one_is_once() {
         let sim = Sim::new();
         sim.store().create(&agent_id("a"), agent_body(json!({"tools": ["weather"]})));
         let mut body = tool("http://weather");
-        body["status"] = json!({"phase": "Pending"});
+        body["status"] = MachineStatus::unseen();
         sim.store().create(&tool_id("weather"), body);
         let mut operator = Operator::start(&sim);
         // The Tool stays as it is: somebody else's write of its status is always in the way.
