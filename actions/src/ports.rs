@@ -112,7 +112,7 @@ pub struct Child {
     pub resource_version: u64,
     /// The generation of its spec.
     pub generation: i64,
-    /// Its labels.
+    /// Those of its labels that say whose it is; empty where its controller does.
     pub labels: BTreeMap<String, String>,
     /// Who controls it.
     pub controller: Option<Controller>,

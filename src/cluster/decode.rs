@@ -70,17 +70,22 @@ pub fn child(kind: ChildKind, head: &Head, json: &str) -> Result<Child, serde_js
     let deployment = (kind == ChildKind::Deployment).then(|| wire.deployment(&fields));
     let mut data = wire.data.texts(kind)?;
     data.extend(wire.binary_data.into_iter().map(|(key, Binary(digest))| (key, digest)));
-    let metadata = wire.metadata;
+    let mut metadata = wire.metadata;
     let ours = kind == ChildKind::ConfigMap && metadata.labels.get(MANAGED_BY_LABEL).is_some_and(|by| by == MANAGED_BY);
     let definitions = wire.data.0.get(TOOLS_KEY).filter(|_| ours);
     let definitions = definitions.map(|raw| serde_json::from_str::<Cow<'_, str>>(raw.get())).transpose()?;
+    let controller = metadata.owner_references.into_iter().find(|owner| owner.controller).map(Controller::from);
+    // Whose it is, the controller says where there is one.
+    metadata
+        .labels
+        .retain(|name, _| controller.is_none() && (name.starts_with("recif.dev/") || name == MANAGED_BY_LABEL));
     Ok(Child {
         child: ChildRef { kind, namespace: head.key.namespace.clone(), name: head.key.name.clone() },
         uid: head.uid.clone(),
         resource_version: head.version,
         generation: metadata.generation,
         labels: metadata.labels,
-        controller: metadata.owner_references.into_iter().find(|owner| owner.controller).map(Controller::from),
+        controller,
         owned: fields.owned,
         deleting: metadata.deletion_timestamp.is_some(),
         data,
@@ -285,6 +290,19 @@ mod tests {
         let state = found.deployment.unwrap();
         assert_eq!((state.desired, state.updated, state.ready), (3, 1, 0));
         assert_eq!(state.stalled.as_deref(), Some("late"));
+    }
+
+    #[test]
+    fn labels_are_kept_where_only_they_say_whose_it_is() {
+        let labelled = |owners: &str| {
+            let json = format!(
+                r#"{{"metadata":{{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7","ownerReferences":[{owners}],
+                "labels":{{"app":"a","recif.dev/agent":"a","app.kubernetes.io/managed-by":"recif"}}}}}}"#
+            );
+            read(ChildKind::ServiceAccount, &json).labels.into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!(labelled(""), [MANAGED_BY_LABEL, "recif.dev/agent"]);
+        assert!(labelled(r#"{"apiVersion":"v1","kind":"Agent","name":"a","uid":"x","controller":true}"#).is_empty());
     }
 
     #[test]

@@ -87,8 +87,13 @@ pub struct ObjectMap<T> {
     subscribers: Mutex<Vec<Subscriber<T>>>,
 }
 
+struct Held<T> {
+    version: u64,
+    object: Arc<T>,
+}
+
 struct Inner<T> {
-    live: HashMap<Key, Seen<T>>,
+    live: HashMap<Key, Held<T>>,
     tombstones: HashMap<Key, u64>,
     burials: VecDeque<(Instant, Key, u64)>,
 }
@@ -135,27 +140,28 @@ impl<T> ObjectMap<T> {
     /// Whether this version, or something newer, is known already, so that there is no need to decode it.
     pub fn knows(&self, head: &Head) -> bool {
         let inner = self.lock();
-        let held = inner.live.get(&head.key).is_some_and(|seen| seen.head.version >= head.version);
+        let held = inner.live.get(&head.key).is_some_and(|held| held.version >= head.version);
         held || inner.is_buried(head)
     }
 
     /// Takes a version of an object, unless a newer one or its deletion is known.
     pub fn observe(&self, seen: Seen<T>, cause: Cause) {
         let mut inner = self.lock();
-        let key = seen.head.key.clone();
-        let stale = inner.live.get(&key).is_some_and(|held| held.head.version >= seen.head.version);
-        if stale || inner.is_buried(&seen.head) {
+        let Seen { head, object } = seen;
+        let stale = inner.live.get(&head.key).is_some_and(|held| held.version >= head.version);
+        if stale || inner.is_buried(&head) {
             return;
         }
-        let new = Some(seen.object.clone());
-        let old = inner.live.insert(key.clone(), seen).map(|held| held.object);
+        let Head { key, version, .. } = head;
+        let new = Some(object.clone());
+        let old = inner.live.insert(key.clone(), Held { version, object }).map(|held| held.object);
         self.tell(&Change { key, old, new, cause });
     }
 
     /// Takes the deletion of an object as of this version.
     pub fn remove(&self, key: &Key, version: u64, cause: Cause) {
         let mut inner = self.lock();
-        if inner.live.get(key).is_some_and(|held| held.head.version > version) {
+        if inner.live.get(key).is_some_and(|held| held.version > version) {
             return;
         }
         inner.bury(key, version);
@@ -181,10 +187,8 @@ impl<T> ObjectMap<T> {
         }
         let inner = self.lock();
         let in_scope = |key: &Key| namespace.is_none_or(|only| only == key.namespace);
-        let gone = inner
-            .live
-            .iter()
-            .filter(|(key, held)| in_scope(key) && held.head.version <= version && !listed.contains(*key));
+        let gone =
+            inner.live.iter().filter(|(key, held)| in_scope(key) && held.version <= version && !listed.contains(*key));
         let gone: Vec<Key> = gone.map(|(key, _)| key.clone()).collect();
         drop(inner);
         for key in gone {

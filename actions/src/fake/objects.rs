@@ -114,7 +114,7 @@ impl Obj {
             uid: self.uid().to_owned(),
             resource_version: self.rv(),
             generation: self.number("/metadata/generation"),
-            labels: self.labels(),
+            labels: if self.controller().is_none() { self.labels() } else { BTreeMap::new() },
             controller: self.controller(),
             owned: self.owned_digest(),
             deleting: self.is_deleting(),

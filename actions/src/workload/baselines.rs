@@ -30,10 +30,16 @@ impl Baselines {
     pub(super) fn record<K: Workload>(&self, cr: &K, child: &ChildRef) -> Option<ChildRecord> {
         let stored = stored(cr, child);
         let mut owners = self.lock();
-        let own = owners.get_mut(cr.uid()).and_then(|children| children.get_mut(child));
-        match own {
+        let Some(children) = owners.get_mut(cr.uid()) else { return stored.cloned() };
+        match children.get_mut(child) {
             Some(baseline) if baseline.record.as_ref() == stored => {
                 baseline.record = None;
+                if baseline.repairs == 0 {
+                    children.remove(child);
+                }
+                if children.is_empty() {
+                    owners.remove(cr.uid());
+                }
                 stored.cloned()
             }
             Some(Baseline { record: Some(record), .. }) => Some(record.clone()),
@@ -87,5 +93,34 @@ impl Baselines {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, HashMap<ChildRef, Baseline>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::{Agent, WorkloadStatus};
+    use serde_json::json;
+
+    use super::*;
+    use crate::ports::ChildKind;
+
+    #[test]
+    fn what_the_status_tells_is_not_kept_here_but_for_repairs() {
+        let body = json!({ "apiVersion": "agents.recif.dev/v1", "kind": "Agent", "metadata": { "name": "a", "uid": "u" },
+            "spec": { "name": "A", "framework": "corail" } });
+        let mut cr: Agent = serde_json::from_value(body).unwrap();
+        let child = ChildRef { kind: ChildKind::Service, namespace: "ns".into(), name: "a".into() };
+        let record =
+            ChildRecord { kind: "Service".into(), name: "a".into(), uid: "s".into(), ..ChildRecord::default() };
+        let baselines = Baselines::default();
+        baselines.applied("u", &child, record.clone());
+        assert_eq!(baselines.record(&cr, &child), Some(record.clone()), "no status tells of it yet");
+        assert_eq!(baselines.lock().len(), 1);
+        cr.status = Some(WorkloadStatus { children: vec![record.clone()], ..WorkloadStatus::default() });
+        assert_eq!(baselines.record(&cr, &child), Some(record.clone()));
+        assert!(baselines.lock().is_empty());
+        baselines.repaired("u", &child, Duration::ZERO);
+        assert_eq!(baselines.record(&cr, &child), Some(record));
+        assert!(baselines.truce("u", &child, Duration::from_secs(1)) > Duration::ZERO, "repairs are remembered");
     }
 }
