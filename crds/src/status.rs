@@ -192,3 +192,37 @@ pub struct ReferenceStatus {
     #[serde(flatten)]
     pub machine: MachineStatus,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_seen_once_an_operator_has_written_it() {
+        let with = |field: &str, value: Value| {
+            let mut status = MachineStatus::unseen();
+            status[field] = value;
+            status
+        };
+        let is_unseen = |status: &Value| MachineStatus::deserialize(status).unwrap().is_unseen();
+        let strangers = json!([{ "type": "Audited", "status": "True", "reason": "R", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
+        for unseen in [
+            json!({}),
+            json!({ "phase": "Pending" }),
+            MachineStatus::unseen(),
+            with("conditions", strangers),
+            with("lastInvocationAt", json!("2026-01-01T00:00:00Z")),
+        ] {
+            assert!(is_unseen(&unseen), "{unseen}");
+        }
+        for seen in [
+            with("phase", json!("Running")),
+            with("observedGeneration", json!(1)),
+            with("specDigest", json!("d")),
+            with("history", json!([{ "seq": 1 }])),
+        ] {
+            assert!(!is_unseen(&seen), "{seen}");
+        }
+    }
+}

@@ -257,8 +257,10 @@ mod tests {
         assert_eq!(told, "Tool w: Error: HTTP tool requires an endpoint");
         assert_eq!(reference_trouble("Tool", "w", Some(&status("Available", "True", ""))), None);
         assert_eq!(reference_trouble("Model", "m", None).unwrap(), "Model m: does not exist");
-        let unseen = reference_trouble("Prompt", "p", Some(&MachineStatus::default())).unwrap();
-        assert_eq!(unseen, "Prompt p: not yet seen by an operator");
+        for unseen in [MachineStatus::default(), serde_json::from_value(MachineStatus::unseen()).unwrap()] {
+            let unseen = reference_trouble("Prompt", "p", Some(&unseen)).unwrap();
+            assert_eq!(unseen, "Prompt p: not yet seen by an operator");
+        }
     }
 
     #[test]

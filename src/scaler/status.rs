@@ -31,7 +31,7 @@ fn told(status: &Value) -> Told {
 
 /// The JSON Patch that makes the stored status say it; `None`: it does, or the state machine has not begun the status.
 pub(super) fn patch(uid: &str, generation: i64, status: &Value, told: &Told, now: Timestamp) -> Option<Value> {
-    if MachineStatus::deserialize(status).is_ok_and(|status| status.is_unseen()) || status.is_null() {
+    if status.is_null() || MachineStatus::deserialize(status).is_ok_and(|status| status.is_unseen()) {
         return None;
     }
     let before = self::told(status);
@@ -94,8 +94,8 @@ mod tests {
 
     #[test]
     fn what_is_said_already_is_not_written_and_a_number_needs_no_conditions() {
-        let mut stored = json!({"phase": "Running", "conditions": [{"type": "ScalingActive", "status": "True", "reason": "R", "message": "m",
-            "lastTransitionTime": "2020-01-01T00:00:00Z"}], "desiredReplicas": 2});
+        let mut stored = json!({"phase": "Running", "conditions": [{"type": "ScalingActive", "status": "True",
+            "reason": "R", "message": "m", "lastTransitionTime": "2020-01-01T00:00:00Z"}], "desiredReplicas": 2});
         assert_eq!(patch("u", 3, &stored, &say(2, true, "R"), now()), None);
         assert_eq!(told(&stored), say(2, true, "R"));
         let number = patch("u", 3, &stored, &say(5, true, "R"), now()).unwrap();

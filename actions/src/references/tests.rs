@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crds::{Agent, Flow, MCPServer, Model, PluginConfig, Prompt, RefKind, Refers, RemoteMCPServer, Tool, cycle::Node};
+use crds::{
+    Agent, Flow, MCPServer, MachineStatus, Model, PluginConfig, Prompt, RefKind, Refers, RemoteMCPServer, Tool,
+    cycle::Node,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -189,8 +192,10 @@ fn an_error_is_missing_and_what_has_not_settled_is_on_its_way() {
     assert_eq!(pending("PluginConfig/pc"), Some((said.into(), false)));
     let edited = whole().set("Model/m", "/metadata/generation", json!(2));
     assert_eq!(edited.flow(), Some((r#"model "m" is Available"#.into(), false)), "its status speaks of an older spec");
-    let unseen = whole().set("Prompt/p", "/status", json!(null));
-    assert_eq!(unseen.flow(), Some((r#"prompt "p" is not yet seen by the operator"#.into(), false)));
+    for unseen in [json!(null), MachineStatus::unseen()] {
+        let unseen = whole().set("Prompt/p", "/status", unseen);
+        assert_eq!(unseen.flow(), Some((r#"prompt "p" is not yet seen by the operator"#.into(), false)));
+    }
 }
 
 #[test]

@@ -133,8 +133,11 @@ pub(super) fn reason(app: App, caller: Caller, asked: Asked) -> Handled {
     .boxed()
 }
 
-/// The condition that says why: Stalled when it is true, else Ready.
+/// The condition that says why: Stalled when it is true, else Ready. What the schema says of a new object has no time.
 fn condition(status: &MachineStatus) -> Option<Condition> {
+    if status.is_unseen() {
+        return None;
+    }
     let of = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
     let found = of("Stalled").filter(|stalled| stalled.status == "True").or(of("Ready"))?;
     Some(Condition {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fake::{Cascade, Operator, Sim, agent, agent_id, child_id, tool, tool_id};
 
@@ -31,6 +31,9 @@ async fn from_create_to_running_it_is_four_statuses_the_finalizer_and_one_write_
         ]
     );
     assert_eq!(sim.store().at(&agent_id("a"), "/status/phase"), json!("Running"));
+    let conditions = sim.store().at(&agent_id("a"), "/status/conditions");
+    let undated = |found: &&Value| found["lastTransitionTime"] == json!(crds::UNDATED.to_string());
+    assert_eq!(conditions.as_array().and_then(|all| all.iter().find(undated)), None, "the schema's time is no time");
     let mut operator = Operator::start(&sim);
     operator.run(20 * MINUTE).await;
     assert_eq!(sim.take_requests(), [], "a restart");

@@ -4,6 +4,9 @@ import type { Condition } from "../api/types.ts";
 import { ToneSign } from "../shell/icons.tsx";
 import { Ago } from "../shell/parts.tsx";
 
+/** What the schema says of a new object: nobody has dated it. */
+const UNDATED = "1970-01-01T00:00:00Z";
+
 /** Of these it is False that is good. */
 const NEGATIVE = new Set(["Stalled", "Reconciling"]);
 
@@ -36,7 +39,7 @@ export function Conditions({ conditions }: { conditions: readonly Condition[] })
               {condition.message && <p className="small muted">{condition.message}</p>}
             </div>
             <span className="small muted">
-              <Ago at={condition.lastTransitionTime} />
+              <Ago at={condition.lastTransitionTime === UNDATED ? null : condition.lastTransitionTime} />
             </span>
           </li>
         );
