@@ -36,11 +36,10 @@ async fn one(village: &Village, template: &Template, name: &str) -> Result<()> {
     let patch: Patch<()> = Patch::Json(serde_json::from_value(finalizer)?);
     let agent = village.agents.patch(name, &PatchParams::default(), &patch).await.context("add the finalizer")?;
     let uid = agent.uid().unwrap_or_default();
-    for (done, phase) in PHASES.iter().enumerate() {
+    for (done, status) in statuses(template).enumerate() {
         if done == 2 {
             apply_children(village, template, name, &uid).await?;
         }
-        let status = status(&template.status, done + 1, phase);
         let change = json!([
             {"op": "test", "path": "/metadata/uid", "value": uid},
             {"op": "add", "path": "/status", "value": status},
@@ -62,14 +61,16 @@ async fn apply_children(village: &Village, template: &Template, name: &str, uid:
     Ok(())
 }
 
-/// The status after so many steps: its history grows with them.
-fn status(last: &Value, steps: usize, phase: &str) -> Value {
-    let mut status = last.clone();
-    status["phase"] = phase.into();
-    if let Some(history) = status.get_mut("history").and_then(Value::as_array_mut) {
-        history.truncate(steps + 1);
-    }
-    status
+/// The statuses that are written, one after the other: their history grows.
+pub(crate) fn statuses(template: &Template) -> impl Iterator<Item = Value> {
+    PHASES.iter().zip(2..).map(|(phase, entries)| {
+        let mut status = template.status.clone();
+        status["phase"] = json!(phase);
+        if let Some(history) = status.get_mut("history").and_then(Value::as_array_mut) {
+            history.truncate(entries);
+        }
+        status
+    })
 }
 
 /// Removes everything that was made, while no operator runs that would release the agents.

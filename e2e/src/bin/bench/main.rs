@@ -14,6 +14,7 @@ mod footprint;
 mod latency;
 mod marker;
 mod operator;
+mod peer;
 mod process;
 mod quiet;
 mod references;

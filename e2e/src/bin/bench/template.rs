@@ -16,7 +16,8 @@ const MANAGER: &str = "recif-operator";
 
 /// What is sent for one agent.
 pub(crate) struct Template {
-    agent: String,
+    /// The agent that it was read off.
+    pub(crate) agent: String,
     /// The status in the end.
     pub(crate) status: Value,
     /// The bodies of the children's applies.

@@ -32,16 +32,19 @@ pub(crate) struct Options {
     window: u64,
     /// The cluster's state folder, which holds the API server's audit log.
     #[arg(long, env = "RECIF_STATE")]
-    state: PathBuf,
+    pub(crate) state: PathBuf,
     /// The built `recif`.
     #[arg(long, env = "RECIF_BIN")]
     program: PathBuf,
+    /// The built operator in Go that does the same work.
+    #[arg(long, env = "RECIF_PEER")]
+    pub(crate) peer: PathBuf,
     /// The archive of the operator's image.
     #[arg(long, env = "RECIF_IMAGE_ARCHIVE")]
     pub(crate) image: PathBuf,
     /// How the cluster is reached.
     #[arg(long, env = "KUBECONFIG")]
-    kubeconfig: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
 }
 
 /// What scenarios act on.

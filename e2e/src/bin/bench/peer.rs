@@ -1,0 +1,51 @@
+//! An operator in Go (`hack/bench/peer`) that sends for each agent what ours sends: what others pay for the same work.
+
+use std::{fs::File, process::Stdio, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+    time::timeout,
+};
+
+use crate::{
+    agents::Village,
+    bare, process,
+    template::Template,
+    world::{Options, World, names},
+};
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// The CPU time that it takes from the creation of so many agents until all are Running, while ours does not run.
+pub(crate) async fn cpu(world: &World, template: &Template, agents: usize) -> Result<Duration> {
+    let village = Village::found(&world.client, "peer").await?;
+    let mut peer = start(&world.options, template).await?;
+    let pid = peer.id().context("the peer ended at once")?;
+    let before = process::cpu(pid)?;
+    village.agents(names(agents)).await?;
+    village.running(agents).await?;
+    let used = process::cpu(pid)?.saturating_sub(before);
+    peer.kill().await.context("end the peer")?;
+    bare::remove(&village, agents).await?;
+    Ok(used)
+}
+
+async fn start(options: &Options, template: &Template) -> Result<Child> {
+    let path = options.state.join("peer.json");
+    let file = File::create(&path).with_context(|| format!("write {}", path.display()))?;
+    let statuses: Vec<_> = bare::statuses(template).collect();
+    let children: Vec<_> =
+        template.children_of(&template.agent, "OWNER-UID")?.into_iter().map(|(_, body)| body).collect();
+    serde_json::to_writer(file, &json!({"agent": template.agent, "statuses": statuses, "children": children}))?;
+    let mut command = Command::new(&options.peer);
+    command.arg(&path).env("KUBECONFIG", &options.kubeconfig);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut peer = command.spawn().with_context(|| format!("start {}", options.peer.display()))?;
+    let mut said = BufReader::new(peer.stdout.take().context("the peer has no output")?).lines();
+    let ready = timeout(READY_WITHIN, said.next_line()).await.context("the peer does not become ready")??;
+    ensure!(ready.as_deref() == Some("ready"), "the peer ended");
+    Ok(peer)
+}
