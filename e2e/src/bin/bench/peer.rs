@@ -19,8 +19,9 @@ use crate::{
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// The CPU time that it takes from the creation of so many agents until all are Running, while ours does not run.
-pub(crate) async fn cpu(world: &World, template: &Template, agents: usize) -> Result<Duration> {
+/// What it takes from the creation of so many agents until all are Running, while ours does not run: CPU time, and the memory
+/// that is resident then, in MB.
+pub(crate) async fn cost(world: &World, template: &Template, agents: usize) -> Result<(Duration, f64)> {
     let village = Village::found(&world.client, "peer").await?;
     let mut peer = start(&world.options, template).await?;
     let pid = peer.id().context("the peer ended at once")?;
@@ -28,9 +29,10 @@ pub(crate) async fn cpu(world: &World, template: &Template, agents: usize) -> Re
     village.agents(names(agents)).await?;
     village.running(agents).await?;
     let used = process::cpu(pid)?.saturating_sub(before);
+    let (resident, _) = process::memory(pid)?;
     peer.kill().await.context("end the peer")?;
     bare::remove(&village, agents).await?;
-    Ok(used)
+    Ok((used, resident))
 }
 
 async fn start(options: &Options, template: &Template) -> Result<Child> {
