@@ -68,6 +68,11 @@ impl MachineStatus {
         let written = self.observed_generation.is_some() || self.spec_digest.is_some() || !self.history.is_empty();
         new && !written
     }
+
+    /// The phase that an operator wrote; `None` while none has.
+    pub fn seen_phase(&self) -> Option<&str> {
+        self.phase.as_deref().filter(|_| !self.is_unseen())
+    }
 }
 
 /// The time of a condition that nobody has dated.

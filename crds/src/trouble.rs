@@ -109,7 +109,7 @@ pub fn deployment_trouble(deployment: &Deployment) -> Vec<String> {
 /// is there.
 pub fn reference_trouble(kind: &str, name: &str, status: Option<&MachineStatus>) -> Option<String> {
     let Some(status) = status else { return Some(format!("{kind} {name}: does not exist")) };
-    let Some(phase) = status.phase.as_ref().filter(|_| !status.is_unseen()) else {
+    let Some(phase) = status.seen_phase() else {
         return Some(format!("{kind} {name}: not yet seen by an operator"));
     };
     let condition = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);

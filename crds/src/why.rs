@@ -105,7 +105,7 @@ pub fn why(kind: &str, metadata: &ObjectMeta, status: Option<&MachineStatus>) ->
     let cause = Cause::of(status);
     let Told { text, hint } = if metadata.deletion_timestamp.is_some() {
         deleting(metadata, status, &cause)
-    } else if let Some(phase) = status.phase.as_ref().filter(|_| !status.is_unseen()) {
+    } else if let Some(phase) = status.seen_phase() {
         match (metadata.generation, status.observed_generation) {
             (Some(wanted), Some(seen)) if seen < wanted => behind(phase, seen, wanted),
             _ => in_phase(phase, status, &cause),

@@ -117,7 +117,7 @@ pub(crate) fn standing(views: &dyn Views, reference: &Reference, from: &str, too
     }
     match server.tools.tool(tool) {
         _ if !server.is_settled(tool) => {
-            let phase = server.machine.phase.as_deref().filter(|_| server.current && !server.machine.is_unseen());
+            let phase = server.machine.seen_phase().filter(|_| server.current);
             Standing::NotYet(match phase {
                 Some("Running") => "has not told its tools yet".to_owned(),
                 phase => format!("is {}", phase.unwrap_or("not yet seen by the operator")),

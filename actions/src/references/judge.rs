@@ -163,7 +163,7 @@ fn of_reference<K: Machine<Phase = ReferencePhase> + Refers>(
             false => Judged::here(digest::digest(&json!({ "own": used(object.as_ref()), "behind": digests }))),
         },
         phase => {
-            let seen = phase.filter(|_| machine.is_some_and(|machine| !machine.is_unseen()));
+            let seen = phase.filter(|_| machine.is_some_and(|machine| machine.seen_phase().is_some()));
             let phase = seen.map_or("not yet seen by the operator", Phase::as_str);
             Judged::not_yet(subject.says(&format!("is {phase}")))
         }
@@ -176,17 +176,15 @@ fn of_workload(subject: &Subject<'_>, status: Option<&WorkloadStatus>, generatio
     let WorkloadStatus { machine, endpoint, .. } = status.unwrap_or(&unseen);
     let condition = |type_: &str| machine.conditions.iter().find(|found| found.type_ == type_);
     let available = condition("Available").is_some_and(|found| found.status == "True");
-    let phase = machine.phase.as_deref().and_then(WorkloadPhase::parse);
+    let phase = machine.seen_phase().and_then(WorkloadPhase::parse);
     match (endpoint, phase) {
         (Some(endpoint), _) if available => Judged::here(endpoint),
         (_, Some(WorkloadPhase::Failed)) if machine.observed_generation == generation => {
             let why = condition("Ready").map_or("", |ready| ready.message.as_str());
             Judged::missing(subject.says(&format!("is in phase Failed: {why}")))
         }
-        (_, Some(phase)) if !machine.is_unseen() => {
-            Judged::not_yet(subject.says(&format!("is {phase}, not available")))
-        }
-        _ => Judged::not_yet(subject.says("is not yet seen by the operator")),
+        (_, Some(phase)) => Judged::not_yet(subject.says(&format!("is {phase}, not available"))),
+        (_, None) => Judged::not_yet(subject.says("is not yet seen by the operator")),
     }
 }
 

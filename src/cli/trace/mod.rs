@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use crds::{HistoryEntry, Kind, MachineStatus};
+use crds::{HistoryEntry, Kind};
 use futures::StreamExt;
 use jiff::Timestamp;
 use kube::api::{DynamicObject, LogParams};
@@ -217,9 +217,9 @@ impl Printer {
         if self.output != Output::Plain {
             return Ok(());
         }
-        let status: MachineStatus = status_of(object);
+        let status = status_of(object);
         let name = object.metadata.name.as_deref().unwrap_or_default();
-        let phase = status.phase.as_deref().filter(|_| !status.is_unseen()).unwrap_or("not yet seen by an operator");
+        let phase = status.seen_phase().unwrap_or("not yet seen by an operator");
         print_foreign(&format!("{} {name} in namespace {namespace}: {phase}\n", self.kind.name))
     }
 
