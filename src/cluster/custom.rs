@@ -66,13 +66,20 @@ fn read_status<'a, S: Deserialize<'a>>(
     let mut status = S::deserialize(MapDeserializer::new(fields.into_iter()))?;
     let machine = machine(&mut status);
     if let Some(history) = history {
-        machine.history = serde_json::from_str(history.get())?;
+        machine.history = read_list(history)?;
     }
     if let Some(conditions) = conditions {
-        machine.conditions = serde_json::from_str(conditions.get())?;
+        machine.conditions = read_list(conditions)?;
         machine.keep_verbatim(&serde_json::from_str::<Vec<&RawValue>>(conditions.get())?);
     }
     Ok(Some(status))
+}
+
+/// Reads a list without room for more: it will be kept as it is.
+fn read_list<'a, T: Deserialize<'a>>(stored: &'a RawValue) -> Result<Vec<T>, serde_json::Error> {
+    let mut list: Vec<T> = serde_json::from_str(stored.get())?;
+    list.shrink_to_fit();
+    Ok(list)
 }
 
 #[derive(Deserialize)]

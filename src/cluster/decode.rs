@@ -70,21 +70,21 @@ pub fn child(kind: ChildKind, head: &Head, json: &str) -> Result<Child, serde_js
     let deployment = (kind == ChildKind::Deployment).then(|| wire.deployment(&fields));
     let mut data = wire.data.texts(kind)?;
     data.extend(wire.binary_data.into_iter().map(|(key, Binary(digest))| (key, digest)));
-    let mut metadata = wire.metadata;
+    let metadata = wire.metadata;
     let ours = kind == ChildKind::ConfigMap && metadata.labels.get(MANAGED_BY_LABEL).is_some_and(|by| by == MANAGED_BY);
     let definitions = wire.data.0.get(TOOLS_KEY).filter(|_| ours);
     let definitions = definitions.map(|raw| serde_json::from_str::<Cow<'_, str>>(raw.get())).transpose()?;
     let controller = metadata.owner_references.into_iter().find(|owner| owner.controller).map(Controller::from);
-    // Whose it is, the controller says where there is one.
-    metadata
-        .labels
-        .retain(|name, _| controller.is_none() && (name.starts_with("recif.dev/") || name == MANAGED_BY_LABEL));
+    // Whose it is, the controller says where there is one. They are collected anew, because a map from which all is taken
+    // keeps its memory.
+    let is_kept = |name: &str| controller.is_none() && (name.starts_with("recif.dev/") || name == MANAGED_BY_LABEL);
+    let labels = metadata.labels.into_iter().filter(|(name, _)| is_kept(name)).collect();
     Ok(Child {
         child: ChildRef { kind, namespace: head.key.namespace.clone(), name: head.key.name.clone() },
         uid: head.uid.clone(),
         resource_version: head.version,
         generation: metadata.generation,
-        labels: metadata.labels,
+        labels,
         controller,
         owned: fields.owned,
         deleting: metadata.deletion_timestamp.is_some(),

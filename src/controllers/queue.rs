@@ -158,6 +158,8 @@ impl Inner {
             _ if again => self.make_ready(key),
             Next::Again => self.make_ready(key),
             Next::After(delay) => self.delay(key, now + delay.min(LONGEST)),
+            // With all keys at rest, the memory that a busy time took is given back.
+            Next::Idle if self.slots.is_empty() => *self = Self { running: self.running, ..Self::default() },
             Next::Idle => {}
         }
     }

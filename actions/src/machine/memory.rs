@@ -59,7 +59,7 @@ impl Memory {
 
     /// The object is gone.
     pub(super) fn forget(&self, key: &Key) {
-        self.lock().remove(key);
+        remove(&mut self.lock(), key);
     }
 
     /// What says nothing is not kept: a converged object takes no memory here.
@@ -68,12 +68,20 @@ impl Memory {
         let Some(known) = objects.get_mut(key) else { return };
         change(known);
         if known.waiting.is_none() && known.refusals == 0 {
-            objects.remove(key);
+            remove(&mut objects, key);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes what is known of an object, and gives back what a busy time took.
+fn remove(objects: &mut HashMap<Key, Known>, key: &Key) {
+    objects.remove(key);
+    if objects.is_empty() {
+        objects.shrink_to_fit();
     }
 }
 

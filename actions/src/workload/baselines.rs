@@ -38,7 +38,7 @@ impl Baselines {
                     children.remove(child);
                 }
                 if children.is_empty() {
-                    owners.remove(cr.uid());
+                    remove(&mut owners, cr.uid());
                 }
                 stored.cloned()
             }
@@ -75,12 +75,12 @@ impl Baselines {
 
     /// Forgets everything: whoever led in the meantime applied things of which only the statuses tell.
     pub fn clear(&self) {
-        self.lock().clear();
+        *self.lock() = HashMap::new();
     }
 
     /// Forgets the children of an object that is going.
     pub(super) fn forget(&self, owner: &str) {
-        self.lock().remove(owner);
+        remove(&mut self.lock(), owner);
     }
 
     pub(super) fn applied(&self, owner: &str, child: &ChildRef, record: ChildRecord) {
@@ -93,6 +93,14 @@ impl Baselines {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, HashMap<ChildRef, Baseline>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes what was applied for an owner, and gives back what a busy time took.
+fn remove(owners: &mut HashMap<String, HashMap<ChildRef, Baseline>>, owner: &str) {
+    owners.remove(owner);
+    if owners.is_empty() {
+        owners.shrink_to_fit();
     }
 }
 
