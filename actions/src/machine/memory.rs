@@ -3,7 +3,9 @@
 //! Both only delay; losing them in a restart changes no decision.
 
 use std::{
+    borrow::Borrow,
     collections::HashMap,
+    hash::Hash,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -59,7 +61,7 @@ impl Memory {
 
     /// The object is gone.
     pub(super) fn forget(&self, key: &Key) {
-        remove(&mut self.lock(), key);
+        remove_and_shrink(&mut self.lock(), key);
     }
 
     /// What says nothing is not kept: a converged object takes no memory here.
@@ -68,7 +70,7 @@ impl Memory {
         let Some(known) = objects.get_mut(key) else { return };
         change(known);
         if known.waiting.is_none() && known.refusals == 0 {
-            remove(&mut objects, key);
+            remove_and_shrink(&mut objects, key);
         }
     }
 
@@ -77,11 +79,11 @@ impl Memory {
     }
 }
 
-/// Removes what is known of an object, and gives back what a busy time took.
-fn remove(objects: &mut HashMap<Key, Known>, key: &Key) {
-    objects.remove(key);
-    if objects.is_empty() {
-        objects.shrink_to_fit();
+/// Removes an entry, and with the last one gives back what a busy time took.
+pub(crate) fn remove_and_shrink<K: Borrow<Q> + Eq + Hash, Q: Eq + Hash + ?Sized, V>(map: &mut HashMap<K, V>, key: &Q) {
+    map.remove(key);
+    if map.is_empty() {
+        map.shrink_to_fit();
     }
 }
 

@@ -27,6 +27,7 @@ pub use conditions::{SCALED_TO_ZERO, condition, set_condition, update_condition,
 pub use driver::{Driver, Next};
 pub use edge::{At, By, Edge, Rule};
 pub use error::{ActionError, ApiError};
+pub(crate) use memory::remove_and_shrink;
 pub use notes::{Notes, Wait};
 pub use registry::{BadTable, Registry};
 pub use sinks::{Announcement, PhaseTrace, Sink, StepOutcome, StepRecord};

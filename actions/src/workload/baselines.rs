@@ -10,7 +10,7 @@ use std::{
 use crds::ChildRecord;
 
 use super::{Workload, children::stored};
-use crate::ports::ChildRef;
+use crate::{machine::remove_and_shrink, ports::ChildRef};
 
 /// By owner uid: baselines of applies whose record no status holds yet. The record goes out with the next status write; should the
 /// process end before, the child is applied once more, which changes nothing.
@@ -38,7 +38,7 @@ impl Baselines {
                     children.remove(child);
                 }
                 if children.is_empty() {
-                    remove(&mut owners, cr.uid());
+                    remove_and_shrink(&mut owners, cr.uid());
                 }
                 stored.cloned()
             }
@@ -80,7 +80,7 @@ impl Baselines {
 
     /// Forgets the children of an object that is going.
     pub(super) fn forget(&self, owner: &str) {
-        remove(&mut self.lock(), owner);
+        remove_and_shrink(&mut self.lock(), owner);
     }
 
     pub(super) fn applied(&self, owner: &str, child: &ChildRef, record: ChildRecord) {
@@ -93,14 +93,6 @@ impl Baselines {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, HashMap<ChildRef, Baseline>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Removes what was applied for an owner, and gives back what a busy time took.
-fn remove(owners: &mut HashMap<String, HashMap<ChildRef, Baseline>>, owner: &str) {
-    owners.remove(owner);
-    if owners.is_empty() {
-        owners.shrink_to_fit();
     }
 }
 
