@@ -52,16 +52,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Lets the linker keep equal functions once (1 MB of the operator's image), and place the program at a fixed address, as Go does,
-/// while libraries, stack and heap still move (0.7 MB of image and 0.6 MB of memory). Only where Rust's own linker, which can do
-/// the first, is the default.
+/// Lets the linker keep equal functions once (1 MB of the operator's image), only where Rust's own linker, which can do that, is
+/// the default.
 fn make_smaller() {
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);
     let own_linker = env::var("CARGO_ENCODED_RUSTFLAGS").is_ok_and(|flags| flags.is_empty());
     if is("PROFILE", "release") && is("TARGET", "x86_64-unknown-linux-gnu") && own_linker {
-        for argument in ["-Wl,--icf=all", "-no-pie"] {
-            println!("cargo::rustc-link-arg-bin=recif={argument}");
-        }
+        println!("cargo::rustc-link-arg-bin=recif=-Wl,--icf=all");
     }
 }
 
