@@ -1,13 +1,16 @@
-//! Runs the scenarios: those that bear company side by side, the others alone afterwards, each in a namespace of its own.
+//! Runs the scenarios: those that bear company side by side, the others alone afterwards, each in a namespace of its own. Each
+//! ends with a look at what the operator still writes there.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
+use e2e::audit::{Request, listed};
 use futures::StreamExt as _;
 use kube::runtime::watcher::Config;
+use tokio::time::sleep;
 
 use crate::{
     env::Env,
@@ -18,22 +21,68 @@ use crate::{
     watch::await_condition,
 };
 
-/// Runs the scenarios and prints a line for each; returns how many failed.
+/// Runs the scenarios and prints a line for each; returns how many failed. While one is watched for writes after its end, the
+/// next ones run.
 pub(crate) async fn run(env: &Arc<Env>, scenarios: &[&'static Scenario], jobs: usize) -> usize {
     let of = |company| scenarios.iter().copied().filter(move |scenario| scenario.company == company);
-    let together = futures::stream::iter(of(Company::Shared)).map(|scenario| run_one(env, scenario));
-    let mut failed = together.buffer_unordered(jobs).filter(|passed| std::future::ready(!passed)).count().await;
+    let together = futures::stream::iter(of(Company::Shared)).map(|scenario| begin(env, scenario));
+    let ended = together.buffer_unordered(jobs).map(end).buffer_unordered(SETTLING);
+    let mut failed = ended.filter(|passed| std::future::ready(!passed)).count().await;
     for scenario in of(Company::Alone) {
-        failed += usize::from(!run_one(env, scenario).await);
+        failed += usize::from(!end(begin(env, scenario).await).await);
     }
     failed
 }
 
-/// Whether the scenario passed.
-async fn run_one(env: &Arc<Env>, scenario: &'static Scenario) -> bool {
+/// How many scenarios may be watched at the same time after their end.
+const SETTLING: usize = 24;
+
+/// A scenario whose body has ended.
+struct Run {
+    scenario: &'static Scenario,
+    took: Duration,
+    /// Its namespace and how the body ended; why there was no namespace.
+    result: Result<(Namespace, Result<()>)>,
+}
+
+/// Runs a scenario's body in a namespace of its own; a panic is its failure.
+async fn begin(env: &Arc<Env>, scenario: &'static Scenario) -> Run {
     let started = Instant::now();
-    let result = with_temp_ns(env, scenario.name, scenario.run).await;
-    let title = format!("{} ({:.1} s)", scenario.title(), started.elapsed().as_secs_f32());
+    let result = match Namespace::create(env.clone(), &unique(scenario.name)).await {
+        Err(error) => Err(error),
+        Ok(namespace) => {
+            let body = tokio::spawn((scenario.run)(namespace.clone())).await;
+            Ok((namespace, body.unwrap_or_else(|panic| Err(anyhow!("{}", said_in_panic(panic))))))
+        }
+    };
+    Run { scenario, took: started.elapsed(), result }
+}
+
+/// Checks that the operator comes to rest in the scenario's namespace, and deletes it whatever the outcome; whether the scenario
+/// passed. A failure is printed with the state of the namespace at that moment.
+async fn end(run: Run) -> bool {
+    let result = match run.result {
+        Err(error) => Err(format!("  {error:#}")),
+        Ok((namespace, body)) => {
+            let result = match body {
+                Ok(()) => settled(&namespace).await,
+                failed => failed,
+            };
+            let failure = match result {
+                Ok(()) => None,
+                Err(error) => {
+                    Some(format!("  {error:#}\n  namespace {}:\n{}", namespace.name, report::state_of(&namespace).await))
+                }
+            };
+            let deleted = namespace.delete_itself().await;
+            match (failure, deleted) {
+                (Some(failure), _) => Err(failure),
+                (None, Err(error)) => Err(format!("  delete namespace {}: {error:#}", namespace.name)),
+                (None, Ok(())) => Ok(()),
+            }
+        }
+    };
+    let title = format!("{} ({:.1} s)", run.scenario.title(), run.took.as_secs_f32());
     match &result {
         Ok(()) => report::line(&format!("ok    {title}")),
         Err(failure) => report::line(&format!("FAIL  {title}\n{failure}")),
@@ -41,32 +90,25 @@ async fn run_one(env: &Arc<Env>, scenario: &'static Scenario) -> bool {
     result.is_ok()
 }
 
-/// Runs a body in a namespace that is deleted afterwards, whatever the body does; a panic is its failure. The error is what
-/// failed, and the state of the namespace at that moment.
-pub(crate) async fn with_temp_ns<F>(env: &Arc<Env>, name: &str, body: impl FnOnce(Namespace) -> F) -> Result<(), String>
-where
-    F: Future<Output = Result<()>> + Send + 'static,
-{
-    let namespace = match Namespace::create(env.clone(), &unique(name)).await {
-        Ok(namespace) => namespace,
-        Err(error) => return Err(format!("  {error:#}")),
-    };
-    let result = match tokio::spawn(body(namespace.clone())).await {
-        Ok(result) => result,
-        Err(panic) => Err(anyhow!("{}", said_in_panic(panic))),
-    };
-    let failure = match result {
-        Ok(()) => None,
-        Err(error) => {
-            Some(format!("  {error:#}\n  namespace {}:\n{}", namespace.name, report::state_of(&namespace).await))
+/// How long the operator must write nothing once a scenario has ended.
+const QUIET: Duration = Duration::from_secs(10);
+/// How many such stretches what the scenario began may take to come to rest: rollouts, drains, windows of the scaler.
+const STRETCHES: usize = 12;
+
+/// Compares the operator's writes in the namespace over ten seconds, by the audit log, with what is expected of objects that
+/// have converged or cannot: none. A write loop never has such a stretch.
+async fn settled(namespace: &Namespace) -> Result<()> {
+    let mut written = Vec::new();
+    for _ in 0..STRETCHES {
+        let mark = namespace.env.audit.mark().await?;
+        sleep(QUIET).await;
+        written = namespace.operator_requests(mark).await?;
+        written.retain(Request::is_write);
+        if written.is_empty() {
+            return Ok(());
         }
-    };
-    let deleted = namespace.delete_itself().await;
-    match (failure, deleted) {
-        (Some(failure), _) => Err(failure),
-        (None, Err(error)) => Err(format!("  delete namespace {}: {error:#}", namespace.name)),
-        (None, Ok(())) => Ok(()),
     }
+    bail!("the operator does not come to rest; in the last {QUIET:?} it wrote: {}", listed(&written))
 }
 
 fn said_in_panic(error: tokio::task::JoinError) -> String {
