@@ -70,9 +70,11 @@ async fn end(run: Run) -> bool {
             };
             let failure = match result {
                 Ok(()) => None,
-                Err(error) => {
-                    Some(format!("  {error:#}\n  namespace {}:\n{}", namespace.name, report::state_of(&namespace).await))
-                }
+                Err(error) => Some(format!(
+                    "  {error:#}\n  namespace {}:\n{}",
+                    namespace.name,
+                    report::state_of(&namespace).await
+                )),
             };
             let deleted = namespace.delete_itself().await;
             match (failure, deleted) {
