@@ -37,6 +37,8 @@ pub trait Phase: Copy + Eq + Hash + Ord + fmt::Debug + fmt::Display + Send + Syn
     fn as_str(self) -> &'static str;
     /// What the phase says about the object.
     fn standing(self) -> Standing;
+    /// What is done in it, as a sentence, for an object that waits for nothing else.
+    fn doing(self) -> &'static str;
     /// Reads `status.phase`; `None` for a name this build does not know.
     fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|phase| phase.as_str() == text)
@@ -48,7 +50,7 @@ pub trait Phase: Copy + Eq + Hash + Ord + fmt::Debug + fmt::Display + Send + Syn
 }
 
 macro_rules! phases {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident => $standing:ident),+ $(,)? }
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident => $standing:ident, $doing:literal);+ $(;)? }
      terminating: $terminating:expr, failed: $failed:ident) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,6 +68,9 @@ macro_rules! phases {
             fn standing(self) -> Standing {
                 match self { $(Self::$variant => Standing::$standing),+ }
             }
+            fn doing(self) -> &'static str {
+                match self { $(Self::$variant => $doing),+ }
+            }
         }
 
         impl fmt::Display for $name {
@@ -80,21 +85,21 @@ phases! {
     /// The life of a kind that runs Pods.
     WorkloadPhase {
         /// New, or its spec changed; not yet looked at.
-        Pending => Progressing,
+        Pending => Progressing, "it is new or its spec changed, and is about to be judged";
         /// Waiting for everything the spec refers to.
-        Resolving => Progressing,
+        Resolving => Progressing, "what it refers to is being looked up";
         /// Writing configuration.
-        Rendering => Progressing,
+        Rendering => Progressing, "its configuration is being written";
         /// Waiting for Pods.
-        Deploying => Progressing,
+        Deploying => Progressing, "its Pods are being brought to what the spec asks for";
         /// Serving.
-        Running => Settled,
+        Running => Settled, "it serves";
         /// Not serving, and it will not mend itself without a cause.
-        Failed => Failed,
+        Failed => Failed, "the status does not say why it failed";
         /// Stopped at zero replicas.
-        Terminated => Stopped,
+        Terminated => Stopped, "no replicas are wanted";
         /// Being deleted.
-        Terminating => Terminating,
+        Terminating => Terminating, "its Pods are being ended";
     }
     terminating: Some(Self::Terminating), failed: Failed
 }
@@ -103,13 +108,13 @@ phases! {
     /// The life of a kind that others refer to.
     ReferencePhase {
         /// New, or its spec changed; not yet looked at.
-        Pending => Progressing,
+        Pending => Progressing, "it is new or its spec changed, and is about to be judged";
         /// Waiting for everything the spec refers to.
-        Resolving => Progressing,
+        Resolving => Progressing, "what it refers to is being looked up";
         /// May be used.
-        Available => Settled,
+        Available => Settled, "it may be used";
         /// Must not be used, for the reason in the condition.
-        Error => Failed,
+        Error => Failed, "the status does not say what is wrong with it";
     }
     terminating: None, failed: Error
 }

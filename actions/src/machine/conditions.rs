@@ -71,16 +71,14 @@ pub(super) fn derive<K: Machine>(cr: &mut K, phase: K::Phase, findings: Findings
         // A failure keeps its words while nothing new is found.
         Standing::Failed if findings.failure.is_none() && is_false(cr, "Ready") => return,
         Standing::Failed => {
-            let (reason, message) = wait.unwrap_or((name, ""));
+            let (reason, message) = wait.unwrap_or((name, phase.doing()));
             (said(false, reason, message), said(false, reason, ""), said(true, reason, message))
         }
         Standing::Stopped => match wait {
             Some((reason, message)) => {
                 (said(false, reason, message), said(true, reason, message), said(false, name, ""))
             }
-            None => {
-                (said(true, "Stopped", "no replicas are wanted"), said(false, "Stopped", ""), said(false, name, ""))
-            }
+            None => (said(true, "Stopped", phase.doing()), said(false, "Stopped", ""), said(false, name, "")),
         },
         Standing::Settled => match wait {
             Some((reason, message)) => {
@@ -93,7 +91,7 @@ pub(super) fn derive<K: Machine>(cr: &mut K, phase: K::Phase, findings: Findings
             },
         },
         Standing::Progressing | Standing::Terminating => {
-            let (reason, message) = wait.unwrap_or((name, ""));
+            let (reason, message) = wait.unwrap_or((name, phase.doing()));
             (said(false, reason, message), said(true, reason, message), said(false, name, ""))
         }
     };

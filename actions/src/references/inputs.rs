@@ -91,15 +91,27 @@ impl Inputs {
 
     /// Why what was pinned no longer holds. A reference that is on its way changes nothing yet.
     pub fn changed_since(&self, pinned: &BTreeMap<String, String>) -> Option<String> {
-        self.0.iter().find_map(|(name, found)| match (found.pinned(), found) {
-            (Some(now), _) => match pinned.get(name) {
-                Some(before) if before == now => None,
-                Some(_) => Some(format!("{name} changed")),
-                None => Some(format!("{name} is new")),
-            },
-            (None, Found::Missing(sentence) | Found::Cycle(sentence)) => Some(sentence.clone()),
-            (None, _) => None,
-        })
+        self.0.iter().find_map(|(name, found)| changed(name, found, pinned))
+    }
+
+    /// As [`Inputs::changed_since`], of an object that waited for nothing when they were pinned: what was missing then is no
+    /// news while it is missing.
+    pub fn news_since(&self, pinned: &BTreeMap<String, String>) -> Option<String> {
+        let told = self.0.iter().filter(|(name, found)| found.pinned().is_some() || pinned.contains_key(name));
+        told.into_iter().find_map(|(name, found)| changed(name, found, pinned))
+    }
+}
+
+/// Why this one is no longer as it was pinned.
+fn changed(name: &str, found: &Found, pinned: &BTreeMap<String, String>) -> Option<String> {
+    match (found.pinned(), found) {
+        (Some(now), _) => match pinned.get(name) {
+            Some(before) if before == now => None,
+            Some(_) => Some(format!("{name} changed")),
+            None => Some(format!("{name} is new")),
+        },
+        (None, Found::Missing(sentence) | Found::Cycle(sentence)) => Some(sentence.clone()),
+        (None, _) => None,
     }
 }
 
@@ -143,6 +155,16 @@ mod tests {
         assert_eq!(since(Found::NotYet("tool \"a\" is Pending".into())), None);
         assert_eq!(since(Found::Here("2".into())), Some("Tool/a changed".into()));
         assert_eq!(since(Found::Missing("gone".into())), Some("gone".into()));
+    }
+
+    #[test]
+    fn what_a_stopped_object_never_had_is_no_news_while_it_is_missing() {
+        let pinned = BTreeMap::from([("Tool/a".to_owned(), "1".to_owned())]);
+        let since = |name, found| inputs(&[(name, found)]).news_since(&pinned);
+        assert_eq!(since("Tool/b", Found::Missing("tool \"b\" not found".into())), None);
+        assert_eq!(since("cycle", Found::Cycle("cycle: …".into())), None);
+        assert_eq!(since("Tool/b", Found::Here("1".into())), Some("Tool/b is new".into()));
+        assert_eq!(since("Tool/a", Found::Missing("gone".into())), Some("gone".into()));
     }
 
     #[test]

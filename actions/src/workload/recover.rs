@@ -1,7 +1,7 @@
 //! `recover`: Failed → Resolving. Looks whether the cause is gone while staying in Failed, where nothing is written;
 //! where the cause cannot be looked at, it tries again when the backoff is over.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::WorkloadPhase;
@@ -63,9 +63,7 @@ async fn cause_gone<K: Workload>(cx: &Context<K>, cr: &K, inputs: &Inputs) -> Re
     if cr.is_edited() {
         return Ok(Some("spec.replicas was edited".to_owned()));
     }
-    if let Some(pinned) = cr.pinned()
-        && let Some(why) = inputs.changed_since(pinned)
-    {
+    if let Some(why) = cr.pinned().and_then(|pinned| changed_since(cr, inputs, pinned)) {
         return Ok(Some(why));
     }
     let failure = cr.machine().and_then(|machine| machine.failure.as_ref());
@@ -99,6 +97,16 @@ async fn cause_gone<K: Workload>(cx: &Context<K>, cr: &K, inputs: &Inputs) -> Re
     }
     let due = failure.filter(|failure| failure.retryable).and_then(|failure| failure.next_attempt_at.as_ref());
     Ok(due.filter(|due| due.0 <= cx.clock.now()).map(|_| "it is time to try again".to_owned()))
+}
+
+/// Why what was resolved no longer holds, of a workload that may have been stopped when that was.
+fn changed_since<K: Workload>(cr: &K, inputs: &Inputs, pinned: &BTreeMap<String, String>) -> Option<String> {
+    match cr.replicas() {
+        // Older builds pinned nothing for a stopped one, which says nothing about what changed since.
+        0 if pinned.is_empty() => None,
+        0 => inputs.news_since(pinned),
+        _ => inputs.changed_since(pinned),
+    }
 }
 
 async fn still_taken<K: Workload>(

@@ -1,7 +1,7 @@
 //! `resolve`: Resolving → Rendering. Waits until everything the spec refers to may be used, naming all that is not, and
 //! pins what it read.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::WorkloadPhase;
@@ -40,8 +40,9 @@ impl<K: Workload> Action<K> for Resolve {
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let mut next = cr.moved_to(WorkloadPhase::Rendering);
         if cr.replicas() == 0 {
-            // No Pod will read the result, so nothing is worth waiting for.
-            next.machine_mut().inputs = Some(BTreeMap::new());
+            // No Pod will read the result, so nothing is worth waiting for. What is there is pinned all the same: a failure
+            // is tried again when that changes, and only then.
+            next.machine_mut().inputs = Some(inputs(cx, cr.as_ref()).pin());
             return Ok(Some(with_condition(next, condition(RESOLVED, true, "Stopped", ""))));
         }
         let inputs = without_late(cx, cr.as_ref(), inputs(cx, cr.as_ref()));

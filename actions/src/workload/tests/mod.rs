@@ -10,4 +10,5 @@ mod old_keys;
 mod running;
 mod scaling;
 mod scenarios;
+mod stopped;
 mod strangers;
