@@ -137,7 +137,8 @@ impl Default for Proxy {
 #[serde(rename_all = "camelCase")]
 pub struct Expose {
     /// Paths below the workload's own, each beginning with '/': exactly this one, or with '/*' at the end all below it, such
-    /// as /.well-known/agent-card.json or /oauth/*.
+    /// as /.well-known/agent-card.json or /oauth/*. '/*' alone is every path, '/' included, and the only one that opens
+    /// WebSockets.
     #[schemars(schema_with = "schema::anonymous_paths")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub anonymous_paths: Vec<String>,

@@ -172,6 +172,7 @@ async fn request<S: Link>(
     let Some(route) = route else {
         return refuse(client, &shared.unknown(), None, head.is_head(), close, shared).await;
     };
+    let head = RequestHead { upgrades: head.upgrades && caller.may_upgrade(), ..head };
     let kind = Some(route.workload.kind);
     let whose = || match &caller.user {
         Some(user) => Client::User(user.clone()),

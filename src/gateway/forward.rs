@@ -6,7 +6,10 @@ use super::{
     relay::Call,
     sessions::{self, Tag},
 };
-use crate::http1::{HeadWriter, ResponseHead, Version};
+use crate::http1::{HeadWriter, ResponseHead, Version, is_read_as};
+
+/// Fields by which frameworks are told another path or method than that of the request.
+const REROUTES: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-http-method-override"];
 
 /// Writes the head that a Pod gets.
 pub(super) fn forward(call: &Call<'_>, out: &mut Vec<u8>) {
@@ -27,7 +30,9 @@ pub(super) fn forward(call: &Call<'_>, out: &mut Vec<u8>) {
     let mut writer = HeadWriter::request(head, target, out).copy(head.bytes, head.fields, |name| {
         // Names of two initials at most, so that most lines are told apart by their first byte.
         match name.first().map(u8::to_ascii_lowercase) {
-            Some(b'x') => is_ours(name),
+            Some(b'x') => {
+                is_ours(name) || (caller.is_anonymous() && REROUTES.iter().any(|known| is_read_as(name, known)))
+            }
             Some(b't') => !traced && name.eq_ignore_ascii_case(b"traceparent"),
             Some(b'm') => session.is_some() && name.eq_ignore_ascii_case(sessions::FIELD.as_bytes()),
             Some(b'a') => caller.hides_authorization && name.eq_ignore_ascii_case(b"authorization"),
@@ -60,7 +65,7 @@ pub(super) fn forward(call: &Call<'_>, out: &mut Vec<u8>) {
 /// Writes the head that a client gets. `pod`: of a workload with sessions, which name it.
 pub(super) fn answer(head: &ResponseHead<'_>, version: Version, close: bool, pod: Option<&Tag>, out: &mut Vec<u8>) {
     out.reserve(head.bytes.len() + 32);
-    let mut writer = HeadWriter::response(head, out).copy(head.bytes, head.fields, |name| {
+    let mut writer = HeadWriter::response(head, version, out).copy(head.bytes, head.fields, |name| {
         name.eq_ignore_ascii_case(b"x-recif-load")
             || (pod.is_some() && name.eq_ignore_ascii_case(sessions::FIELD.as_bytes()))
     });

@@ -2,7 +2,7 @@
 //! like any other. So there is one way for a request, with one set of rules, and HTTP/2 is a matter of its edge.
 //!
 //! A client says that it speaks HTTP/2 by its first bytes, or while agreeing on TLS. WebSocket over HTTP/2 (RFC 8441) is not
-//! offered. Trailers of a request go on as far as its field `Trailer` names them, those of an answer always.
+//! offered. Trailers of a request stay behind, as those of HTTP/1.1 do; those of an answer go on.
 
 use std::{
     io,

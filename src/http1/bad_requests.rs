@@ -13,6 +13,62 @@ pub(crate) struct BadRequest {
     pub(crate) status: u16,
 }
 
+/// A request that is passed on, but for a part of it.
+pub(crate) struct Cleaned {
+    /// What is left out of it.
+    pub(crate) name: &'static str,
+    /// Its bytes.
+    pub(crate) bytes: Vec<u8>,
+    /// What no part of what is passed on may hold, in lower case.
+    pub(crate) absent: &'static [&'static str],
+    /// The body that is passed on, as it is framed.
+    pub(crate) body: &'static str,
+}
+
+/// Requests whose head or body would tell a server behind something else than a relay has judged.
+pub(crate) fn cleaned(path: &str) -> Vec<Cleaned> {
+    let get = |name, absent, fields: &str| {
+        let bytes = format!("GET {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes();
+        Cleaned { name, bytes, absent, body: "" }
+    };
+    let post = |name, absent, fields: &str, body: &str, passed| {
+        let coding = "Transfer-Encoding: chunked";
+        let bytes = format!("POST {path} HTTP/1.1\r\nHost: h\r\n{fields}{coding}\r\n\r\n{body}").into_bytes();
+        Cleaned { name, bytes, absent, body: passed }
+    };
+    let (upgrade, h2c) = (&["upgrade", "settings", "h2c", "connection"][..], "AAEAABAAAAIAAAAB");
+    vec![
+        get("an upgrade to h2c", upgrade, &format!("Connection: Upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: {h2c}\r\n")),
+        get(
+            "an upgrade to h2c as it should be",
+            upgrade,
+            &format!("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: {h2c}\r\n"),
+        ),
+        get("settings alone", upgrade, &format!("http2-settings: {h2c}\r\n")),
+        get("an upgrade to TLS", &["upgrade", "tls", "connection"], "Connection: upgrade\r\nUpgrade: TLS/1.0\r\n"),
+        get(
+            "a WebSocket beside h2c",
+            &["h2c", "settings"],
+            &format!("Connection: Upgrade\r\nUpgrade: h2c, websocket\r\nHTTP2-Settings: {h2c}\r\n"),
+        ),
+        get(
+            "names that some servers read as others",
+            &["admin", "user", "forwarded_", "_for", "_length", "_encoding"],
+            "X_Recif_User: admin\r\nX-Recif_User: admin\r\nX_Forwarded_For: admin\r\nContent_Length: 5\r\n\
+             Transfer_Encoding: chunked\r\nX_Forwarded-Proto: admin\r\n",
+        ),
+        post(
+            "trailers",
+            &["admin", "trailer", "x-pad"],
+            "Trailer: X-Recif-User\r\n",
+            "2\r\n{}\r\n0\r\nX-Recif-User: admin\r\nX-Pad: 1\r\n\r\n",
+            "2\r\n{}\r\n0\r\n\r\n",
+        ),
+        post("trailers alone", &["admin"], "", "0\r\nAuthorization: admin\r\n\r\n", "0\r\n\r\n"),
+        post("nothing of what has none", &["trailer"], "", "3;a=b\r\nabc\r\n00\r\n\r\n", "3;a=b\r\nabc\r\n00\r\n\r\n"),
+    ]
+}
+
 /// Heads that are refused before anything is done with them. `path` is one that would be served otherwise.
 pub(crate) fn heads(path: &str) -> Vec<BadRequest> {
     let refused = |status, name, text: String| BadRequest { name, bytes: text.into_bytes(), status };
@@ -89,8 +145,15 @@ pub(crate) fn heads(path: &str) -> Vec<BadRequest> {
     {
         all.push(line(400, "a dot segment", format!("GET {path}{dots} HTTP/1.1")));
     }
-    for protected in ["Host", "Content-Length", "Transfer-Encoding", "Authorization", "X-Forwarded-For", "X-Recif-User"]
-    {
+    for protected in [
+        "Host",
+        "Content-Length",
+        "Transfer-Encoding",
+        "Authorization",
+        "X-Forwarded-For",
+        "X-Recif-User",
+        "x_recif_user",
+    ] {
         all.push(get("Connection names a protected field", &format!("Connection: close, {protected}\r\n")));
     }
     all

@@ -1,5 +1,7 @@
 //! Where a body ends.
 
+use std::borrow::Cow;
+
 use super::Bad;
 
 /// How a body ends.
@@ -17,6 +19,8 @@ pub enum Framing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Body {
     state: State,
+    /// Bytes of trailers so far.
+    trailers: u16,
 }
 
 /// What [`Body::advance`] found.
@@ -62,21 +66,13 @@ enum State {
     /// After the CR that follows the data.
     DataEndLine,
     /// At the beginning of a line after the last chunk.
-    TrailerStart {
-        seen: u16,
-    },
+    TrailerStart,
     /// In the name of a trailer.
-    TrailerName {
-        seen: u16,
-    },
+    TrailerName,
     /// In its value.
-    Trailer {
-        seen: u16,
-    },
+    Trailer,
     /// After the CR of a trailer.
-    TrailerEnd {
-        seen: u16,
-    },
+    TrailerEnd,
     /// After the CR of the empty line.
     LastEnd,
 }
@@ -90,7 +86,7 @@ impl Body {
             Framing::Chunked => State::Size { digits: 0, size: 0 },
             Framing::Close => State::Close,
         };
-        Self { state }
+        Self { state, trailers: 0 }
     }
 
     /// Whether it is over.
@@ -110,6 +106,29 @@ impl Body {
     /// message must then be broken off, never ended.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<Progress, (usize, Bad)> {
         self.advance_with(bytes, |_| {})
+    }
+
+    /// As [`Body::advance`]; with what is to be passed on of the bytes: all that belong to the body but its trailers, which
+    /// servers take for fields of the head that was judged without them.
+    ///
+    /// # Errors
+    /// As [`Body::advance`].
+    pub fn advance_without_trailers<'b>(&mut self, bytes: &'b [u8]) -> Result<(Progress, Cow<'b, [u8]>), (usize, Bad)> {
+        let before = self.trailers;
+        let progress = self.advance(bytes)?;
+        let body = &bytes[..progress.taken];
+        let trailers = usize::from(self.trailers - before);
+        if trailers == 0 {
+            return Ok((progress, Cow::Borrowed(body)));
+        }
+        // They follow each other, and are followed by the empty line that ends the body, as far as it is here.
+        let behind = match self.state {
+            State::Ended => 2,
+            State::LastEnd => 1,
+            _ => 0,
+        };
+        let end = body.len() - behind;
+        Ok((progress, Cow::Owned([&body[..end - trailers], &body[end..]].concat())))
     }
 
     /// As [`Body::advance`]; `data` gets each run of bytes that is content and not framing.
@@ -155,29 +174,30 @@ impl Body {
                 _ => return Err(Bad::ChunkFrame),
             },
             State::SizeEnd { size } => match (byte, size) {
-                (b'\n', 0) => (State::TrailerStart { seen: 0 }, 1),
+                (b'\n', 0) => (State::TrailerStart, 1),
                 (b'\n', size) => (State::Data(size), 1),
                 _ => return Err(Bad::ChunkFrame),
             },
             State::DataEnd if byte == b'\r' => (State::DataEndLine, 1),
             State::DataEndLine if byte == b'\n' => (State::Size { digits: 0, size: 0 }, 1),
-            State::TrailerStart { .. } if byte == b'\r' => (State::LastEnd, 1),
-            State::TrailerStart { seen } if super::fields::is_token(byte) => {
-                (State::TrailerName { seen: more(seen)? }, 1)
-            }
-            State::TrailerName { seen } if byte == b':' => (State::Trailer { seen: more(seen)? }, 1),
-            State::TrailerName { seen } if super::fields::is_token(byte) => {
-                (State::TrailerName { seen: more(seen)? }, 1)
-            }
-            State::Trailer { seen } => match byte {
-                b'\r' => (State::TrailerEnd { seen }, 1),
-                b'\t' | b' '..=b'~' | 0x80.. => (State::Trailer { seen: more(seen)? }, 1),
+            State::TrailerStart if byte == b'\r' => (State::LastEnd, 1),
+            State::TrailerStart | State::TrailerName if super::fields::is_token(byte) => (State::TrailerName, 1),
+            State::TrailerName if byte == b':' => (State::Trailer, 1),
+            State::Trailer => match byte {
+                b'\r' => (State::TrailerEnd, 1),
+                b'\t' | b' '..=b'~' | 0x80.. => (State::Trailer, 1),
                 _ => return Err(Bad::ChunkFrame),
             },
-            State::TrailerEnd { seen } if byte == b'\n' => (State::TrailerStart { seen }, 1),
+            State::TrailerEnd if byte == b'\n' => (State::TrailerStart, 1),
             State::LastEnd if byte == b'\n' => (State::Ended, 1),
             _ => return Err(Bad::ChunkFrame),
         };
+        if matches!(state, State::TrailerName | State::Trailer | State::TrailerEnd) || self.state == State::TrailerEnd {
+            if self.trailers >= TRAILERS {
+                return Err(Bad::ChunkLimits);
+            }
+            self.trailers += 1;
+        }
         self.state = state;
         Ok(taken)
     }
@@ -227,8 +247,4 @@ fn in_size(digits: u8, size: u64, byte: u8) -> Result<State, Bad> {
         (b';', 1..) => Ok(State::Extensions { size, seen: 0 }),
         _ => Err(Bad::ChunkSize),
     }
-}
-
-fn more(seen: u16) -> Result<u16, Bad> {
-    if seen >= TRAILERS { Err(Bad::ChunkLimits) } else { Ok(seen + 1) }
 }

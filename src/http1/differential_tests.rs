@@ -3,16 +3,20 @@
 
 use std::convert::Infallible;
 
-use http_body_util::{BodyExt as _, Empty};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use http_body_util::{BodyExt as _, Empty, StreamBody};
+use hyper::{
+    body::{Frame, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
 use tokio::{
-    io::{AsyncWriteExt as _, duplex},
+    io::{AsyncReadExt as _, AsyncWriteExt as _, duplex},
     sync::mpsc,
 };
 
-use super::{Bad, Body, Fields, RequestHead, head_length};
+use super::{Bad, Body, Fields, RequestHead, entries, head_length};
 
 /// Method, path and query, and content of a request.
 type Meaning = (String, String, Vec<u8>);
@@ -106,6 +110,32 @@ fn what_we_let_pass_and_hyper_does_not_is_known() {
     ] {
         assert!(ours(text.as_bytes()).is_ok(), "{text:?}");
         assert_eq!(theirs(text.as_bytes()), None, "{text:?}");
+    }
+}
+
+/// A server that streams its answer tells a client of HTTP/1.0 of no chunks, and neither do we of those that come.
+#[test]
+fn an_older_client_is_answered_as_hyper_does() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let request = b"GET / HTTP/1.0\r\nHost: a\r\n\r\n";
+    let theirs = runtime.block_on(async {
+        let (mut client, server) = duplex(1 << 20);
+        client.write_all(request).await.unwrap();
+        let service = service_fn(|_: http::Request<Incoming>| async {
+            let parts = ["hel", "lo"].map(|part| Ok::<_, Infallible>(Frame::data(bytes::Bytes::from(part))));
+            Ok::<_, Infallible>(http::Response::new(StreamBody::new(futures::stream::iter(parts))))
+        });
+        http1::Builder::new().serve_connection(TokioIo::new(server), service).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        answer
+    });
+    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n";
+    let (_, ours, _) = entries::relayed(request, chunked, 7).unwrap();
+    for answer in [theirs, String::from_utf8(ours).unwrap()] {
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(!head.to_lowercase().contains("transfer-encoding"), "{head}");
+        assert_eq!(body, "hello", "{head}");
     }
 }
 

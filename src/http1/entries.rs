@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::http1::{
     Body, End, Exchange, Fields, Framing, HeadWriter, MAX_FIELDS, Patience, Policy, Request, RequestHead, ResponseHead,
-    Side, head_length,
+    Side, Version, head_length,
 };
 
 /// A request head that is accepted means the same to httparse, and the same again when it is passed on.
@@ -54,7 +54,7 @@ pub fn response_head(bytes: &[u8]) {
     same_fields(head.fields, head.bytes, theirs.headers);
 
     let mut out = Vec::new();
-    HeadWriter::response(&head, &mut out).copy(head.bytes, head.fields, |_| false).end();
+    HeadWriter::response(&head, Version::Http11, &mut out).copy(head.bytes, head.fields, |_| false).end();
     let mut again = Fields::default();
     let copy = ResponseHead::read(&out, &mut again, false).expect("what is passed on is valid");
     assert_eq!((copy.status, copy.framing), (head.status, head.framing));
@@ -134,10 +134,11 @@ pub fn relayed(request: &[u8], answer: &[u8], piece: usize) -> Option<Relayed> {
     HeadWriter::request(&head, head.target, &mut sent).copy(head.bytes, head.fields, |_| false).end();
     let asked = Request::from(&head);
     let body = &request[length..];
-    let (taken, ended, _) = follow(asked.framing, body, body.len());
+    let (_, ended, _) = follow(asked.framing, body, body.len());
+    let passed = Body::new(asked.framing).advance_without_trailers(body).map_or(0, |(_, passed)| passed.len());
     // The workload answers when it has everything, and the client waits for it; one that sends half a request leaves.
     let expected = match ended {
-        Some(true) => sent.len() + taken,
+        Some(true) => sent.len() + passed,
         _ => usize::MAX,
     };
     let (to_client, to_workload) = (Rc::default(), Rc::default());
@@ -163,7 +164,7 @@ pub fn relayed(request: &[u8], answer: &[u8], piece: usize) -> Option<Relayed> {
     let patience = Patience { first_byte: Duration::from_secs(60), idle: Duration::from_secs(60) };
     let end = runtime.block_on(async {
         let timer = pin!(tokio::time::sleep(Duration::from_secs(60)));
-        Exchange::new(&mut client, &mut workload, asked, patience, Plain).run(timer).await
+        Exchange::new(&mut client, &mut workload, asked, patience, Plain(asked.version)).run(timer).await
     });
     let mut got = to_client.take();
     got.append(&mut client.outgoing);
@@ -181,12 +182,12 @@ pub fn relayed(request: &[u8], answer: &[u8], piece: usize) -> Option<Relayed> {
     Some((to_workload.take(), got, end))
 }
 
-/// Passes every head on.
-struct Plain;
+/// Passes every head on, to a client of this version.
+struct Plain(Version);
 
 impl Policy for Plain {
     fn response(&mut self, head: &ResponseHead<'_>, _close: bool, out: &mut Vec<u8>) {
-        HeadWriter::response(head, out).copy(head.bytes, head.fields, |_| false).end();
+        HeadWriter::response(head, self.0, out).copy(head.bytes, head.fields, |_| false).end();
     }
 }
 

@@ -53,6 +53,8 @@ pub struct Request {
     pub is_head: bool,
     /// Whether it asked for another protocol.
     pub upgrades: bool,
+    /// Whether it has a body that its server may leave unread, because its method usually has none.
+    pub may_leave_body: bool,
     /// The client's version: HTTP/1.0 knows no chunks.
     pub version: Version,
 }
@@ -64,6 +66,7 @@ impl From<&RequestHead<'_>> for Request {
             keeps_alive: head.keeps_alive,
             is_head: head.is_head(),
             upgrades: head.upgrades,
+            may_leave_body: head.framing != Framing::Length(0) && (head.is_safe() || head.method == b"DELETE"),
             version: head.version,
         }
     }

@@ -13,7 +13,7 @@ struct Plain;
 
 impl Policy for Plain {
     fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>) {
-        let writer = HeadWriter::response(head, out).copy(head.bytes, head.fields, |_| false);
+        let writer = HeadWriter::response(head, Version::Http11, out).copy(head.bytes, head.fields, |_| false);
         if close { writer.field("Connection", "close") } else { writer }.end();
     }
 }
@@ -42,7 +42,14 @@ fn begin(request: Request) -> Under {
 }
 
 fn request(framing: Framing) -> Request {
-    Request { framing, keeps_alive: true, is_head: false, upgrades: false, version: Version::Http11 }
+    Request {
+        framing,
+        keeps_alive: true,
+        is_head: false,
+        upgrades: false,
+        may_leave_body: false,
+        version: Version::Http11,
+    }
 }
 
 /// What the client gets for this answer, sent in pieces of this size, and how it ends.
@@ -179,6 +186,31 @@ async fn a_request_body_goes_through_and_what_follows_is_kept() {
 }
 
 #[tokio::test]
+async fn trailers_of_a_request_stay_behind_however_they_are_cut() {
+    for (body, passed) in [
+        ("3\r\nabc\r\n0\r\nX-Recif-User: admin\r\nX-Pad:\r\n\r\n", "3\r\nabc\r\n0\r\n\r\n"),
+        ("0\r\nA:b\r\n\r\n", "0\r\n\r\n"),
+        ("5;x=y\r\nA: b\n\r\n000\r\n\r\n", "5;x=y\r\nA: b\n\r\n000\r\n\r\n"),
+    ] {
+        for piece in 1..=body.len() {
+            let Under { mut client, mut upstream, end } = begin(request(Framing::Chunked));
+            for part in body.as_bytes().chunks(piece) {
+                client.write_all(part).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            client.write_all(b"GET /next").await.unwrap();
+            let mut got = vec![0; 4 + passed.len()];
+            upstream.read_exact(&mut got).await.unwrap();
+            assert_eq!(str::from_utf8(&got[4..]).unwrap(), passed, "in pieces of {piece}");
+            upstream.write_all(b"HTTP/1.1 204 x\r\n\r\n").await.unwrap();
+            let (end, kept) = end.await.unwrap();
+            assert!(matches!(end, End::Done { client: true, upstream: true }), "{end:?}");
+            assert!(b"GET /next".starts_with(&kept), "in pieces of {piece}: {}", kept.escape_ascii());
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_body_larger_than_all_buffers_arrives_whole() {
     let size = 300_000;
     let Under { mut client, mut upstream, end } = begin(request(Framing::Length(size)));
@@ -236,6 +268,6 @@ async fn silence_has_an_end() {
 #[tokio::test]
 async fn another_protocol_begins_with_what_followed_its_head() {
     let upgrade = Request { upgrades: true, ..request(Framing::Length(0)) };
-    let (got, end) = answered(upgrade, b"HTTP/1.1 101 x\r\nUpgrade: ws\r\n\r\n", 1000).await;
+    let (got, end) = answered(upgrade, b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\n\r\n", 1000).await;
     assert!(matches!(end, End::Upgraded), "{end:?} {got:?}");
 }

@@ -1,6 +1,6 @@
 //! The fields of a head: judged once, then read by their place in the buffer.
 
-use super::{Bad, MAX_FIELDS, MAX_HEAD};
+use super::{Bad, MAX_FIELDS, MAX_HEAD, names::is_protected};
 
 /// Where one field stands in the head: byte offsets from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,13 +27,16 @@ pub(super) enum Kind {
     TransferEncoding,
     Connection,
     Upgrade,
-    /// Of one connection, and of no interest.
-    HopByHop,
+    /// Names of what follows a body.
+    Trailer,
+    /// Never passed on: of one connection, or one that its server could take for a field that is protected.
+    Dropped,
     Other,
 }
 
 impl Kind {
-    fn bit(self) -> u8 {
+    /// A bit of its own, for sets of kinds.
+    pub(super) const fn bit(self) -> u8 {
         1 << self as u8
     }
 }
@@ -66,12 +69,17 @@ impl Fields {
             return Err(Bad::Field);
         }
         self.lines.reserve(16);
+        // Few heads have the character, so that few names are looked at.
+        let disguises = memchr::memchr(b'_', head).is_some();
         let mut at = from;
         while head[at..] != *b"\r\n" {
             if self.lines.len() == MAX_FIELDS {
                 return Err(Bad::TooManyFields);
             }
-            let line = read_line(head, at)?;
+            let mut line = read_line(head, at)?;
+            if disguises && line.name(head).contains(&b'_') && is_protected(line.name(head)) {
+                line.kind = Kind::Dropped;
+            }
             at = line.end as usize;
             self.seen |= line.kind.bit();
             self.lines.push(line);
@@ -170,13 +178,16 @@ fn read_line(head: &[u8], start: usize) -> Result<Line, Bad> {
 
 fn kind(name: &[u8]) -> Kind {
     let (candidate, kind) = match name.len() {
-        2 => ("te", Kind::HopByHop),
+        2 => ("te", Kind::Dropped),
         4 => ("host", Kind::Host),
+        7 if name[0] | 0x20 == b't' => ("trailer", Kind::Trailer),
         7 => ("upgrade", Kind::Upgrade),
-        10 if name[0] | 0x20 == b'k' => ("keep-alive", Kind::HopByHop),
+        10 if name[0] | 0x20 == b'k' => ("keep-alive", Kind::Dropped),
         10 => ("connection", Kind::Connection),
+        // What an upgrade to HTTP/2 begins with (RFC 7540, section 3.2.1), which servers take without `Connection`.
+        14 if name[0] | 0x20 == b'h' => ("http2-settings", Kind::Dropped),
         14 => ("content-length", Kind::ContentLength),
-        16 => ("proxy-connection", Kind::HopByHop),
+        16 => ("proxy-connection", Kind::Dropped),
         17 => ("transfer-encoding", Kind::TransferEncoding),
         _ => return Kind::Other,
     };

@@ -3,6 +3,7 @@
 use super::{
     Bad, Fields, Framing, Version,
     fields::{Kind, is_token},
+    names::is_protected,
     target,
 };
 
@@ -25,25 +26,13 @@ pub struct RequestHead<'a> {
     pub framing: Framing,
     /// Whether the sender keeps the connection open for another request.
     pub keeps_alive: bool,
-    /// Whether it asks to speak another protocol afterwards: a WebSocket, for one. With a body it does not.
+    /// Whether it asks for a WebSocket, the only other protocol that a relay lets through: of whatever else is spoken
+    /// afterwards nothing could be judged. With a body it does not.
     pub upgrades: bool,
 }
 
-/// Fields that one side cannot declare to be for its connection only: they say where the message ends, who asks, and for
-/// whom it is.
-const PROTECTED: &[&str] = &[
-    "authorization",
-    "content-length",
-    "cookie",
-    "forwarded",
-    "host",
-    "transfer-encoding",
-    "traceparent",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-prefix",
-    "x-forwarded-proto",
-];
+/// The protocol that may be changed to.
+pub(super) const WEBSOCKET: &str = "websocket";
 
 impl<'a> RequestHead<'a> {
     /// Judges a complete head ([`super::head_length`]). `fields` is scratch space whose former content is lost.
@@ -74,7 +63,7 @@ impl<'a> RequestHead<'a> {
             upgrades: version == Version::Http11
                 && options.upgrade
                 && framing == Framing::Length(0)
-                && fields.has(Kind::Upgrade),
+                && is_websocket(bytes, fields),
         })
     }
 
@@ -92,6 +81,11 @@ impl<'a> RequestHead<'a> {
     pub fn is_safe(&self) -> bool {
         matches!(self.method, b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE")
     }
+}
+
+/// Whether `Upgrade` names a WebSocket, alone or among others.
+fn is_websocket(bytes: &[u8], fields: &Fields) -> bool {
+    fields.words(bytes, Kind::Upgrade).any(|protocol| protocol.eq_ignore_ascii_case(WEBSOCKET.as_bytes()))
 }
 
 /// Where the first line ends, before its CRLF.
@@ -188,8 +182,7 @@ impl Options {
             options.close |= is("close");
             options.keep_alive |= is("keep-alive");
             options.upgrade |= is("upgrade");
-            let ours = word.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"));
-            if ours || PROTECTED.iter().any(|name| is(name)) {
+            if is_protected(word) {
                 return Err(Bad::ConnectionNames);
             }
         }

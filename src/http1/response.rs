@@ -2,7 +2,8 @@
 
 use super::{
     Bad, Fields, Framing, Version,
-    request::{Options, content_length, line_end, transfer_coding},
+    fields::Kind,
+    request::{Options, WEBSOCKET, content_length, line_end, transfer_coding},
 };
 
 /// The head of a response that may be passed on.
@@ -47,6 +48,13 @@ impl<'a> ResponseHead<'a> {
         };
         let keeps_alive = Options::read(bytes, fields)?.keep_alive(version) && framing != Framing::Close;
         Ok(Self { bytes, fields, status, version, framing, keeps_alive })
+    }
+
+    /// Whether it changes to the protocol that a relay lets through, and to no other.
+    pub(super) fn opens_websocket(&self) -> bool {
+        let mut protocols = self.fields.words(self.bytes, Kind::Upgrade);
+        let is_ours = protocols.next().is_some_and(|protocol| protocol.eq_ignore_ascii_case(WEBSOCKET.as_bytes()));
+        self.status == 101 && is_ours && protocols.next().is_none()
     }
 
     /// Whether another head follows: 1xx, but for 101, after which another protocol is spoken.

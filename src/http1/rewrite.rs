@@ -1,45 +1,50 @@
 //! A head as it is passed on: copied line by line, but for the lines that belong to one connection.
 
-use super::{Fields, Line, RequestHead, ResponseHead, Version, fields::Kind};
+use super::{Fields, Line, RequestHead, ResponseHead, Version, fields::Kind, request::WEBSOCKET};
 
 /// Bytes that what is added usually needs.
 const ADDED: usize = 192;
+
+/// Those of one connection (RFC 9110, section 7.6.1). `Transfer-Encoding` stays, because chunks do.
+const OF_CONNECTION: u8 = Kind::Connection.bit() | Kind::Upgrade.bit() | Kind::Dropped.bit();
+/// What says how a body is framed, and what follows it.
+const OF_CHUNKS: u8 = Kind::TransferEncoding.bit() | Kind::Trailer.bit();
 
 /// Writes a head to the end of a buffer.
 #[derive(Debug)]
 pub struct HeadWriter<'o> {
     out: &'o mut Vec<u8>,
+    /// The kinds of fields that are not copied.
+    drops: u8,
 }
 
 impl<'o> HeadWriter<'o> {
-    /// Begins a request: method, this target, HTTP/1.1.
+    /// Begins a request: method, this target, HTTP/1.1. Its trailers stay behind, and so does the field that announces them.
     pub fn request(head: &RequestHead<'_>, target: &[u8], out: &'o mut Vec<u8>) -> Self {
         out.reserve(head.bytes.len() + ADDED);
         for part in [head.method, b" ", target, b" HTTP/1.1\r\n"] {
             out.extend_from_slice(part);
         }
-        Self { out }
+        Self { out, drops: OF_CONNECTION | Kind::Trailer.bit() }
     }
 
-    /// Begins a response: HTTP/1.1, status and reason as received.
-    pub fn response(head: &ResponseHead<'_>, out: &'o mut Vec<u8>) -> Self {
+    /// Begins a response: HTTP/1.1, status and reason as received. A client of `version` 1.0 gets no chunks and is told of none.
+    pub fn response(head: &ResponseHead<'_>, version: Version, out: &'o mut Vec<u8>) -> Self {
         out.reserve(head.bytes.len() + ADDED);
         // Without a field, the empty line follows.
         let end = head.fields.lines().first().map_or(head.bytes.len() - 2, |line| line.start as usize);
         out.extend_from_slice(b"HTTP/1.1");
         out.extend_from_slice(head.bytes.get(8..end).unwrap_or_default());
-        Self { out }
+        Self { out, drops: if version == Version::Http10 { OF_CONNECTION | OF_CHUNKS } else { OF_CONNECTION } }
     }
 
     /// Copies the fields of a head, but for those of its connection and those that `leave_out` names.
     pub fn copy(self, bytes: &[u8], fields: &Fields, mut leave_out: impl FnMut(&[u8]) -> bool) -> Self {
         let named = fields.has(Kind::Connection);
+        let drops = self.drops;
         let mut drop = |line: &Line| {
             let name = line.name(bytes);
-            // Those of one connection (RFC 9110, section 7.6.1). `Transfer-Encoding` stays, because chunks do.
-            matches!(line.kind, Kind::Connection | Kind::Upgrade | Kind::HopByHop)
-                || (named && is_named_by_connection(bytes, fields, name))
-                || leave_out(name)
+            line.kind.bit() & drops != 0 || (named && is_named_by_connection(bytes, fields, name)) || leave_out(name)
         };
         // Runs of lines that stay are copied at once.
         let mut run = fields.lines().first().map_or(0, |line| line.start as usize);
@@ -80,10 +85,8 @@ impl<'o> HeadWriter<'o> {
         if !head.fields.has(Kind::Host) {
             self = self.field("Host", if head.host.is_empty() { b"localhost" } else { head.host });
         }
-        if head.upgrades
-            && let Some(protocol) = head.value("upgrade")
-        {
-            self = self.field("Connection", "Upgrade").field("Upgrade", protocol);
+        if head.upgrades {
+            self = self.field("Connection", "Upgrade").field("Upgrade", WEBSOCKET);
         }
         self.end();
     }
@@ -91,13 +94,15 @@ impl<'o> HeadWriter<'o> {
     /// Ends a final response's head with what belongs to its connection. `close`: it ends with the answer; `version` is the
     /// client's.
     pub fn end_response(self, head: &ResponseHead<'_>, version: Version, close: bool) {
-        let upgrade = || head.fields.values(head.bytes, "upgrade").next();
-        match (head.status == 101).then(upgrade).flatten() {
-            Some(protocol) => self.field("Connection", "Upgrade").field("Upgrade", protocol),
-            None if close => self.field("Connection", "close"),
+        if head.status == 101 {
+            self.field("Connection", "Upgrade").field("Upgrade", WEBSOCKET)
+        } else if close {
+            self.field("Connection", "close")
+        } else if version == Version::Http10 {
             // A client of HTTP/1.0 that asked to stay must be told that it may.
-            None if version == Version::Http10 => self.field("Connection", "keep-alive"),
-            None => self,
+            self.field("Connection", "keep-alive")
+        } else {
+            self
         }
         .end();
     }

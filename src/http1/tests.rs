@@ -215,7 +215,7 @@ fn what_belongs_to_one_connection_is_left_out() {
     let mut fields = Fields::default();
     let head = ResponseHead::read(text, &mut fields, false).unwrap();
     let mut out = Vec::new();
-    HeadWriter::response(&head, &mut out).copy(head.bytes, head.fields, |_| false).end();
+    HeadWriter::response(&head, Version::Http11, &mut out).copy(head.bytes, head.fields, |_| false).end();
     assert_eq!(out, b"HTTP/1.1 200 Fine\r\nA: 1\r\n\r\n");
 }
 

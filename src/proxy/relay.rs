@@ -188,7 +188,7 @@ struct Answers<'a> {
 
 impl Policy for Answers<'_> {
     fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>) {
-        let mut writer = HeadWriter::response(head, out).copy(head.bytes, head.fields, |name| {
+        let mut writer = HeadWriter::response(head, self.version, out).copy(head.bytes, head.fields, |name| {
             // A gateway takes either for the sidecar's own word.
             matches!(name, [b'x' | b'X', ..])
                 && (name.eq_ignore_ascii_case(b"x-recif-load") || name.eq_ignore_ascii_case(b"x-recif-reason"))

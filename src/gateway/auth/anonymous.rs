@@ -1,7 +1,8 @@
 //! The paths of a workload that need no credential.
 
 /// Whether one of `paths` (`spec.expose.anonymousPaths`) covers what is asked for: `target` is path and query below the
-/// workload, as sent. A path is covered by itself, or by one that ends in `/*` and is the beginning of it.
+/// workload, as sent. A path is covered by itself, or by one that ends in `/*` and is the beginning of it; `/*` covers the root
+/// too.
 ///
 /// What servers read in different ways covers nothing: a path with a percent sign, a backslash, a semicolon or an empty
 /// segment must be listed exactly.
@@ -14,10 +15,16 @@ pub(super) fn covers(paths: &[Box<str>], target: &[u8]) -> bool {
     let path = if path.is_empty() { b"/" } else { path };
     paths.iter().any(|listed| match listed.strip_suffix('*') {
         Some(start) if start.ends_with('/') => {
-            path.starts_with(start.as_bytes()) && path.len() > start.len() && is_plain(path)
+            let below = path.len() > start.len() || start == "/";
+            path.starts_with(start.as_bytes()) && below && is_plain(path)
         }
         _ => path == listed.as_bytes(),
     })
+}
+
+/// Whether every path is covered.
+pub(super) fn covers_all(paths: &[Box<str>]) -> bool {
+    paths.iter().any(|listed| &**listed == "/*")
 }
 
 fn is_plain(path: &[u8]) -> bool {
@@ -69,7 +76,8 @@ mod tests {
 
     #[test]
     fn everything_can_be_open() {
-        let paths = ["/*", "/"].map(Box::from);
+        let paths = ["/*"].map(Box::from);
         assert!(covers(&paths, b"/") && covers(&paths, b"/chat") && covers(&paths, b"") && covers(&paths, b"?q"));
+        assert!(!covers(&paths, b"//") && !covers(&paths, b"/%2e"));
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(super) use gate::Gate;
 use gate::Workload;
 
-use super::{answer::Answer, path::Path, routes::Route};
+use super::{answer::Answer, path::Path, routes::Route, turn};
 use crate::http1::RequestHead;
 
 /// How callers are told apart.
@@ -25,13 +25,41 @@ pub(super) enum Auth {
     Kubernetes(Gate),
 }
 
+/// What let a request in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// Nobody is asked for a credential.
+    #[default]
+    Open,
+    /// Its caller has the right.
+    Right,
+    /// It asks for one of the paths that need no caller. No other one may be reached by it.
+    Path,
+    /// Every path of the workload needs none.
+    EveryPath,
+}
+
 /// Whose request it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Caller {
+    /// What let it in.
+    pub(super) admission: Admission,
     /// The name the workload is told in `X-Recif-User`; fit for a header.
     pub(super) user: Option<Arc<str>>,
     /// Whether `Authorization` was meant for the gateway and is not passed on.
     pub(super) hides_authorization: bool,
+}
+
+impl Caller {
+    /// Whether it may open a tunnel: of what is said in one nothing is judged, so it reaches whatever the workload serves.
+    pub(super) fn may_upgrade(&self) -> bool {
+        self.admission != Admission::Path
+    }
+
+    /// Whether there is only its path for it, so that it may not name another one besides.
+    pub(super) fn is_anonymous(&self) -> bool {
+        matches!(self.admission, Admission::Path | Admission::EveryPath)
+    }
 }
 
 impl Auth {
@@ -52,14 +80,16 @@ impl Auth {
         // Whoever has no token learns there where to get one (RFC 9728, section 3).
         let tells_where = path.is_metadata() && matches!(head.method, b"GET" | b"HEAD") && route.is_some();
         if tells_where || anonymous::covers(anonymous, path.rest) {
-            return Ok(Caller { user: None, hides_authorization });
+            let everything = anonymous::covers_all(anonymous);
+            let admission = if everything { Admission::EveryPath } else { Admission::Path };
+            return Ok(Caller { admission, user: None, hides_authorization });
         }
-        // What no workload can be called needs no right: there is nothing to find.
-        let Some(workload) = Workload::read(path.key) else { return Ok(Caller::default()) };
+        // What no workload can be called is not there, and there is no right that could be asked for.
+        let Some(workload) = Workload::read(path.key) else { return Err(turn::unknown()) };
         let user = gate.admit(&credential, workload).await?;
-        Ok(Caller { user: Some(user), hides_authorization })
+        Ok(Caller { admission: Admission::Right, user: Some(user), hides_authorization })
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

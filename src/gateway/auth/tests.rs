@@ -24,7 +24,7 @@ use crate::{
 
 /// Knows the token `good-<name>`, and lets only alice call the agent `a`.
 #[derive(Default)]
-struct Roles {
+pub(in crate::gateway) struct Roles {
     asked: Mutex<Vec<String>>,
     away: AtomicBool,
 }
@@ -58,7 +58,8 @@ impl Reviews for Roles {
     }
 }
 
-fn gate() -> (Arc<Roles>, Auth) {
+/// A gate before these roles.
+pub(in crate::gateway) fn gate() -> (Arc<Roles>, Auth) {
     let roles = Arc::new(Roles::default());
     (roles.clone(), Auth::Kubernetes(Gate::asking(roles, vec!["recif".into()])))
 }
@@ -93,13 +94,13 @@ const ALICE: &str = "Authorization: Bearer good-alice\r\n";
 #[tokio::test]
 async fn who_has_the_right_is_let_in_and_named() {
     let (roles, auth) = gate();
-    let let_in = Caller { user: Some("alice".into()), hides_authorization: true };
+    let let_in = Caller { admission: Admission::Right, user: Some("alice".into()), hides_authorization: true };
     assert_eq!(admit(&auth, ALICE, CHAT).await, Ok(let_in.clone()));
     assert_eq!(roles.asked(), ["good-alice for [\"recif\"]", "alice [\"g\"]: create agents/invoke ns/a"]);
     assert_eq!(admit(&auth, ALICE, "/v1/agents/ns/a/other?q").await, Ok(let_in));
     assert_eq!(roles.asked(), [""; 0], "the second request asks nobody");
     let own = "X-Recif-Authorization: Bearer good-alice\r\nAuthorization: Basic eA==\r\n";
-    let let_in = Caller { user: Some("alice".into()), hides_authorization: false };
+    let let_in = Caller { admission: Admission::Right, user: Some("alice".into()), hides_authorization: false };
     assert_eq!(admit(&auth, own, CHAT).await, Ok(let_in));
 }
 
@@ -143,7 +144,7 @@ async fn anonymous_paths_need_no_token_and_hide_the_gateways() {
     for (fields, hides_authorization) in
         [("", true), ("Authorization: Bearer bad\r\n", true), ("X-Recif-Authorization: Bearer bad\r\n", false)]
     {
-        let let_in = Caller { user: None, hides_authorization };
+        let let_in = Caller { admission: Admission::Path, user: None, hides_authorization };
         assert_eq!(admit(&auth, fields, card).await, Ok(let_in), "{fields}");
     }
     assert_eq!(roles.asked(), [""; 0]);
@@ -186,7 +187,7 @@ async fn without_the_api_server_only_the_known_are_let_in() {
 
 #[tokio::test]
 async fn without_auth_the_authorization_is_the_workloads() {
-    let open = Caller { user: None, hides_authorization: false };
+    let open = Caller::default();
     assert_eq!(admit(&Auth::None, "Authorization: Bearer x\r\n", CHAT).await, Ok(open));
 }
 
@@ -198,9 +199,9 @@ async fn who_may_not_ask_does_not_learn_what_there_is() {
         assert_eq!(admit(&auth, ALICE, target).await.unwrap_err().status, 403, "{target}");
     }
     roles.asked();
-    // What cannot be there is asked of nobody.
-    for target in ["/v1/tools/ns/a", "/v1/agents/ns/A_b", "/v1/agents/n%73/a"] {
-        assert_eq!(admit(&auth, "", target).await, Ok(Caller::default()), "{target}");
+    // What cannot be there is asked of nobody, and lets nobody in.
+    for target in ["/v1/tools/ns/a", "/v1/agents/ns/A_b", "/v1/agents/n%73/a", "/v1/agents/ns/a.b"] {
+        assert_eq!(admit(&auth, ALICE, target).await.unwrap_err().status, 404, "{target}");
     }
     assert_eq!(roles.asked(), [""; 0]);
 }

@@ -1,6 +1,7 @@
 //! What is refused, and never passed on.
 
 use super::*;
+use crate::{gateway::auth::tests::gate, http1::bad_requests};
 
 #[tokio::test]
 async fn bad_requests_are_answered_and_never_passed_on() {
@@ -77,4 +78,63 @@ async fn bad_chunks_are_refused_where_they_begin() {
     let mut rest = String::new();
     timeout(SOON, workload.read_to_string(&mut rest)).await.unwrap().unwrap();
     assert!(!rest.ends_with("0\r\n\r\n"), "{rest:?}");
+}
+
+#[tokio::test]
+async fn what_a_server_could_read_otherwise_is_not_passed_on() {
+    let mut pod = Pod::start().await;
+    let gateway = Gateway::start(&[], &[pod.address]).await;
+    for cleaned in bad_requests::cleaned("/v1/agents/ns/a/x") {
+        let mut client = gateway.asks(&cleaned.bytes).await;
+        let (mut workload, seen) = pod.next().await;
+        let body = exactly(&mut workload, cleaned.body.len()).await;
+        assert_eq!(body, cleaned.body, "{}", cleaned.name);
+        for absent in cleaned.absent {
+            assert!(!seen.to_lowercase().contains(absent), "{}: {seen}", cleaned.name);
+        }
+        workload.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").await.unwrap();
+        assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 200 "), "{}", cleaned.name);
+    }
+}
+
+/// Paths that need no caller: what one who has none can reach behind them.
+#[tokio::test]
+async fn who_is_admitted_by_the_path_alone_gets_no_tunnel_and_asks_for_no_other_path() {
+    let mut pod = Pod::start().await;
+    let gateway = Gateway::guarded(gate().1, &[], &[pod.address]).await;
+    let fields = "Host: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Original-URL: /chat\r\nx_rewrite_url: /chat\r\n\
+                  X-HTTP-Method-Override: PUT\r\n\r\n";
+    let (listed, everything) = (["/card", "/.well-known/*"].map(Box::from), ["/*"].map(Box::from));
+    for (paths, target, upgrades) in
+        [(&listed[..], "/card", false), (&listed, "/.well-known/a", false), (&everything, "/card", true)]
+    {
+        gateway.object(Some(Object { anonymous_paths: paths.into(), ..object() }));
+        let mut client = gateway.asks(format!("GET /v1/agents/ns/a{target} HTTP/1.1\r\n{fields}").as_bytes()).await;
+        let (mut workload, seen) = pod.next().await;
+        assert!(!seen.contains("/chat") && !seen.contains("PUT"), "{seen}");
+        assert_eq!(field(&seen, "Upgrade"), upgrades.then_some("websocket"), "{target}: {seen}");
+        let accepted = b"HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+        workload.write_all(accepted).await.unwrap();
+        let status = if upgrades { "101" } else { "502" };
+        assert!(head(&mut client).await.starts_with(&format!("HTTP/1.1 {status} ")), "{target}");
+    }
+    // With a right everything goes on.
+    gateway.object(Some(object()));
+    let token = "Authorization: Bearer good-alice\r\n";
+    let _client = gateway.asks(format!("GET /v1/agents/ns/a/chat HTTP/1.1\r\n{token}{fields}").as_bytes()).await;
+    let (_, seen) = pod.next().await;
+    assert_eq!((field(&seen, "Upgrade"), field(&seen, "X-Original-URL")), (Some("websocket"), Some("/chat")), "{seen}");
+}
+
+#[tokio::test]
+async fn a_client_of_http_1_0_is_told_of_no_chunks() {
+    let mut pod = Pod::start().await;
+    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut client = gateway.asks(b"GET /v1/agents/ns/a/x HTTP/1.0\r\n\r\n").await;
+    let (mut workload, _) = pod.next().await;
+    let answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    workload.write_all(answer).await.unwrap();
+    let mut seen = String::new();
+    timeout(SOON, client.read_to_string(&mut seen)).await.unwrap().unwrap();
+    assert!(seen.ends_with("\r\n\r\nhello") && !seen.contains("Transfer-Encoding"), "{seen}");
 }

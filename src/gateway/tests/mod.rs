@@ -93,13 +93,18 @@ async fn nobody() -> SocketAddr {
 impl Gateway {
     /// With these flags, before these Pods.
     async fn start(flags: &[&str], pods: &[SocketAddr]) -> Self {
+        Self::guarded(Auth::None, flags, pods).await
+    }
+
+    /// One that lets in whom `auth` does.
+    async fn guarded(auth: Auth, flags: &[&str], pods: &[SocketAddr]) -> Self {
         let flags = [&["gateway", "--auth", "none", "--listen", "127.0.0.1:0"], flags].concat();
         let args = Cli::parse_from(flags).args;
         let clock = Clock::new();
         let shared = Arc::new(Shared {
             settings: Settings::read(&args).unwrap(),
             routes: Routes::new(clock),
-            auth: Auth::None,
+            auth,
             clients: Clients::new(args.max_in_flight_per_client),
             metrics: Metrics::new(|_| {}),
             clock,

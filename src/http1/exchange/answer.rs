@@ -104,7 +104,7 @@ where
             };
             let (head, rest) = bytes.split_at(length);
             let head = ResponseHead::read(head, fields, self.request.is_head).map_err(End::BadAnswer)?;
-            if head.status == 101 && !self.request.upgrades {
+            if head.status == 101 && !(self.request.upgrades && head.opens_websocket()) {
                 return Err(End::BadAnswer(Bad::Status));
             }
             if head.is_interim() {
@@ -115,7 +115,7 @@ where
                 self.answer = Answer::Head { scanned: 0, interim: true };
             } else if self.held.is_some() && self.policy.declines(&head) {
                 let whole = Body::new(head.framing).advance(rest) == Ok(Progress { taken: rest.len(), ended: true });
-                let upstream = head.keeps_alive && whole && self.was_passed_on() && !self.upstream_broken;
+                let upstream = head.keeps_alive && whole && self.may_keep_upstream();
                 self.put_back();
                 return Err(End::Declined { upstream });
             } else {
@@ -196,10 +196,14 @@ where
     }
 
     fn done(&self, keep: Keep) -> End {
-        let whole = self.was_passed_on();
         End::Done {
             client: keep.client && self.request_body.has_ended() && !self.client.overrun,
-            upstream: keep.upstream && whole && !self.upstream_broken,
+            upstream: keep.upstream && self.may_keep_upstream(),
         }
+    }
+    /// Whether the workload's connection may serve again, as far as the request goes: a server that does not read a body
+    /// would take what is left of it for the next request.
+    fn may_keep_upstream(&self) -> bool {
+        self.was_passed_on() && !self.upstream_broken && !self.request.may_leave_body
     }
 }

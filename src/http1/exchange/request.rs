@@ -49,8 +49,8 @@ where
             scratch[..length].copy_from_slice(&self.client.incoming[..length]);
             (&scratch[..length], true)
         };
-        let progress = match self.request_body.advance(bytes) {
-            Ok(progress) => progress,
+        let (progress, passed) = match self.request_body.advance_without_trailers(bytes) {
+            Ok(advanced) => advanced,
             Err((_, bad)) => return Poll::Ready(Err(End::ClientGone(Some(bad)))),
         };
         let part = &bytes[..progress.taken];
@@ -69,8 +69,8 @@ where
             self.client.incoming.extend_from_slice(&bytes[progress.taken..]);
         }
         if !self.upstream_broken {
-            let had = self.upstream.outgoing.len() + part.len();
-            match self.upstream.poll_send(cx, &[], part) {
+            let had = self.upstream.outgoing.len() + passed.len();
+            match self.upstream.poll_send(cx, &[], &passed) {
                 Ok(()) => self.sent |= self.upstream.outgoing.len() < had,
                 Err(_) => self.break_upstream(part)?,
             }

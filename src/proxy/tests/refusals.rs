@@ -88,3 +88,21 @@ async fn a_head_that_drips_is_given_up_after_ten_seconds() {
     drip.abort();
     assert!(proxy.accepted.try_recv().is_err());
 }
+
+#[tokio::test]
+async fn what_a_server_could_read_otherwise_is_not_passed_on() {
+    let mut proxy = Proxy::start(&[]).await;
+    for cleaned in bad_requests::cleaned("/x") {
+        let (mut client, mut workload, seen) = proxy.asked(&cleaned.bytes).await;
+        let body = exactly(&mut workload, cleaned.body.len()).await;
+        assert_eq!(body, cleaned.body, "{}", cleaned.name);
+        for absent in cleaned.absent {
+            assert!(!seen.to_lowercase().contains(absent), "{}: {seen}", cleaned.name);
+        }
+        workload.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").await.unwrap();
+        assert!(head(&mut client).await.starts_with("HTTP/1.1 200 "), "{}", cleaned.name);
+        let mut rest = String::new();
+        timeout(SOON, workload.read_to_string(&mut rest)).await.unwrap().unwrap();
+        assert_eq!(rest, "", "{}", cleaned.name);
+    }
+}

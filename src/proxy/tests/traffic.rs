@@ -189,3 +189,59 @@ async fn an_open_stream_holds_little() {
     // With what the runtime adds it is one allocation of 1536 bytes.
     assert!(size_of_val(&serving) <= 1400, "{}", size_of_val(&serving));
 }
+
+#[tokio::test]
+async fn a_client_of_http_1_0_is_told_of_no_chunks() {
+    let mut proxy = Proxy::start(&[]).await;
+    for request in ["GET /x HTTP/1.0\r\n\r\n", "HEAD /x HTTP/1.0\r\n\r\n"] {
+        let (mut client, mut workload, _) = proxy.asked(request.as_bytes()).await;
+        let answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: T\r\nA: b\r\n\r\n";
+        workload.write_all(answer).await.unwrap();
+        if request.starts_with("GET") {
+            workload.write_all(b"5\r\nhello\r\n0\r\nT: v\r\n\r\n").await.unwrap();
+        }
+        let seen = head(&mut client).await.to_lowercase();
+        assert!(
+            !seen.contains("transfer-encoding") && !seen.contains("trailer") && seen.contains("a: b\r\n"),
+            "{seen}"
+        );
+        let mut body = String::new();
+        timeout(SOON, client.read_to_string(&mut body)).await.unwrap().unwrap();
+        assert_eq!(body, if request.starts_with("GET") { "hello" } else { "" });
+    }
+}
+
+#[tokio::test]
+async fn another_protocol_than_was_asked_for_is_no_answer() {
+    let mut proxy = Proxy::start(&[]).await;
+    for (protocol, status) in [("WebSocket", 101), ("h2c", 502), ("websocket, h2c", 502)] {
+        let request = b"GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\n";
+        let (mut client, mut workload, _) = proxy.asked(request).await;
+        let answer = format!("HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n");
+        workload.write_all(answer.as_bytes()).await.unwrap();
+        assert!(head(&mut client).await.starts_with(&format!("HTTP/1.1 {status} ")), "{protocol}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_its_server_may_not_read_ends_the_connection() {
+    let mut proxy = Proxy::start(&[]).await;
+    for (method, again) in [("POST", true), ("PUT", true), ("GET", false), ("DELETE", false), ("OPTIONS", false)] {
+        let request = format!("{method} /x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi");
+        let (mut client, mut workload, _) = proxy.asked(request.as_bytes()).await;
+        exactly(&mut workload, 2).await;
+        workload.write_all(OK).await.unwrap();
+        head(&mut client).await;
+        exactly(&mut client, 2).await;
+        client.write_all(GET).await.unwrap();
+        let mut next = match again {
+            true => {
+                head(&mut workload).await;
+                workload
+            }
+            false => proxy.workload().await.0,
+        };
+        next.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+        assert!(head(&mut client).await.starts_with("HTTP/1.1 200 "), "{method}");
+    }
+}
