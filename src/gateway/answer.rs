@@ -30,7 +30,8 @@ impl Answer {
         Self::new(bad.status(), "bad-request", bad.to_string())
     }
 
-    /// Writes it as HTTP/1.1, for a request that was HEAD or not. 503 and 429 ask for another try in a second.
+    /// Writes it as HTTP/1.1, for a request that was HEAD or not. 503 and 429 ask for another try in a second, unless
+    /// the field says when.
     pub(super) fn write(&self, to_head: bool, close: bool, out: &mut Vec<u8>) {
         let Self { status, error, reason, field, rpc } = self;
         let body = match rpc {
@@ -41,7 +42,8 @@ impl Answer {
         };
         let body = body.to_string();
         let mut fields = vec![("Content-Type", &b"application/json"[..]), ("x-recif-reason", reason.as_bytes())];
-        if matches!(status, 429 | 503) {
+        let tells_when = field.as_ref().is_some_and(|(name, _)| *name == "Retry-After");
+        if matches!(status, 429 | 503) && !tells_when {
             fields.push(("Retry-After", b"1"));
         }
         fields.extend(field.iter().map(|(name, value)| (*name, value.as_bytes())));

@@ -165,7 +165,8 @@ async fn request<S: Link>(
         }
     };
     let route = shared.routes.find(path.key);
-    let caller = match shared.auth.admit(&head, &path, route.as_deref()).await {
+    let from = || origin(&head, peer, shared);
+    let caller = match shared.auth.admit(&head, &path, route.as_deref(), from).await {
         Ok(caller) => caller,
         Err(refusal) => return refuse(client, &refusal, None, head.is_head(), close, shared).await,
     };

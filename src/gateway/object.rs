@@ -58,6 +58,8 @@ pub struct Object {
     pub timeout: Option<Duration>,
     /// Requests that one Pod takes at the same time.
     pub concurrency: Option<u32>,
+    /// The uid of its Service, as the operator wrote it down; nobody else's Service leads to its Pods.
+    pub service: Option<Box<str>>,
     /// Whether its Pods have the sidecar, whose words about load and refusals are believed; a workload's own are not.
     pub sidecar: bool,
     /// Paths that need no caller: exact, or everything below one that ends in `/*`.
@@ -90,6 +92,7 @@ pub(super) fn read(kind: Kind, head: &Head, json: &str) -> Result<Object, serde_
         // That of a server is for its discovery.
         timeout: spec.timeout.filter(|_| kind != Kind::McpServer).and_then(|timeout| timeout.length()),
         concurrency: spec.scaling.and_then(|scaling| scaling.concurrency),
+        service: status.children.into_iter().find(|child| &*child.kind == "Service").map(|child| child.uid),
         sidecar: spec.proxy.enabled,
         anonymous_paths: spec.expose.anonymous_paths,
         last_invocation_at: status.last_invocation_at.as_deref().and_then(|text| text.parse().ok()),
@@ -169,6 +172,16 @@ struct Status {
     machine: MachineStatus,
     #[serde(default)]
     last_invocation_at: Option<String>,
+    #[serde(default)]
+    children: Vec<ChildOf>,
+}
+
+#[derive(Deserialize)]
+struct ChildOf {
+    #[serde(default)]
+    kind: Box<str>,
+    #[serde(default)]
+    uid: Box<str>,
 }
 
 #[cfg(test)]
@@ -181,6 +194,7 @@ pub(super) mod testing {
             uid: "u".into(),
             timeout: None,
             concurrency: None,
+            service: Some("s".into()),
             sidecar: true,
             anonymous_paths: Box::default(),
             last_invocation_at: None,
@@ -208,11 +222,13 @@ mod tests {
         assert_eq!((bare.timeout, bare.concurrency, bare.halt.clone(), bare.sidecar), (None, None, None, true));
         let full = object(
             r#","timeout":"90s","scaling":{"concurrency":8},"expose":{"anonymousPaths":["/a","/b/*"]}"#,
-            r#","phase":"Running","lastInvocationAt":"2026-01-02T03:04:05Z""#,
+            r#","phase":"Running","lastInvocationAt":"2026-01-02T03:04:05Z","children":[
+                {"kind":"ConfigMap","name":"a","uid":"c"},{"kind":"Service","name":"a","uid":"s"}]"#,
             "",
         );
         assert_eq!((full.timeout, full.concurrency), (Some(Duration::from_secs(90)), Some(8)));
         assert_eq!((full.anonymous_paths.len(), full.halt), (2, None));
+        assert_eq!((full.service.as_deref(), bare.service), (Some("s"), None));
         assert!(!object(r#","proxy":{"enabled":false}"#, "", "").sidecar);
         assert_eq!(full.last_invocation_at.unwrap().to_string(), "2026-01-02T03:04:05Z");
     }

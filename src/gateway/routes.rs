@@ -134,7 +134,10 @@ impl Parts {
         let cap = self.object.as_ref().and_then(|object| object.concurrency).unwrap_or(0);
         let mut known = HashMap::new();
         let mut found: Vec<(Standing, Arc<Pod>)> = Vec::new();
-        for endpoint in self.slices.values().flat_map(|slice| &slice.endpoints) {
+        // Another Service of the name is not the operator's: its Pods are no Pods of the workload.
+        let service = self.object.as_ref().and_then(|object| object.service.as_deref());
+        let ours = self.slices.values().filter(|slice| Some(&*slice.service) == service);
+        for endpoint in ours.flat_map(|slice| &slice.endpoints) {
             // A Pod may be in two slices: while it moves between them, and with an address of each family.
             if known.contains_key(&endpoint.uid) {
                 continue;
@@ -178,7 +181,7 @@ mod tests {
             standing: *standing,
         };
         let workload = Some((Kind::Flow, workload.into()));
-        Arc::new(Slice { workload, endpoints: endpoints.iter().map(endpoint).collect() })
+        Arc::new(Slice { workload, service: "s".into(), endpoints: endpoints.iter().map(endpoint).collect() })
     }
 
     /// The last byte of each Pod's address, in order.
@@ -207,6 +210,34 @@ mod tests {
         assert_eq!(pods(&routes), [1, 2]);
         routes.slice(&a, Some(&second), None);
         assert!(pods(&routes).is_empty());
+    }
+
+    #[test]
+    fn only_slices_of_the_service_that_the_operator_made_count() {
+        let routes = routes();
+        let of = |service: &str, at| {
+            let slice = slice("f", &[("p", at, Standing::Ready)]);
+            Arc::new(Slice {
+                workload: slice.workload.clone(),
+                service: service.into(),
+                endpoints: slice.endpoints.clone(),
+            })
+        };
+        routes.slice(&Key::new("ns", "f-a"), None, Some(&of("s", 1)));
+        routes.slice(&Key::new("ns", "thief"), None, Some(&of("t", 2)));
+        assert_eq!(pods(&routes), [1]);
+        // The Service was made anew, and both are looked at again.
+        routes.object(
+            Kind::Flow,
+            &Key::new("ns", "f"),
+            Some(Arc::new(Object { service: Some("t".into()), ..object() })),
+        );
+        assert_eq!(pods(&routes), [2]);
+        routes.slice(&Key::new("ns", "f-a"), Some(&of("s", 1)), Some(&of("t", 3)));
+        routes.slice(&Key::new("ns", "thief"), Some(&of("t", 2)), None);
+        assert_eq!(pods(&routes), [3]);
+        routes.object(Kind::Flow, &Key::new("ns", "f"), Some(Arc::new(Object { service: None, ..object() })));
+        assert_eq!(pods(&routes), [0; 0], "as long as none is written down");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::object::Kind;
 use crate::{
     cache::workload_label,
-    cluster::{Head, resource::Resource},
+    cluster::{Head, endpoints::SliceMeta, resource::Resource},
 };
 
 /// Where EndpointSlices are.
@@ -19,8 +19,10 @@ pub(super) const LABELS: &str = "app.kubernetes.io/managed-by=recif-operator";
 /// The Pods of one slice.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Slice {
-    /// The workload, if it is one that is routed.
+    /// The workload, if it is one that is routed and Kubernetes made this for the Service of its name.
     pub workload: Option<(Kind, Box<str>)>,
+    /// The uid of that Service. The workload says whether it is its own.
+    pub service: Box<str>,
     /// Its Pods that have an address.
     pub endpoints: Box<[Endpoint]>,
 }
@@ -53,31 +55,26 @@ pub enum Standing {
 /// When it does not look like one.
 pub(super) fn read(_: &Head, json: &str) -> Result<Slice, serde_json::Error> {
     let wire: Wire = serde_json::from_str(json)?;
-    let labels = wire.metadata.labels;
-    let workload = Kind::ALL.into_iter().find_map(|kind| {
-        let name = labels.get(&workload_label(kind.name()))?;
-        Some((kind, name.as_str().into()))
+    let found = Kind::ALL.into_iter().find_map(|kind| {
+        let name = wire.metadata.labels.get(&workload_label(kind.name()))?;
+        let service = wire.metadata.service(name)?;
+        Some(((kind, name.as_str().into()), service.into()))
     });
+    let (workload, service) = found.unzip();
     let mut ports = wire.ports.iter().flatten();
     let port = ports.find(|port| port.name.as_deref() == Some("http")).and_then(|port| port.port);
     let endpoints = wire.endpoints.into_iter().flatten().filter_map(|endpoint| endpoint.read(port?));
-    Ok(Slice { workload, endpoints: endpoints.collect() })
+    Ok(Slice { workload, service: service.unwrap_or_default(), endpoints: endpoints.collect() })
 }
 
 #[derive(Deserialize)]
 struct Wire {
-    metadata: Meta,
+    metadata: SliceMeta,
     // A list without elements is null.
     #[serde(default)]
     endpoints: Option<Vec<WireEndpoint>>,
     #[serde(default)]
     ports: Option<Vec<Port>>,
-}
-
-#[derive(Deserialize)]
-struct Meta {
-    #[serde(default)]
-    labels: std::collections::BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -137,7 +134,10 @@ mod tests {
     #[test]
     fn a_slice_says_where_the_pods_of_which_workload_are() {
         let json = r#"{"metadata":{"name":"a-x","namespace":"ns","uid":"u","resourceVersion":"7",
-            "labels":{"recif.dev/flowset":"a"}},"addressType":"IPv4",
+            "labels":{"recif.dev/flowset":"a","kubernetes.io/service-name":"a",
+            "endpointslice.kubernetes.io/managed-by":"endpointslice-controller.k8s.io"},
+            "ownerReferences":[{"apiVersion":"v1","kind":"Service","name":"a","uid":"s","controller":true}]},
+            "addressType":"IPv4",
             "ports":[{"name":"other","port":1},{"name":"http","port":8888}],"endpoints":[
             {"addresses":["10.0.0.1"],"targetRef":{"kind":"Pod","uid":"p1"},"conditions":{"ready":true}},
             {"addresses":["10.0.0.2"],"targetRef":{"kind":"Pod","uid":"p2"},
@@ -145,7 +145,9 @@ mod tests {
             {"addresses":["10.0.0.3"],"conditions":{"ready":false,"serving":false,"terminating":true}},
             {"addresses":["10.0.0.4"]},{"addresses":["a.example"]},{"addresses":[]}]}"#;
         let slice = read(&head(json).unwrap(), json).unwrap();
-        assert_eq!(slice.workload, Some((Kind::FlowSet, "a".into())));
+        assert_eq!((slice.workload, &*slice.service), (Some((Kind::FlowSet, "a".into())), "s"));
+        let thief = json.replace("\"kubernetes.io/service-name\":\"a\"", "\"kubernetes.io/service-name\":\"thief\"");
+        assert_eq!(read(&head(&thief).unwrap(), &thief).unwrap().workload, None, "the labels alone are anybody's");
         let found: Vec<_> = slice.endpoints.iter().map(|e| (&*e.uid, e.address.to_string(), e.standing)).collect();
         let expected = [
             ("p1", "10.0.0.1:8888", Standing::Ready),

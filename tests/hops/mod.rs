@@ -150,15 +150,23 @@ async fn answer(State((pod, transport)): State<(SocketAddr, &'static str)>, uri:
 fn server(transport: &str) -> Value {
     let metadata = json!({"name": "server", "namespace": "team", "uid": "s", "resourceVersion": "1", "generation": 1});
     let spec = json!({"transportType": transport, "deployment": {"image": "i", "cmd": "c"}});
-    let status = json!({"phase": "Running", "observedGeneration": 1});
+    let children = json!([{"kind": "Service", "name": "server", "uid": "service"}]);
+    let status = json!({"phase": "Running", "observedGeneration": 1, "children": children});
     let version = format!("{}/{}", crds::GROUP, crds::VERSION);
     json!({"apiVersion": version, "kind": "MCPServer", "metadata": metadata, "spec": spec, "status": status})
 }
 
 fn slice(pod: SocketAddr) -> Value {
-    let labels = json!({"app.kubernetes.io/managed-by": "recif-operator", "recif.dev/mcpserver": "server"});
-    let metadata =
-        json!({"name": "server-x", "namespace": "team", "uid": "x", "resourceVersion": "1", "labels": labels});
+    let labels = json!({
+        "app.kubernetes.io/managed-by": "recif-operator", "recif.dev/mcpserver": "server",
+        "kubernetes.io/service-name": "server",
+        "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+    });
+    let owner = json!({"apiVersion": "v1", "kind": "Service", "name": "server", "uid": "service", "controller": true});
+    let metadata = json!({
+        "name": "server-x", "namespace": "team", "uid": "x", "resourceVersion": "1", "labels": labels,
+        "ownerReferences": [owner],
+    });
     let endpoint = json!({
         "addresses": [pod.ip()], "conditions": {"ready": true, "serving": true, "terminating": false},
         "targetRef": {"kind": "Pod", "name": "server-0", "uid": "p"},

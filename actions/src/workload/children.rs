@@ -190,6 +190,22 @@ pub(super) fn recall<K: Workload>(cx: &Context<K>, next: &mut K) {
     }
 }
 
+/// Takes along the uid of a Service that was made again: gateways send requests only to Pods of the Service with this uid.
+/// Whether there was a new one.
+pub(super) fn renew_service<K: Workload>(cx: &Context<K>, next: &mut K) -> bool {
+    let key = next.key();
+    let service = ChildRef { kind: ChildKind::Service, namespace: key.namespace, name: key.name };
+    let Some(seen) = cx.views.child(&service).filter(|seen| !seen.deleting && is_ours(next, seen)) else {
+        return false;
+    };
+    if stored(next, &service).is_none_or(|record| record.uid == seen.uid) {
+        return false;
+    }
+    let records = next.status_mut().children.iter_mut();
+    records.filter(|record| is_record_of(record, &service)).for_each(|record| record.uid.clone_from(&seen.uid));
+    true
+}
+
 /// The kind of the child that a record speaks of, if this build knows it.
 pub(super) fn kind_of(record: &ChildRecord) -> Option<ChildKind> {
     ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == record.kind)

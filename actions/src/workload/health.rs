@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crds::{Standing, WorkloadPhase};
 
-use super::{Workload, replicas};
+use super::{Workload, children::renew_service, replicas};
 use crate::{
     machine::{Context, SCALED_TO_ZERO, condition, set_condition},
     ports::{Child, DeploymentState, Pod, PodTrouble},
@@ -91,8 +91,9 @@ pub(super) fn news<K: Workload>(cx: &Context<K>, cr: &K, inputs: &Inputs) -> Opt
     let live = cx.views.child(&cr.deployment());
     let mut next = cr.clone();
     observe(&mut next, live.as_ref().and_then(|live| live.deployment.as_ref()), cr.replicas() == 0);
+    let renewed = renew_service(cx, &mut next);
     let told = next.tell(inputs);
-    (told || is_available(&next) != is_available(cr)).then_some(next)
+    (told || renewed || is_available(&next) != is_available(cr)).then_some(next)
 }
 
 /// Whether a Pod serves, as the status says.

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 
 use super::{
     Workload,
-    children::{Drift, drift, ensure, kind_of, recall},
+    children::{Drift, drift, ensure, kind_of, recall, renew_service},
     health::{explain, note_degraded, observe},
     render::{changed_inputs, inputs, is_unsettled},
     replicas,
@@ -97,6 +97,7 @@ impl<K: Workload> Action<K> for Monitor {
         }
         // The answer to an apply is newer than what this step began with.
         let state = cx.views.child(&cr.deployment()).and_then(|live| live.deployment.clone()).unwrap_or(state);
+        renew_service(cx, &mut next);
         observe(&mut next, Some(&state), !running);
         if running && state.available < replicas::wanted(cr.as_ref(), &state) {
             self.ailing(cx, cr.as_ref(), &state)?;

@@ -89,7 +89,8 @@ async fn a_deleted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {
         ns.until(kind, &name, PATIENCE, "is there again", |it| it.id() != before.id()).await?;
         back_with_one_write(&ns, kind, since, mark).await?;
     }
-    no_other_write(&ns, first, 4).await?;
+    // The status names the Service by its uid.
+    no_other_write(&ns, first, 5).await?;
     ensure!(ns.get(AGENT, "owner").await?.is_running(), "the agent left Running");
     Ok(())
 }

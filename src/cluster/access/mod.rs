@@ -24,7 +24,7 @@ use super::{
     reviews::{Identity, Reviewer, Right},
 };
 pub use args::{AuthArgs, AuthMode, Open};
-pub use verdicts::{Answer, No, Unavailable};
+pub use verdicts::{Answer, No, Standing, Unavailable};
 use verdicts::{Digest, Outcome, Terms, Verdicts};
 
 /// A right: believed for a minute, and for five while the API server is away.
@@ -33,8 +33,10 @@ const RIGHTS: Terms =
 /// An identity, which many rights rest on: asked for again before the right that rests on it is.
 const IDENTITIES: Terms =
     Terms { renew: Duration::from_secs(30), fresh: Duration::from_secs(30), grace: Duration::ZERO };
-/// How many reviews are under way at most.
+/// How many reviews are under way at most of those whose tokens were right before.
 const REVIEWS: usize = 64;
+/// How many of tokens that nobody has seen yet, which anybody can make up; and how many of those wait for their turn.
+const NEWCOMERS: (usize, usize) = (32, 256);
 /// How long a review may take, the wait for its turn included.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// How often it is logged that reviews fail.
@@ -86,6 +88,9 @@ struct Asked {
     reviews: Arc<dyn Reviews>,
     audiences: Vec<String>,
     turns: Semaphore,
+    newcomers: Semaphore,
+    /// Places of newcomers, with a turn or waiting for one.
+    places: Semaphore,
     complained: Mutex<Option<Instant>>,
 }
 
@@ -97,6 +102,8 @@ impl<V: Clone + Send + Sync + 'static> Access<V> {
             reviews,
             audiences,
             turns: Semaphore::new(REVIEWS),
+            newcomers: Semaphore::new(NEWCOMERS.0),
+            places: Semaphore::new(NEWCOMERS.0 + NEWCOMERS.1),
             complained: Mutex::new(None),
         };
         Self { rights: Verdicts::new(RIGHTS), view, asked: Arc::new(asked) }
@@ -105,6 +112,11 @@ impl<V: Clone + Send + Sync + 'static> Access<V> {
     /// Whether the owner of a token has a right, if that is known and need not be asked again.
     pub fn known(&self, token: &str, right: &Right<'_>) -> Option<Result<V, No>> {
         self.rights.known(&key(token, right)).map(|answer| answer.verdict)
+    }
+
+    /// What is known of a token before it is reviewed.
+    pub fn standing(&self, token: &str) -> Standing {
+        self.asked.identities.standing(&digest(&[token]))
     }
 
     /// Whether the owner of a token has a right.
@@ -152,7 +164,7 @@ impl Asked {
         let [verb, resource, subresource, namespace, name] = &question.right;
         let right = Right { verb, resource, subresource, namespace, name };
         let asked = Instant::now();
-        match self.turn(self.reviews.may(&who, &right)).await? {
+        match self.turn(&self.turns, self.reviews.may(&who, &right)).await? {
             // The right is no younger than what it rests on.
             true => Ok(Answer { verdict: Ok(view(&who)), at: identity.at }),
             false => Ok(Answer { verdict: Err(No::Forbidden), at: asked }),
@@ -160,44 +172,53 @@ impl Asked {
     }
 
     async fn identity(self: &Arc<Self>, token: &str) -> Outcome<Arc<Identity>> {
+        let key = digest(&[token]);
+        let is_newcomer = self.identities.standing(&key) == Standing::Unknown;
         let review = || {
             let (asked, token) = (self.clone(), token.to_owned());
             async move {
                 let at = Instant::now();
-                let found = asked.turn(asked.reviews.identify(&token, &asked.audiences)).await?;
+                let review = asked.reviews.identify(&token, &asked.audiences);
+                let found = match is_newcomer {
+                    false => asked.turn(&asked.turns, review).await?,
+                    true => {
+                        let place = asked.places.try_acquire();
+                        let _place = place.map_err(|_| asked.complain("too many unknown tokens wait for theirs"))?;
+                        asked.turn(&asked.newcomers, review).await?
+                    }
+                };
                 Ok(Answer { verdict: found.map(Arc::new).ok_or(No::Unknown), at })
             }
         };
-        self.identities.get(digest(&[token]), review).await
+        self.identities.get(key, review).await
     }
 
     /// Does a request when it is its turn.
-    async fn turn<T>(&self, request: impl Future<Output = Result<T, RequestError>>) -> Result<T, Unavailable> {
+    async fn turn<T>(
+        &self,
+        turns: &Semaphore,
+        request: impl Future<Output = Result<T, RequestError>>,
+    ) -> Result<T, Unavailable> {
         let in_turn = async {
-            let _turn = self.turns.acquire().await.ok();
+            let _turn = turns.acquire().await.ok();
             request.await
         };
         match timeout(DEADLINE, in_turn).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => {
-                self.complain(&error.to_string());
-                Err(Unavailable)
-            }
-            Err(_) => {
-                self.complain("no answer in time");
-                Err(Unavailable)
-            }
+            Ok(Err(error)) => Err(self.complain(&error.to_string())),
+            Err(_) => Err(self.complain("no answer in time")),
         }
     }
 
     /// Logs a failure, but not the thousandth of the same moment.
-    fn complain(&self, error: &str) {
+    fn complain(&self, error: &str) -> Unavailable {
         let now = Instant::now();
         let mut last = self.complained.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_none_or(|last| now - last >= COMPLAIN) {
             *last = Some(now);
             tracing::warn!(error, "callers cannot be reviewed");
         }
+        Unavailable
     }
 }
 

@@ -36,6 +36,17 @@ pub enum No {
     Forbidden,
 }
 
+/// What is known of a question before it is asked again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// The last review said yes, however long ago.
+    Known,
+    /// It said no a moment ago, and that is said again without another review.
+    Refused,
+    /// It takes a review.
+    Unknown,
+}
+
 /// The answer of a review.
 #[derive(Debug, Clone)]
 pub struct Answer<V> {
@@ -99,6 +110,16 @@ impl<V: Clone + Send + Sync + 'static> Verdicts<V> {
         let kept = lock(&self.kept);
         let answer = kept.yes.entries.get(key).map(|entry| &entry.answer)?;
         (answer.at.elapsed() < self.terms.renew).then(|| answer.clone())
+    }
+
+    /// What is known of it.
+    pub(super) fn standing(&self, key: &Digest) -> Standing {
+        let kept = lock(&self.kept);
+        match kept.no.entries.get(key) {
+            _ if kept.yes.entries.contains_key(key) => Standing::Known,
+            Some(no) if no.answer.at.elapsed() < NO => Standing::Refused,
+            _ => Standing::Unknown,
+        }
     }
 
     /// The answer to a question: as known, else by `review`, which is started once however many ask, and goes on when they

@@ -1,14 +1,15 @@
 //! From a credential to a yes or no.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc};
 
 use super::{
     super::answer::Answer as Refusal,
     credential::{Credential, field_value},
+    penalty::Penalties,
 };
 use crate::{
     cluster::{
-        access::{Access, No, Reviews, Unavailable},
+        access::{Access, No, Reviews, Standing, Unavailable},
         reviews::{Identity, Reviewer, Right},
     },
     gateway::object::Kind,
@@ -49,6 +50,7 @@ impl<'a> Workload<'a> {
 pub(in crate::gateway) struct Gate {
     /// A right comes with the caller as the workload is told of him.
     access: Access<Arc<str>>,
+    penalties: Penalties,
 }
 
 impl fmt::Debug for Gate {
@@ -61,7 +63,7 @@ impl Gate {
     /// Lets in whom `reviews` knows by a token for one of `audiences` and allows it.
     pub(super) fn asking(reviews: Arc<dyn Reviews>, audiences: Vec<String>) -> Self {
         let told = |who: &Identity| field_value(&who.name).into();
-        Self { access: Access::new(reviews, audiences, told) }
+        Self { access: Access::new(reviews, audiences, told), penalties: Penalties::default() }
     }
 
     /// Lets in whom the API server knows by a token for one of `audiences` (none: its own) and allows it.
@@ -69,8 +71,13 @@ impl Gate {
         Self::asking(Arc::new(reviewer), audiences)
     }
 
-    /// The value of `X-Recif-User` of a caller who may call the workload.
-    pub(super) async fn admit(&self, credential: &Credential<'_>, workload: Workload<'_>) -> Result<Arc<str>, Refusal> {
+    /// The value of `X-Recif-User` of a caller who may call the workload, and asks for it from `origin`.
+    pub(super) async fn admit(
+        &self,
+        credential: &Credential<'_>,
+        workload: Workload<'_>,
+        origin: impl Fn() -> IpAddr,
+    ) -> Result<Arc<str>, Refusal> {
         let token = match credential {
             Credential::Token(token) => *token,
             Credential::None => {
@@ -83,7 +90,7 @@ impl Gate {
         let right = workload.right();
         let outcome = match self.access.known(token, &right) {
             Some(verdict) => Ok(verdict),
-            None => Box::pin(self.access.may(token, &right)).await,
+            None => Box::pin(self.review(token, &right, origin())).await?,
         };
         match outcome {
             Ok(Ok(user)) => Ok(user),
@@ -95,6 +102,29 @@ impl Gate {
                 Err(Refusal::new(503, "auth-unavailable", "the API server cannot be asked who you are: try again"))
             }
         }
+    }
+}
+
+impl Gate {
+    /// Asks who the owner of a token is, and whether he has the right, unless too many wrong ones came from there.
+    async fn review(
+        &self,
+        token: &str,
+        right: &Right<'_>,
+        origin: IpAddr,
+    ) -> Result<Result<Result<Arc<str>, No>, Unavailable>, Refusal> {
+        let is_unknown = self.access.standing(token) == Standing::Unknown;
+        if is_unknown && self.penalties.holds(origin) {
+            let error =
+                "too many tokens from this address were refused: wait for 10 s, then try again with one that is right";
+            let field = Some(("Retry-After", "10".into()));
+            return Err(Refusal { field, ..Refusal::new(429, "too-many-unknown-tokens", error) });
+        }
+        let outcome = self.access.may(token, right).await;
+        if is_unknown && outcome.as_ref().is_ok_and(|verdict| *verdict == Err(No::Unknown)) {
+            self.penalties.refused(origin, token);
+        }
+        Ok(outcome)
     }
 }
 

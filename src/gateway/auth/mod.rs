@@ -7,8 +7,9 @@
 mod anonymous;
 mod credential;
 mod gate;
+mod penalty;
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 pub(super) use gate::Gate;
 use gate::Workload;
@@ -64,7 +65,7 @@ impl Caller {
 
 impl Auth {
     /// Admits a request, whose path leads to `route` if there is such a workload. The head is complete and valid; nothing of
-    /// its body was read on purpose. Whatever waits is boxed: this future is part of every connection.
+    /// its body was read on purpose. `origin` is where it comes from. Whatever waits is boxed: this future is part of every connection.
     ///
     /// # Errors
     /// The refusal. One who may not ask does not learn whether there is a route.
@@ -73,6 +74,7 @@ impl Auth {
         head: &RequestHead<'_>,
         path: &Path<'_>,
         route: Option<&Route>,
+        origin: impl Fn() -> IpAddr,
     ) -> Result<Caller, Answer> {
         let Self::Kubernetes(gate) = self else { return Ok(Caller::default()) };
         let (credential, hides_authorization) = credential::find(head);
@@ -86,7 +88,7 @@ impl Auth {
         }
         // What no workload can be called is not there, and there is no right that could be asked for.
         let Some(workload) = Workload::read(path.key) else { return Err(turn::unknown()) };
-        let user = gate.admit(&credential, workload).await?;
+        let user = gate.admit(&credential, workload, origin).await?;
         Ok(Caller { admission: Admission::Right, user: Some(user), hides_authorization })
     }
 }

@@ -47,6 +47,9 @@ impl Roles {
 impl Reviews for Roles {
     async fn identify(&self, token: &str, audiences: &[String]) -> Result<Option<Identity>, RequestError> {
         self.note(format!("{token} for {audiences:?}"))?;
+        if token.starts_with("slow-") {
+            std::future::pending::<()>().await;
+        }
         let name = token.strip_prefix("good-");
         Ok(name.map(|name| Identity { name: name.into(), groups: vec!["g".into()], ..Identity::default() }))
     }
@@ -79,11 +82,15 @@ fn route(target: &str) -> Option<Route> {
 }
 
 async fn admit(auth: &Auth, fields: &str, target: &str) -> Result<Caller, Answer> {
+    admit_from([192, 0, 2, 1].into(), auth, fields, target).await
+}
+
+async fn admit_from(from: IpAddr, auth: &Auth, fields: &str, target: &str) -> Result<Caller, Answer> {
     let bytes = format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
     let mut scratch = Fields::default();
     let head = RequestHead::read(bytes.as_bytes(), &mut scratch).unwrap();
     let route = route(target);
-    auth.admit(&head, &Path::read(head.target).unwrap(), route.as_ref()).await
+    auth.admit(&head, &Path::read(head.target).unwrap(), route.as_ref(), || from).await
 }
 
 const PROTECTED: &str = "/.well-known/oauth-protected-resource/v1/mcp/ns/m";
@@ -204,4 +211,70 @@ async fn who_may_not_ask_does_not_learn_what_there_is() {
         assert_eq!(admit(&auth, ALICE, target).await.unwrap_err().status, 404, "{target}");
     }
     assert_eq!(roles.asked(), [""; 0]);
+}
+
+fn token(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_makes_up_tokens_costs_no_reviews_for_long_and_others_little() {
+    let (roles, auth) = gate();
+    admit(&auth, ALICE, CHAT).await.unwrap();
+    for number in 0..20 {
+        assert_eq!(admit(&auth, &token(&format!("bad-{number}")), CHAT).await.unwrap_err().status, 401);
+    }
+    roles.asked();
+    for fields in [token("bad-21"), token("good-bob")] {
+        let refusal = admit(&auth, &fields, CHAT).await.unwrap_err();
+        assert_eq!((refusal.status, refusal.reason), (429, "too-many-unknown-tokens"));
+        assert_eq!(refusal.field, Some(("Retry-After", "10".into())));
+    }
+    assert_eq!(roles.asked(), [""; 0]);
+    // Who is known does not notice, not even when it is time for another review; nor does who is elsewhere.
+    advance(Duration::from_secs(9)).await;
+    admit(&auth, ALICE, CHAT).await.unwrap();
+    assert_eq!(admit(&auth, ALICE, OTHER).await.unwrap_err().status, 403);
+    let elsewhere = admit_from([192, 0, 2, 2].into(), &auth, &token("bad-22"), CHAT).await;
+    assert_eq!(elsewhere.unwrap_err().status, 401);
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(admit(&auth, &token("bad-21"), CHAT).await.unwrap_err().status, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_wrong_token_often_is_one() {
+    let (_, auth) = gate();
+    for _ in 0..100 {
+        assert_eq!(admit(&auth, &token("bad"), CHAT).await.unwrap_err().status, 401);
+        advance(Duration::from_millis(90)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reviews_of_unknown_tokens_are_bounded_and_in_nobodys_way() {
+    let (roles, auth) = gate();
+    let auth = Arc::new(auth);
+    admit(&auth, ALICE, CHAT).await.unwrap();
+    advance(Duration::from_secs(61)).await;
+    let waiting: Vec<_> = (0..288_u16)
+        .map(|number| {
+            let auth = auth.clone();
+            let from = [10, 0, number.to_be_bytes()[0], number.to_be_bytes()[1]].into();
+            tokio::spawn(async move { admit_from(from, &auth, &token(&format!("slow-{number}")), CHAT).await })
+        })
+        .collect();
+    while roles.asked.lock().unwrap().iter().filter(|asked| asked.starts_with("slow-")).count() < 32 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    let begun = tokio::time::Instant::now();
+    let refusal = admit(&auth, &token("good-carol"), CHAT).await.unwrap_err();
+    assert_eq!((refusal.status, refusal.reason), (503, "auth-unavailable"), "there is no place to wait");
+    admit(&auth, ALICE, CHAT).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(1), "renewals have turns of their own");
+    for caller in waiting {
+        assert_eq!(caller.await.unwrap().unwrap_err().status, 503);
+    }
 }

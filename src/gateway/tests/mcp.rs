@@ -14,7 +14,7 @@ impl Gateway {
             standing: *standing,
         };
         let endpoints = pods.iter().map(endpoint).collect();
-        let slice = Slice { workload: Some((Kind::McpServer, "m".into())), endpoints };
+        let slice = Slice { workload: Some((Kind::McpServer, "m".into())), service: "s".into(), endpoints };
         routes.slice(&Key::new("ns", "m-x"), None, Some(&Arc::new(slice)));
     }
 }

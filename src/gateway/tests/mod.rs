@@ -139,7 +139,8 @@ impl Gateway {
             let uid = address.to_string().into();
             Endpoint { uid, address: *address, standing: *standing }
         });
-        let slice = Slice { workload: Some((Kind::Agent, "a".into())), endpoints: endpoints.collect() };
+        let slice =
+            Slice { workload: Some((Kind::Agent, "a".into())), service: "s".into(), endpoints: endpoints.collect() };
         self.shared.routes.slice(&Key::new("ns", "a-x"), None, Some(&Arc::new(slice)));
     }
 

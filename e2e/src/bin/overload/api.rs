@@ -54,7 +54,8 @@ fn agent() -> Value {
         "name": "bench", "namespace": "default", "uid": "agent", "resourceVersion": "1", "generation": 1,
     });
     let spec = json!({"name": "bench", "framework": "corail"});
-    let status = json!({"phase": "Running", "observedGeneration": 1});
+    let children = json!([{"kind": "Service", "name": "bench", "uid": "service"}]);
+    let status = json!({"phase": "Running", "observedGeneration": 1, "children": children});
     json!({
         "apiVersion": format!("{}/{}", crds::GROUP, crds::VERSION), "kind": "Agent",
         "metadata": metadata, "spec": spec, "status": status,
@@ -64,10 +65,15 @@ fn agent() -> Value {
 /// A slice for each Pod, because each has a port of its own.
 fn slices(pods: &[SocketAddr]) -> Vec<Value> {
     let slice = |(number, pod): (usize, &SocketAddr)| {
-        let labels = json!({"app.kubernetes.io/managed-by": "recif-operator", "recif.dev/agent": "bench"});
+        let labels = json!({
+            "app.kubernetes.io/managed-by": "recif-operator", "recif.dev/agent": "bench", "kubernetes.io/service-name": "bench",
+            "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+        });
+        let owner =
+            json!({"apiVersion": "v1", "kind": "Service", "name": "bench", "uid": "service", "controller": true});
         let metadata = json!({
             "name": format!("bench-{number}"), "namespace": "default", "uid": format!("slice-{number}"),
-            "resourceVersion": "1", "labels": labels,
+            "resourceVersion": "1", "labels": labels, "ownerReferences": [owner],
         });
         let conditions = json!({"ready": true, "serving": true, "terminating": false});
         let endpoint = json!({

@@ -1,0 +1,113 @@
+//! Rate limit for guesses: an address from which many wrong tokens came gets no further unknown one reviewed for a while.
+//!
+//! Every unknown token costs a review by the API server, so whoever makes up tokens would make others wait for theirs. Only what was
+//! refused counts, each token once: callers who are known are never asked about their address, and right tokens cost nothing, so
+//! that one bad neighbour behind an ingress or a NAT is felt only by those who are new there.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher as _, RandomState},
+    net::{IpAddr, Ipv6Addr},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// So many refused tokens are too many.
+const MOST: usize = 20;
+/// Within this time; and for so long none is reviewed then.
+const PERIOD: Duration = Duration::from_secs(10);
+/// Addresses that are remembered at most.
+const ADDRESSES: usize = 10_000;
+
+/// The addresses of refused tokens.
+#[derive(Debug, Default)]
+pub(super) struct Penalties {
+    hasher: RandomState,
+    refused: Mutex<HashMap<IpAddr, Refused>>,
+}
+
+/// What was refused of one address.
+#[derive(Debug)]
+struct Refused {
+    since: Instant,
+    /// Hashes of different tokens.
+    tokens: Vec<u64>,
+}
+
+impl Penalties {
+    /// Whether unknown tokens of this address are not reviewed now.
+    pub(super) fn holds(&self, address: IpAddr) -> bool {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.get(&network(address)).is_some_and(|found| found.tokens.len() >= MOST && found.since.elapsed() < PERIOD)
+    }
+
+    /// Counts a token that was reviewed and refused.
+    pub(super) fn refused(&self, address: IpAddr, token: &str) {
+        let (hash, now) = (self.hasher.hash_one(token), Instant::now());
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.len() >= ADDRESSES {
+            refused.retain(|_, found| now - found.since < PERIOD);
+        }
+        if refused.len() >= ADDRESSES {
+            return;
+        }
+        let found = refused.entry(network(address)).or_insert_with(|| Refused { since: now, tokens: Vec::new() });
+        if now - found.since >= PERIOD {
+            *found = Refused { since: now, tokens: Vec::new() };
+        }
+        if found.tokens.len() < MOST && !found.tokens.contains(&hash) {
+            found.tokens.push(hash);
+            if found.tokens.len() == MOST {
+                // From here on it is the time of the penalty.
+                found.since = now;
+            }
+        }
+    }
+}
+
+/// Whom an address stands for: one who has an address of IPv6 has 2⁶⁴ of them.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_pays_for_twenty_different_tokens_in_ten_seconds_and_for_ten_seconds() {
+        let penalties = Penalties::default();
+        let (here, there) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        for _ in 0..100 {
+            penalties.refused(here, "the same");
+        }
+        (0..18).for_each(|number| penalties.refused(here, &number.to_string()));
+        assert!(!penalties.holds(here));
+        penalties.refused(here, "one more");
+        assert!(penalties.holds(here) && !penalties.holds(there));
+        advance(Duration::from_secs(9)).await;
+        assert!(penalties.holds(here));
+        advance(Duration::from_secs(1)).await;
+        assert!(!penalties.holds(here));
+        for number in 0..60 {
+            penalties.refused(there, &number.to_string());
+            advance(Duration::from_secs(1)).await;
+        }
+        assert!(!penalties.holds(there), "one a second is not many");
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address() {
+        let penalties = Penalties::default();
+        let at = |host: u16| IpAddr::from([0xfd00, 0, 0, 1, 0, 0, 0, host]);
+        (0..20).for_each(|number| penalties.refused(at(number), &number.to_string()));
+        assert!(penalties.holds(at(99)) && !penalties.holds("fd00:0:0:2::1".parse().unwrap()));
+    }
+}
