@@ -13,6 +13,7 @@ fn object() -> Arc<Object> {
         uid: "u".into(),
         timeout: None,
         concurrency: Some(8),
+        service: Some("s".into()),
         sidecar: true,
         anonymous_paths: Box::default(),
         last_invocation_at: None,
@@ -27,7 +28,8 @@ fn slice(name: &str, count: u8) -> Arc<Slice> {
         address: SocketAddr::from(([10, 0, 0, at], 8888)),
         standing: Standing::Ready,
     };
-    Arc::new(Slice { workload: Some((Kind::Agent, name.into())), endpoints: (0..count).map(endpoint).collect() })
+    let endpoints = (0..count).map(endpoint).collect();
+    Arc::new(Slice { workload: Some((Kind::Agent, name.into())), service: "s".into(), endpoints })
 }
 
 fn benches(criterion: &mut Criterion) {
