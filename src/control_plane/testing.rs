@@ -103,8 +103,9 @@ fn app_of(fleet: &Arc<Fleet>, gateway: &str, auth: Auth, store: Store) -> App {
         auth,
         loads: Loads::new(),
         store: Arc::new(store),
+        mirror: Arc::default(),
         clients: Clients::new(CancellationToken::new()),
-        relay: Relay::new(gateway).unwrap(),
+        relay: Relay::new(gateway, None).unwrap(),
         synced: AtomicBool::new(true),
     })
 }

@@ -32,10 +32,11 @@ const WRITE: Duration = Duration::from_secs(30);
 const READERS: u32 = 4;
 
 /// Readers never wait for the writer, nor the writer for them. A crash of the process loses nothing; one of the machine may
-/// lose the last transactions, which the cluster still holds.
-const SQLITE_WRITER: &str = "PRAGMA busy_timeout = 2000; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; \
-                             PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = 67108864";
-const SQLITE_READER: &str = "PRAGMA busy_timeout = 2000; PRAGMA query_only = ON";
+/// lose the last transactions, which the cluster still holds. Temporary tables and statement journals stay in memory: under a
+/// read-only root there is no folder for them, and SQLite then fails with SQLITE_IOERR_GETTEMPPATH (6410).
+const SQLITE_WRITER: &str = "PRAGMA busy_timeout = 2000; PRAGMA temp_store = MEMORY; PRAGMA journal_mode = WAL; \
+                             PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = 67108864";
+const SQLITE_READER: &str = "PRAGMA busy_timeout = 2000; PRAGMA temp_store = MEMORY; PRAGMA query_only = ON";
 /// Whoever is stopped in the middle of a transaction does not hold up the others for longer than this.
 const POSTGRES: &str = "SET statement_timeout = '20s'; SET lock_timeout = '10s'; \
                         SET idle_in_transaction_session_timeout = '20s'";

@@ -20,7 +20,7 @@ pub enum StoreError {
     #[error("the database does not answer: {0}")]
     Away(String),
     /// It answered with an error.
-    #[error("the database refused: {message}")]
+    #[error("the database refused: {message} (code {code})")]
     Refused {
         /// The database's own code: five characters of PostgreSQL's appendix A, or SQLite's extended result code.
         code: String,

@@ -26,6 +26,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     what_hangs_on_an_object_is_shown,
     a_caller_sees_what_he_may_see,
     a_chat_goes_through_to_the_gateway,
+    the_shipped_history_outlives_its_objects,
 );
 
 /// How long a change may take to be shown, and a new right: a no is remembered for 5 s.
@@ -252,5 +253,31 @@ async fn a_chat_goes_through_to_the_gateway(ns: Namespace) -> Result<()> {
     .await?;
     let answer = ask(&ns, &nobody(&target), "POST", &path, r#"{"message":"hi"}"#).await?;
     ensure!(answer.status == 401, "the gateway judges: {answer:?}");
+    Ok(())
+}
+
+async fn the_shipped_history_outlives_its_objects(ns: Namespace) -> Result<()> {
+    // The Deployment as `config/` has it, with its read-only root: what it tells of an object that is gone is a row of its
+    // database.
+    let target = Target::control_plane(&ns.env).await?;
+    ns.apply(&agent("gone", json!({"replicas": 0}))).await?;
+    let stopped = |it: &crate::object::Object| it.phase() == "Terminated";
+    let uid = ns.until(AGENT, "gone", crate::namespace::START, "is stopped", stopped).await?.id();
+    ns.delete(AGENT, "gone").await?;
+    ns.until_gone(AGENT, "gone", SHOWN).await?;
+    let path = format!("/v1/agents/{}/gone/trace", ns.name);
+    shown(&ns, &target, &path, |trace| {
+        trace["entries"].as_array().is_some_and(|entries| entries.iter().any(|entry| entry["to"] == "Terminated"))
+    })
+    .await?;
+    shown(&ns, &target, "/v1/transitions?limit=1000", |page| {
+        page["items"].as_array().is_some_and(|items| items.iter().any(|item| item["uid"] == uid.as_str()))
+    })
+    .await?;
+    let (status, history) = get(&ns, &target, "/v1/history").await?;
+    ensure!(status == 200 && history["problem"].is_null(), "{history}");
+    let root =
+        ns.env.kubectl(&["-n", "recif-system", "get", "deployment", "recif-control-plane", "-o", "yaml"]).await?;
+    ensure!(root.contains("readOnlyRootFilesystem: true"), "{root}");
     Ok(())
 }

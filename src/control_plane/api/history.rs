@@ -12,7 +12,7 @@ use super::{
     answer::Answer,
     operation::{Asked, Param, Values},
     problem::Problem,
-    types::{Step, Transition, Transitions},
+    types::{History, Step, Transition, Transitions},
 };
 use crate::{
     control_plane::{
@@ -56,6 +56,16 @@ pub(super) fn transitions(app: App, caller: Caller, asked: Asked) -> BoxFuture<'
             .map_err(|error| away(&error))?;
         let items = page.items.into_iter().map(Transition::from).collect();
         Answer::of(&Transitions { items, next: page.next.map(|next| next.to_string()) })
+    }
+    .boxed()
+}
+
+/// How far what happened is stored.
+pub(super) fn how_far(app: App, caller: Caller, _: Asked) -> BoxFuture<'static, Result<Answer, Problem>> {
+    async move {
+        // It is the same for everybody, but for nobody whom nobody knows.
+        app.auth.user(&caller).await?;
+        Answer::of(&History { behind_seconds: app.mirror.behind(&app.fleet).as_secs(), problem: app.mirror.problem() })
     }
     .boxed()
 }

@@ -43,6 +43,7 @@ use super::{
     fleet::Fleet,
     live::Clients,
     load::Loads,
+    mirror::State as MirrorState,
     relay::{self, Relay},
     ui,
 };
@@ -64,6 +65,8 @@ pub(super) struct Parts {
     pub(super) loads: Loads,
     /// What happened before.
     pub(super) store: Arc<Store>,
+    /// How it goes with what is written there.
+    pub(super) mirror: Arc<MirrorState>,
     /// Those who follow.
     pub(super) clients: Clients,
     /// The way to the gateway.
@@ -88,9 +91,12 @@ pub(super) fn router(app: App) -> Router {
     let method = || async { Problem::new(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here") };
     let compress = CompressionLayer::new().gzip(true).br(true).quality(CompressionLevel::Fastest);
     let api = api.fallback(refuse).method_not_allowed_fallback(method).layer(compress);
-    let pass = |State(app): State<App>, request: Request| async move {
+    let pass = |State(app): State<App>, mut request: Request| async move {
         match app.auth.may_relay(request.headers()) {
-            Ok(()) => app.relay.pass(request).await,
+            Ok(()) => {
+                app.auth.hide(request.headers_mut());
+                app.relay.pass(request).await
+            }
             Err(problem) => problem.into_response(),
         }
     };

@@ -22,7 +22,7 @@ async fn no_request_of_schemathesis_is_answered_wrongly() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (url, stop) = (format!("http://{}", listener.local_addr().unwrap()), CancellationToken::new());
     let (app, _database) = app_with_history(&stage.fleet).await;
-    let server = tokio::spawn(serve::run(listener, router(app), stop.clone()));
+    let server = tokio::spawn(serve::run(listener, None, router(app), stop.clone()));
     let folder = std::env::temp_dir().join(format!("recif-schemathesis-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let mut command = Command::from(peers::python("rest_client.py"));

@@ -9,8 +9,8 @@ use super::{
     operation::{Operation, Schematic},
     overview,
     types::{
-        Children, Events, FleetPage, Graph, Load, Machine, Me, Object, Page, Rendered, Status, ToolServers, Tools,
-        Trace, Transitions, Why,
+        Children, Events, FleetPage, Graph, History, Load, Machine, Me, Object, Page, Rendered, Status, ToolServers,
+        Tools, Trace, Transitions, Why,
     },
 };
 use crate::control_plane::live;
@@ -42,6 +42,14 @@ pub(super) const OPERATIONS: &[Operation] = &[
         query: overview::GRAPH,
         answer: Schematic::Json(schema::<Graph>),
         handle: overview::graph,
+    },
+    Operation {
+        path: "/v1/history",
+        id: "getHistory",
+        about: "How far what happened is stored.",
+        query: &[],
+        answer: Schematic::Json(schema::<History>),
+        handle: history::how_far,
     },
     Operation {
         path: "/v1/machines/{kind}",

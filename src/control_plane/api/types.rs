@@ -367,6 +367,16 @@ impl From<store::Transition> for Transition {
     }
 }
 
+/// How far what happened is stored in the database.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct History {
+    /// How long the oldest change that is not stored yet has been waiting, in seconds; 0: everything is stored.
+    pub(super) behind_seconds: u64,
+    /// Why nothing is stored for now; null: the database works.
+    pub(super) problem: Option<&'static str>,
+}
+
 /// A page of what happened.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Transitions {

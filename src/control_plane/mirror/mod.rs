@@ -92,8 +92,9 @@ impl Mirror {
             let before = self.state.position();
             let Err(error) = self.follow(&mut seen).await;
             self.metrics.failures.inc();
-            if self.state.failed(&error) {
-                tracing::warn!(database = self.store.place(), %error, "what changes is not stored for now");
+            if self.state.failed(&error, Instant::now()) {
+                let behind = self.state.behind(&self.fleet).as_secs();
+                tracing::warn!(database = self.store.place(), %error, behind, "cannot write history to the database; retrying");
             }
             if self.state.position() != before {
                 delay = delays.build();

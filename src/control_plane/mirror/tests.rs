@@ -297,7 +297,10 @@ async fn a_database_that_is_away_is_caught_up_with_when_it_is_back() {
     until("the database is missed", || mirror.state.is_failing()).await;
     assert!(mirror.state.behind(&mirror.fleet) > Duration::ZERO);
     let [note] = mirror.state.notes(&mirror.fleet).try_into().unwrap();
-    assert!(note.starts_with("database: it fails; ") && note.ends_with(" s behind"), "no word of the error: {note}");
+    assert!(
+        note.starts_with("database: unavailable (the database does not answer); ") && note.ends_with(" s behind"),
+        "{note}"
+    );
     server.resume().await;
     settled(&stage, &place, &mirror).await;
     assert_eq!(mirror.state.notes(&mirror.fleet), [""; 0]);

@@ -2,8 +2,10 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
+use sqlx::Row as _;
+
 use super::*;
-use crate::store::{DatabaseUrl, Store, StoreError};
+use crate::store::{DatabaseUrl, Store, StoreError, sql::Sql};
 
 #[tokio::test]
 async fn a_database_that_is_not_there_is_told_without_its_password() {
@@ -41,7 +43,7 @@ async fn a_locked_file_is_written_when_it_is_free_again() {
     sqlx::query("CREATE TABLE x (a TEXT)").execute(&mut *holder).await.unwrap();
     let batch = Batch { records: vec![agent("a", "u", 1)], gone: Vec::new() };
     let error = writer.write(&batch).await.unwrap_err();
-    assert_eq!(error.to_string(), "the database refused: database is locked");
+    assert_eq!(error.to_string(), "the database refused: database is locked (code 5)");
     assert!(place.store.history("Agent", "ns", "a", 1).await.unwrap().is_empty(), "readers do not wait");
     holder.rollback().await.unwrap();
     place.store.writer().await.unwrap().write(&batch).await.unwrap();
@@ -58,7 +60,7 @@ async fn a_full_disk_keeps_what_was_written() {
     let records = (0..200).map(|number| agent(&format!("b{number}"), "u", 2)).collect();
     let batch = Batch { records, gone: Vec::new() };
     let error = writer.write(&batch).await.unwrap_err();
-    assert_eq!(error.to_string(), "the database refused: database or disk is full");
+    assert_eq!(error.to_string(), "the database refused: database or disk is full (code 13)");
     assert_eq!(workloads(&place).await.len(), 1, "nothing of the batch");
     place.store.writer().await.unwrap().write(&batch).await.unwrap();
     assert_eq!(workloads(&place).await.len(), 201);
@@ -74,4 +76,14 @@ async fn a_folder_that_cannot_be_made_is_named() {
     let url = DatabaseUrl::file(&file.join("below a file/recif.db"));
     let error = Store::open(&url).unwrap().writer().await.unwrap_err();
     assert!(error.to_string().starts_with(&format!("folder {}", file.join("below a file").display())), "{error}");
+}
+
+#[tokio::test]
+async fn nothing_needs_a_temporary_folder() {
+    let place = Place::sqlite();
+    let mut writer = place.store.writer().await.unwrap();
+    let row = sqlx::query("PRAGMA temp_store").fetch_one(writer.connection()).await.unwrap();
+    assert_eq!(row.get::<i64, _>(0), 2, "the writer's temporary tables and journals are in memory");
+    let rows = place.store.rows(Sql::new("PRAGMA temp_store")).await.unwrap();
+    assert_eq!(rows[0].get::<i64, _>(0), 2, "those of the readers too");
 }

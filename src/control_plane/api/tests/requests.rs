@@ -1,12 +1,12 @@
 //! What is asked wrongly or elsewhere, and whether answers are as the document says.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
 use http::Method;
 use serde_json::Value;
 
 use super::{Api, bytes, stage};
-use crate::control_plane::api::table::OPERATIONS;
+use crate::{control_plane::api::table::OPERATIONS, store::StoreError};
 
 #[tokio::test]
 async fn a_wrong_request_is_told_what_is_wrong() {
@@ -104,4 +104,17 @@ async fn answers_are_as_the_document_says() {
             assert!(errors.is_empty(), "{filled}: {errors:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_history_that_is_not_written_says_so() {
+    let api = Api::new(&stage());
+    let (status, history) = api.get("/v1/history").await;
+    assert_eq!((status, &history["problem"]), (200, &Value::Null));
+    let refused = StoreError::Refused { code: "6410".into(), message: "disk I/O error".into() };
+    let begun = Instant::now().checked_sub(std::time::Duration::from_secs(900)).unwrap();
+    api.app.mirror.failed(&refused, begun);
+    let (status, history) = api.get("/v1/history").await;
+    assert_eq!((status, history["problem"].as_str()), (200, Some("the database refuses writes")), "{history}");
+    assert!(history["behindSeconds"].as_u64().is_some_and(|behind| behind >= 900), "{history}");
 }

@@ -100,6 +100,16 @@ it("a control plane that hangs is waited for visibly, and its sign-in says what 
   );
 });
 
+it("a history that the database does not take is told where it is shown", async () => {
+  await inEachLook(
+    (page) => page.route("**/api/v1/history", (route) => route.fulfill({ json: { behindSeconds: 900, problem: "the database refuses writes" } })),
+    async (page) => {
+      await page.getByText("History is 15 min behind: the database refuses writes.").waitFor();
+    },
+    "activity",
+  );
+});
+
 it("a page is dark from the beginning where the system is", async () => {
   for (const [options, background] of [[{}, "rgb(247, 248, 248)"], [{ dark: true }, "rgb(13, 19, 20)"]] as const) {
     const page = await openPage(ui.browser, options);

@@ -1,5 +1,6 @@
 import "./activity.css";
 
+import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { type ReactElement, useCallback, useEffect, useMemo, useRef, useState } from "react";
@@ -7,12 +8,13 @@ import { type ReactElement, useCallback, useEffect, useMemo, useRef, useState } 
 import { get, query } from "../api/client.ts";
 import { KINDS } from "../api/kinds.ts";
 import { live } from "../api/live.ts";
+import { historyQuery } from "../api/queries.ts";
 import type { Page, Transition } from "../api/types.ts";
 import { duration } from "../object/timeline.ts";
 import { Icon } from "../shell/icons.tsx";
 import { Ago, fullTime, ObjectLink, Phase, useTitle } from "../shell/parts.tsx";
 import { Failure, Loading, Notice, State } from "../shell/states.tsx";
-import { KEPT, merged, newer, wanted } from "./feed.ts";
+import { KEPT, merged, newer, troubleOf, wanted } from "./feed.ts";
 
 const PAGE = 200;
 
@@ -21,6 +23,7 @@ export function ActivityPage(): ReactElement {
   const search = useSearch({ from: "/activity" });
   const navigate = useNavigate({ from: "/activity" });
   const feed = useFeed();
+  const trouble = troubleOf(useQuery(historyQuery()).data);
   const shown = useMemo(() => feed.list.filter(wanted(search.kind, search.q)), [feed.list, search.kind, search.q]);
   return (
     <div className="page full">
@@ -29,7 +32,7 @@ export function ActivityPage(): ReactElement {
         <span className="muted grow">Every move and every wait of the fleet, the latest first</span>
         <button type="button" className="button" onClick={feed.toggle} aria-pressed={feed.paused}>
           <Icon name={feed.paused ? "play" : "pause"} />
-          {feed.paused ? `Go on${feed.held ? ` (${feed.held} new)` : ""}` : "Pause"}
+          {feed.paused ? `Resume${feed.held ? ` (${feed.held} new)` : ""}` : "Pause"}
         </button>
       </div>
       <div className="row wrap">
@@ -56,6 +59,7 @@ export function ActivityPage(): ReactElement {
           ))}
         </select>
       </div>
+      {trouble && <Notice tone="warn">{trouble}</Notice>}
       {feed.error && feed.list.length > 0 && <Notice tone="warn">What happened before cannot be read: {feed.error.message}</Notice>}
       {shown.length ? (
         <List list={shown} more={feed.more} loading={feed.loading} />

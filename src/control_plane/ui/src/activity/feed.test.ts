@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 
 import type { Transition } from "../api/types.ts";
-import { merged, newer, wanted } from "./feed.ts";
+import { merged, newer, troubleOf, wanted } from "./feed.ts";
 
 const one = (uid: string, seq: number, second: number, more: Partial<Transition> = {}): Transition => ({
   kind: "Agent", namespace: "default", name: uid, uid, seq, at: new Date(second * 1000).toISOString(),
@@ -28,4 +28,13 @@ it("finds by kind and by words of what is shown", () => {
   expect(names(list.filter(wanted(undefined, "cart")))).toBe("shop1 cart1");
   expect(names(list.filter(wanted(["Tool"], undefined)))).toBe("cart1");
   expect(names(list.filter(wanted(undefined, "default/ca error")))).toBe("cart1");
+});
+
+it.each([
+  [{ behindSeconds: 900, problem: "the database refuses writes" }, "History is 15 min behind: the database refuses writes."],
+  [{ behindSeconds: 0, problem: "the database does not answer" }, "History cannot be written: the database does not answer."],
+  [{ behindSeconds: 3, problem: null }, null],
+  [undefined, null],
+])("of %j it says %s", (history, text) => {
+  expect(troubleOf(history)).toBe(text);
 });

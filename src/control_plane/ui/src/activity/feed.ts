@@ -1,6 +1,7 @@
 /** Transitions from pages and from the live stream, as one list: newest first, each once. */
 
-import type { Transition } from "../api/types.ts";
+import type { History, Transition } from "../api/types.ts";
+import { ago } from "../object/timeline.ts";
 
 const keyOf = (one: Transition): string => `${one.uid} ${one.seq}`;
 
@@ -31,4 +32,11 @@ export function wanted(kinds: readonly string[] | undefined, q: string | undefin
     const text = `${one.kind} ${one.namespace}/${one.name} ${one.from} ${one.to} ${one.action} ${one.reason}`.toLowerCase();
     return words.every((word) => text.includes(word));
   };
+}
+
+/** What is wrong with the history, in a sentence; null: nothing is. */
+export function troubleOf(history: History | undefined): string | null {
+  if (!history?.problem) return null;
+  const behind = history.behindSeconds * 1000;
+  return behind < 1000 ? `History cannot be written: ${history.problem}.` : `History is ${ago(behind)} behind: ${history.problem}.`;
 }

@@ -7,7 +7,7 @@ import { Drawn } from "./drawn.ts";
 import { pluralOf } from "./kinds.ts";
 import { live } from "./live.ts";
 import { type Key, Refresher } from "./refresh.ts";
-import type { Child, Graph, KubeEvent, KubeObject, Load, Machine, Page, RenderedFile, ServerTools, ToolServer, Trace, Why } from "./types.ts";
+import type { Child, Graph, History, KubeEvent, KubeObject, Load, Machine, Page, RenderedFile, ServerTools, ToolServer, Trace, Why } from "./types.ts";
 
 export interface Name {
   plural: string;
@@ -44,6 +44,10 @@ export const loadQuery = (name: Name) => queryOptions({ ...part<Load>(name, "loa
 
 export const machineQuery = (kind: string) =>
   queryOptions({ queryKey: ["machine", kind], queryFn: ({ signal }) => get<Machine>(`/machines/${kind}`, signal), staleTime: Infinity });
+
+/** How far the history is behind. No change tells of it, so it is asked for again and again. */
+export const historyQuery = () =>
+  queryOptions({ queryKey: ["history"], queryFn: ({ signal }) => get<History>("/history", signal), refetchInterval: 15_000, retry: false });
 
 export const graphQuery = (namespace: string | undefined) =>
   queryOptions({ queryKey: ["graph", namespace ?? ""], queryFn: ({ signal }) => get<Graph>(`/graph${query({ namespace })}`, signal) });

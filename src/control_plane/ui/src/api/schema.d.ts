@@ -715,6 +715,11 @@ export interface components {
             /** @description Its uid. */
             uid: string;
         };
+        /** @description How far. */
+        History: {
+            behindSeconds: number;
+            problem: string | null;
+        };
         /** @description A page of what happened. */
         Transitions: {
             /** @description What to send as `before` for the next page; absent on the last one. */

@@ -18,6 +18,8 @@ export type KubeObject = Omit<Schemas["Object"], "metadata" | "status"> & {
   metadata: { generation?: number; [field: string]: unknown };
   status: { phase?: string; observedGeneration?: number; conditions?: Condition[]; [field: string]: unknown } | null;
 };
+/** How far what happened is stored in the database. */
+export type History = Schemas["History"];
 export type Why = Schemas["Why"];
 export type Child = Schemas["Child"];
 export type RenderedFile = Schemas["File"];

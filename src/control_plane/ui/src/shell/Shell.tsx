@@ -1,7 +1,10 @@
+import { useQuery } from "@tanstack/react-query";
 import { Link, Outlet } from "@tanstack/react-router";
 import { type ReactElement, useSyncExternalStore } from "react";
 
+import { troubleOf } from "../activity/feed.ts";
 import { live } from "../api/live.ts";
+import { historyQuery } from "../api/queries.ts";
 import { ago } from "../object/timeline.ts";
 import { Icon, type IconName, Logo } from "./icons.tsx";
 import { useNow } from "./parts.tsx";
@@ -106,10 +109,11 @@ function shortUser(user: string): string {
 
 function LiveBadge(): ReactElement {
   const state = useSyncExternalStore(live.watch, () => live.state);
-  const [tone, label] =
-    state.status === "live" ? ["good", "Live"] : state.status === "broken" ? ["warn", "Reconnecting"] : ["busy", "Connecting"];
+  const trouble = troubleOf(useQuery(historyQuery()).data);
+  const connected = trouble ? ["warn", "History behind"] : ["good", "Live"];
+  const [tone, label] = state.status === "live" ? connected : state.status === "broken" ? ["warn", "Reconnecting"] : ["busy", "Connecting"];
   return (
-    <span className={`live tone-${tone}`} role="status" data-live={state.status}>
+    <span className={`live tone-${tone}`} role="status" data-live={state.status} title={trouble ?? undefined}>
       <span className="live-dot" />
       {label}
     </span>
