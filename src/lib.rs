@@ -25,3 +25,4 @@ pub mod runner;
 pub mod scaler;
 pub mod store;
 pub mod telemetry;
+pub mod tls;

@@ -5,18 +5,24 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD as URL_SAFE_NO_PAD};
 use http::Method;
 use k8s_openapi::api::{
     authentication::v1::{TokenReview, TokenReviewSpec},
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
 };
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use super::{
     error::RequestError,
     resource::Resource,
     transport::{Call, Transport, outgoing, read_json},
 };
+
+/// The audience of tokens that are good for Récif alone: `kubectl create token NAME --audience recif`. The API server itself
+/// takes none of them, so what is caught of one opens nothing else.
+pub const AUDIENCE: &str = "recif";
 
 /// Somebody whom the API server knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -63,11 +69,15 @@ impl Reviewer {
         Self { transport }
     }
 
-    /// Whose token this is; `None`: nobody's, or one that is not meant for any of `audiences` (none: the API server's own).
+    /// Whose token this is; `None`: nobody's, or one that is not meant for any of `audiences` (none: the API server's own, and
+    /// [`AUDIENCE`]).
     ///
     /// # Errors
     /// There was no answer. The error does not hold the token.
     pub async fn identify(&self, token: &str, audiences: &[String]) -> Result<Option<Identity>, RequestError> {
+        // What the token says of itself only chooses the question: the API server's answer counts.
+        let own = [AUDIENCE.to_owned()];
+        let audiences = if audiences.is_empty() && names_audience(token, AUDIENCE) { &own } else { audiences };
         let wanted = (!audiences.is_empty()).then(|| audiences.to_vec());
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: wanted };
         let review = TokenReview { spec, ..TokenReview::default() };
@@ -125,6 +135,21 @@ impl Reviewer {
     }
 }
 
+/// Whether a token is a JWT that says it is meant for this audience (RFC 7519, section 4.1.3). Nothing of it is verified.
+fn names_audience(token: &str, audience: &str) -> bool {
+    let mut parts = token.split('.');
+    let (Some(_), Some(claims), Some(_), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    let claims = URL_SAFE_NO_PAD.decode(claims).unwrap_or_default();
+    let claims: Value = serde_json::from_slice(&claims).unwrap_or_default();
+    match &claims["aud"] {
+        Value::String(one) => one == audience,
+        Value::Array(several) => several.iter().any(|one| one == audience),
+        _ => false,
+    }
+}
+
 /// The error without what must not be told, should the answer repeat it.
 fn without(token: &str, mut error: RequestError) -> RequestError {
     match &mut error {
@@ -167,6 +192,30 @@ mod tests {
         let asked = asked.recv().await.unwrap();
         assert_eq!(asked.line, "POST /apis/authentication.k8s.io/v1/tokenreviews");
         assert_eq!(asked.body["spec"], json!({"token": "secret", "audiences": ["recif"]}));
+    }
+
+    #[tokio::test]
+    async fn a_token_for_us_alone_is_reviewed_as_such_without_being_asked_for() {
+        let jwt = |claims: serde_json::Value| format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()));
+        let default = "https://kubernetes.default.svc";
+        for (token, audiences) in [
+            (jwt(json!({"aud": ["recif"]})), json!(["recif"])),
+            (jwt(json!({"aud": "recif"})), json!(["recif"])),
+            (jwt(json!({"aud": [default, "recif"]})), json!(["recif"])),
+            (jwt(json!({"aud": [default]})), json!(null)),
+            (jwt(json!({})), json!(null)),
+            ("opaque".into(), json!(null)),
+            ("a.%.c".into(), json!(null)),
+        ] {
+            let (transport, mut asked) = scripted(vec![answer(201, known(audiences.clone()))]);
+            assert_eq!(Reviewer::new(transport).identify(&token, &[]).await.unwrap(), Some(alice()), "{token}");
+            assert_eq!(asked.recv().await.unwrap().body["spec"]["audiences"], audiences, "{token}");
+        }
+        // Where audiences are named, they alone count.
+        let (transport, mut asked) = scripted(vec![answer(201, known(json!(["other"])))]);
+        let token = jwt(json!({"aud": ["recif"]}));
+        Reviewer::new(transport).identify(&token, &["other".into()]).await.unwrap();
+        assert_eq!(asked.recv().await.unwrap().body["spec"]["audiences"], json!(["other"]));
     }
 
     #[tokio::test]

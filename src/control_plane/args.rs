@@ -1,9 +1,9 @@
 //! What the command line says.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, path::PathBuf};
 
 use super::mirror::MirrorArgs;
-use crate::cluster::access::AuthArgs;
+use crate::{cluster::access::AuthArgs, tls::TlsArgs};
 
 /// Options of `recif control-plane`.
 #[derive(Debug, clap::Args)]
@@ -19,6 +19,11 @@ pub struct ControlPlaneArgs {
     /// URL of the gateway, to which /gateway/* is passed on; without it there is none
     #[arg(long, env = "RECIF_GATEWAY_URL", default_value = "", value_name = "URL")]
     pub(super) gateway_url: String,
+    /// PEM file of the authority that signs the certificate of an https gateway; read at the start
+    #[arg(long, env = "RECIF_GATEWAY_CA", value_name = "FILE")]
+    pub(super) gateway_ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) tls: TlsArgs,
     /// Namespaces to show, separated by commas; all when empty
     #[arg(long, env = "RECIF_NAMESPACES", value_delimiter = ',', value_name = "NAMES")]
     pub(super) namespaces: Vec<String>,

@@ -11,7 +11,7 @@ use super::{
     fleet::{Fleet, Sight, Visible},
 };
 use crate::cluster::{
-    access::{Access, No, Unavailable, bearer},
+    access::{Access, No, OWN_AUTHORIZATION, Unavailable, bearer},
     reviews::{Identity, Right},
 };
 
@@ -48,7 +48,8 @@ impl Auth {
         if let Self::None { anywhere } = self {
             return local(*anywhere, fields).map(|()| Caller::default());
         }
-        let mut values = fields.get_all(header::AUTHORIZATION).iter();
+        let own = fields.contains_key(OWN_AUTHORIZATION);
+        let mut values = fields.get_all(if own { OWN_AUTHORIZATION } else { header::AUTHORIZATION }).iter();
         let token = match (values.next(), values.next()) {
             (None, _) => return Err(unauthenticated("this needs a token: send `Authorization: Bearer <token>`")),
             (Some(value), None) => bearer(value.as_bytes()),
@@ -97,6 +98,22 @@ impl Auth {
         let Self::None { anywhere } = self else { return Ok(()) };
         local(*anywhere, fields)?;
         if fields.get("sec-fetch-site").is_some_and(|site| site == "same-site") { Err(foreign()) } else { Ok(()) }
+    }
+
+    /// Puts the token of the cluster where no workload sees it, also behind a gateway that asks nobody who calls: in
+    /// `Authorization` such a gateway would pass it on.
+    pub(super) fn hide(&self, fields: &mut HeaderMap) {
+        if matches!(self, Self::None { .. }) || fields.contains_key(OWN_AUTHORIZATION) {
+            return;
+        }
+        let mut values = fields.get_all(header::AUTHORIZATION).iter();
+        if let (Some(value), None) = (values.next(), values.next())
+            && bearer(value.as_bytes()).is_some()
+        {
+            let value = value.clone();
+            fields.remove(header::AUTHORIZATION);
+            fields.insert(OWN_AUTHORIZATION, value);
+        }
     }
 
     /// Lets a caller read one object.
@@ -282,8 +299,8 @@ fn forbidden(verb: &str, kind: &Kind, namespace: &str) -> Problem {
 
 fn blind() -> Problem {
     let detail = format!(
-        "you may list nothing of what is asked for: it takes rights to list objects in API group {}, which the ClusterRole \
-         recif-view gives",
+        "you cannot list objects of Récif (API group {}): ask for the ClusterRole recif-view, as in `kubectl create rolebinding \
+         NAME --clusterrole=recif-view --serviceaccount=NAMESPACE:NAME -n NAMESPACE`",
         crds::GROUP,
     );
     Problem::new(StatusCode::FORBIDDEN, detail)

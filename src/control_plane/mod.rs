@@ -1,6 +1,6 @@
 //! Shows the fleet: REST and live changes, answered from a read model that watches keep up to date.
 //!
-//! Uses: cluster, store, telemetry
+//! Uses: cluster, store, telemetry, tls
 //!
 //! [`fleet`] holds every object once, in the form in which it is sent, so that a page is a walk over an index and a copy of
 //! bytes, and no request is passed on to the API server. What may hold a credential is masked before it is kept. [`mirror`]

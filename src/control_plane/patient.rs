@@ -16,11 +16,21 @@ use tokio::{
     net::TcpStream,
     time::{Sleep, sleep},
 };
+use tokio_rustls::server::TlsStream;
+
+/// What carries a client's bytes.
+#[derive(Debug)]
+pub(super) enum Socket {
+    /// A connection of TCP.
+    Plain(TcpStream),
+    /// TLS over one.
+    Tls(Box<TlsStream<TcpStream>>),
+}
 
 /// A connection whose client must take something of what is sent within a time; otherwise it breaks.
 #[derive(Debug)]
 pub(super) struct Patient {
-    stream: TcpStream,
+    stream: Socket,
     patience: Duration,
     /// Runs while the system takes nothing more for the client.
     waiting: Option<Pin<Box<Sleep>>>,
@@ -29,7 +39,7 @@ pub(super) struct Patient {
 
 impl Patient {
     /// Breaks when the client takes nothing for so long.
-    pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
+    pub(super) fn new(stream: Socket, patience: Duration) -> Self {
         Self { stream, patience, waiting: None, sent: Arc::default() }
     }
 
@@ -51,14 +61,20 @@ impl Patient {
 
 impl AsyncRead for Patient {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        match &mut self.stream {
+            Socket::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Socket::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
     }
 }
 
 impl AsyncWrite for Patient {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.sent.store(false, Relaxed);
-        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        let written = match &mut self.stream {
+            Socket::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Socket::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        };
         self.judge(cx, written)
     }
 
@@ -68,20 +84,32 @@ impl AsyncWrite for Patient {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.sent.store(false, Relaxed);
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        let written = match &mut self.stream {
+            Socket::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Socket::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        };
         self.judge(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        match &self.stream {
+            Socket::Plain(stream) => stream.is_write_vectored(),
+            Socket::Tls(stream) => stream.is_write_vectored(),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.sent.store(true, Relaxed);
-        Pin::new(&mut self.stream).poll_flush(cx)
+        match &mut self.stream {
+            Socket::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Socket::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        match &mut self.stream {
+            Socket::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Socket::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
     }
 }

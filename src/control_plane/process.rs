@@ -37,6 +37,7 @@ use crate::{
     },
     store::{Store, StoreError},
     telemetry::http::{self, Probes},
+    tls::{HTTP1, Tls, TlsError},
 };
 
 /// Why the process ended.
@@ -50,6 +51,8 @@ enum ControlPlaneError {
     Connect(#[from] ConnectError),
     #[error("listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error("wait for signals: {0}")]
     Signals(std::io::Error),
     #[error("the system has no random numbers: {0}")]
@@ -69,7 +72,10 @@ pub async fn run(args: ControlPlaneArgs) -> ExitCode {
             tracing::error!(%error, "the control plane ends");
             let flag = matches!(
                 error,
-                ControlPlaneError::Open(_) | ControlPlaneError::Gateway(_) | ControlPlaneError::Database(_)
+                ControlPlaneError::Open(_)
+                    | ControlPlaneError::Gateway(_)
+                    | ControlPlaneError::Database(_)
+                    | ControlPlaneError::Tls(_)
             );
             ExitCode::from(if flag { 2 } else { 1 })
         }
@@ -77,9 +83,16 @@ pub async fn run(args: ControlPlaneArgs) -> ExitCode {
 }
 
 async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
-    let ControlPlaneArgs { bind, admin_bind, auth, gateway_url, namespaces, mirror } = args;
+    let ControlPlaneArgs { bind, admin_bind, auth, gateway_url, gateway_ca, tls, namespaces, mirror } = args;
     let mode = auth.mode(bind)?;
-    let relay = Relay::new(&gateway_url)?;
+    let tls = match tls.read() {
+        None => None,
+        Some((listen, cert, key)) => {
+            auth.mode(listen)?;
+            Some((listen, Tls::load(cert, key, &[HTTP1])?))
+        }
+    };
+    let relay = Relay::new(&gateway_url, gateway_ca.as_deref())?;
     let (database, history) = mirror.read();
     let store = Arc::new(Store::open(&database)?);
     let (mut terminate, mut interrupt) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
@@ -98,6 +111,12 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
         }
     };
     let listener = http::bind(bind).await.map_err(|error| ControlPlaneError::Listen(bind, error))?;
+    let secured = match tls {
+        None => None,
+        Some((listen, tls)) => {
+            Some((http::bind(listen).await.map_err(|error| ControlPlaneError::Listen(listen, error))?, tls))
+        }
+    };
     let admin = http::bind(admin_bind).await.map_err(|error| ControlPlaneError::Listen(admin_bind, error))?;
 
     let (board, stop) = (Arc::new(Board::default()), CancellationToken::new());
@@ -107,6 +126,7 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
         auth,
         loads: Loads::new(),
         store: store.clone(),
+        mirror: Arc::default(),
         clients: Clients::new(stop.clone()),
         relay,
         synced: Default::default(),
@@ -119,11 +139,14 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
         board: board.clone(),
         namespaces: namespaces.clone(),
         history,
-        state: Arc::default(),
+        state: app.mirror.clone(),
         metrics: mirror::Metrics::new(&mut registry),
     };
     let scope = Scope { namespaces, transport, board: board.clone() };
     let mut tasks = JoinSet::new();
+    if let Some((_, tls)) = &secured {
+        tasks.spawn(tls.clone().follow());
+    }
     scope.watch_fleet(&app.fleet, &mut tasks);
     scope.watch_around(&app.around, &app.fleet, &mut tasks);
     let (notes, look) = (mirror.notes(), mirror.refresh());
@@ -150,12 +173,19 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
         }
     });
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %bind, %admin_bind, "control plane started");
-    let served = serve::run(listener, api::router(app), stop.clone());
+    let router = api::router(app);
+    let by_tls = async {
+        if let Some((listener, tls)) = secured {
+            serve::run(listener, Some(tls), router.clone(), stop.clone()).await;
+        }
+    };
+    let plain = serve::run(listener, None, router.clone(), stop.clone());
+    let served = async { tokio::join!(plain, by_tls) };
     tokio::pin!(served);
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
-        () = &mut served => {}
+        _ = &mut served => {}
         ended = tasks.join_next() => return Err(ControlPlaneError::Ended(format!("{ended:?}"))),
     }
     tracing::info!("shutting down");

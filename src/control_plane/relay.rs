@@ -4,7 +4,11 @@
 //! browser says of itself ends here, because a workload would take it for a page of elsewhere. What a workload answers must
 //! not act as the UI, on whose origin it arrives: a browser that opens it as a page does so in a sandbox.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     body::Body,
@@ -12,11 +16,18 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header, uri::PathAndQuery};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo},
 };
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
 use tokio::io::copy_bidirectional;
+use url::Url;
 
 use super::{api::problem::Problem, serve::Peer};
 
@@ -42,43 +53,74 @@ const HOP_BY_HOP: [&str; 9] = [
 const OF_THE_PAGE: [&str; 7] =
     ["origin", "referer", "cookie", "sec-fetch-dest", "sec-fetch-mode", "sec-fetch-site", "sec-fetch-user"];
 
-/// Fields of an answer that would have effect on the whole origin, which is the UI's.
-const OF_THE_ORIGIN: [&str; 3] = ["clear-site-data", "service-worker-allowed", "set-cookie"];
+/// Fields of an answer that would have effect on the whole origin, which is the UI's, or lead a browser elsewhere on it.
+const OF_THE_ORIGIN: [&str; 5] = ["clear-site-data", "link", "refresh", "service-worker-allowed", "set-cookie"];
 
 /// The way to the gateway.
 #[derive(Debug, Clone)]
 pub(super) struct Relay {
-    client: Client<HttpConnector, Body>,
+    client: Client<HttpsConnector<HttpConnector>, Body>,
     gateway: Option<Arc<Uri>>,
 }
 
-/// A URL that cannot be the gateway's.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("--gateway-url {0}: give http://host or http://host:port, without a path")]
-pub(super) struct BadGateway(String);
+/// Flags that lead to no gateway.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BadGateway {
+    /// The URL cannot be a gateway's.
+    #[error("--gateway-url {0}: give http://host:port or https://host:port, without a path")]
+    Url(String),
+    /// Nothing says whose certificate is believed.
+    #[error(
+        "--gateway-url {0}: an https gateway needs --gateway-ca FILE, the PEM file of the authority that signs its certificate"
+    )]
+    NoAuthority(String),
+    /// The file cannot be read.
+    #[error("--gateway-ca {}: {source}", path.display())]
+    Unread {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file holds no certificate that could be believed.
+    #[error("--gateway-ca {}: it holds no certificate in PEM form", .0.display())]
+    NoCertificate(PathBuf),
+    /// TLS cannot be set up.
+    #[error("--gateway-ca: {0}")]
+    Tls(#[from] rustls::Error),
+}
 
 impl Relay {
-    /// Passes on to this URL, if there is one.
+    /// Passes on to this URL, if there is one; over TLS to a gateway whose certificate is signed by an authority in this file.
     ///
     /// # Errors
     /// [`BadGateway`].
-    pub(super) fn new(gateway: &str) -> Result<Self, BadGateway> {
-        let bad = || BadGateway(gateway.to_owned());
+    pub(super) fn new(gateway: &str, authorities: Option<&Path>) -> Result<Self, BadGateway> {
+        let bad = || BadGateway::Url(gateway.to_owned());
         let url = match gateway {
             "" => None,
             text => {
                 let uri: Uri = text.parse().map_err(|_| bad())?;
-                let fits = uri.scheme_str() == Some("http")
+                let fits = matches!(uri.scheme_str(), Some("http" | "https"))
                     && uri.host().is_some_and(|host| !host.is_empty())
                     && uri.path() == "/"
                     && uri.query().is_none();
-                Some(Arc::new(uri).clone()).filter(|_| fits).ok_or_else(bad).map(Some)?
+                Some(uri).filter(|_| fits).ok_or_else(bad).map(Some)?
             }
         };
+        if authorities.is_none() && url.as_ref().and_then(Uri::scheme_str) == Some("https") {
+            return Err(BadGateway::NoAuthority(gateway.to_owned()));
+        }
+        let roots = authorities.map_or_else(|| Ok(RootCertStore::empty()), roots)?;
+        let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let tls = tls.with_safe_default_protocol_versions()?.with_root_certificates(roots).with_no_client_auth();
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(CONNECT));
         connector.set_nodelay(true);
-        Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector), gateway: url })
+        connector.enforce_http(false);
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(connector);
+        Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector), gateway: url.map(Arc::new) })
     }
 
     /// Passes a request on and its answer back.
@@ -94,6 +136,7 @@ impl Relay {
         if !is_of_this_origin(request.headers()) {
             return Err(Problem::new(StatusCode::FORBIDDEN, "a page of another origin may not ask through here"));
         }
+        let here: Vec<String> = names_of_this(request.headers()).map(str::to_owned).collect();
         *request.uri_mut() = target(gateway, request.uri())
             .ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "this path cannot be passed on"))?;
         let upgrade = upgrade_of(request.headers());
@@ -104,6 +147,13 @@ impl Relay {
             tracing::debug!(error = %chain(&error), "the gateway cannot be reached");
             Problem::new(StatusCode::BAD_GATEWAY, "the gateway cannot be reached, or broke off: try again")
         })?;
+        // A browser repeats the request with the caller's token where a redirect leads on this origin (Fetch, section 4.4): so a
+        // workload would have calls made to others.
+        if answer.status().is_redirection() && leads_here(answer.headers(), &here) {
+            let detail =
+                "the workload redirects to another path of this address, which is not followed: call that path itself";
+            return Err(Problem::new(StatusCode::BAD_GATEWAY, detail));
+        }
         let switching = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
         let switched = upgrade_of(answer.headers());
         let to = hyper::upgrade::on(&mut answer);
@@ -122,6 +172,18 @@ impl Relay {
     }
 }
 
+/// The authorities in a PEM file.
+fn roots(path: &Path) -> Result<RootCertStore, BadGateway> {
+    let pem = std::fs::read(path).map_err(|source| BadGateway::Unread { path: path.into(), source })?;
+    let none = || BadGateway::NoCertificate(path.into());
+    let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>().map_err(|_| none())?;
+    let mut roots = RootCertStore::empty();
+    match roots.add_parsable_certificates(found) {
+        (0, _) => Err(none()),
+        _ => Ok(roots),
+    }
+}
+
 /// The same path at the gateway, as it was written.
 fn target(gateway: &Uri, asked: &Uri) -> Option<Uri> {
     let path = asked.path_and_query()?.as_str().strip_prefix(PREFIX)?;
@@ -136,9 +198,29 @@ fn target(gateway: &Uri, asked: &Uri) -> Option<Uri> {
 fn is_of_this_origin(fields: &HeaderMap) -> bool {
     let Some(origin) = fields.get(header::ORIGIN) else { return true };
     let authority = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, authority)| authority);
-    let here =
-        [header::HOST.as_str(), "x-forwarded-host"].into_iter().filter_map(|name| fields.get(name)?.to_str().ok());
-    authority.is_some_and(|authority| here.into_iter().any(|host| host.eq_ignore_ascii_case(authority)))
+    authority.is_some_and(|authority| names_of_this(fields).any(|host| host.eq_ignore_ascii_case(authority)))
+}
+
+/// The names, with their ports, that whoever asks may know this origin by.
+fn names_of_this(fields: &HeaderMap) -> impl Iterator<Item = &str> {
+    [header::HOST.as_str(), "x-forwarded-host"].into_iter().filter_map(|name| fields.get(name)?.to_str().ok())
+}
+
+/// Whether an answer leads a browser to somewhere on the origin of one of these names. What cannot be read does.
+fn leads_here(answer: &HeaderMap, here: &[String]) -> bool {
+    let is_here = |place: &HeaderValue| {
+        let place = String::from_utf8_lossy(place.as_bytes());
+        // Read as a browser does, which takes a backslash for a slash and leaves tabs out.
+        here.is_empty()
+            || here.iter().any(|name| match Url::parse(&format!("http://{name}/")) {
+                Ok(base) => base.join(&place).map_or(true, |to| {
+                    let is_default = base.port().is_none() && matches!(to.port_or_known_default(), Some(80 | 443));
+                    to.host() == base.host() && (is_default || to.port_or_known_default() == base.port())
+                }),
+                Err(_) => true,
+            })
+    };
+    answer.get_all(header::LOCATION).iter().any(is_here)
 }
 
 /// The protocol that is asked for instead of HTTP.
@@ -160,9 +242,10 @@ fn forward(fields: &mut HeaderMap, upgrade: Option<HeaderValue>, peer: Option<Pe
         Some(host) => fields.insert("x-forwarded-host", host),
         None => fields.remove("x-forwarded-host"),
     };
-    fields.insert("x-forwarded-proto", HeaderValue::from_static("http"));
+    let proto = peer.map_or("http", |peer| peer.proto);
+    fields.insert("x-forwarded-proto", HeaderValue::from_static(proto));
     fields.insert("x-forwarded-prefix", HeaderValue::from_static(PREFIX));
-    if let Some(Peer(address)) = peer {
+    if let Some(Peer { address, .. }) = peer {
         let before = fields.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes);
         let address = address.to_string();
         let hops: Vec<&[u8]> = before.chain([address.as_bytes()]).collect();

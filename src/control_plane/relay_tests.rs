@@ -16,13 +16,14 @@ use super::{
     super::{fleet::testing::Stage, serve, testing::app},
     *,
 };
+use crate::tls::{HTTP1, Tls};
 
 /// The whole process in front of a gateway at this address.
 async fn relay(gateway: SocketAddr) -> (SocketAddr, CancellationToken) {
     let app = app(&Stage::new().fleet, &format!("http://{gateway}"));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-    tokio::spawn(serve::run(listener, super::super::api::router(app), stop.clone()));
+    tokio::spawn(serve::run(listener, None, super::super::api::router(app), stop.clone()));
     (address, stop)
 }
 
@@ -63,6 +64,8 @@ async fn a_request_goes_on_as_it_was_sent() {
                 ("service-worker-allowed", "/"),
                 ("set-cookie", "a=b"),
                 ("clear-site-data", "*"),
+                ("refresh", "0; url=/gateway/v1/agents/a/b/chat"),
+                ("link", "</gateway/x>; rel=preload"),
             ],
             format!("{} {}\n{}\n{body:?}", parts.method, parts.uri, fields.join("\n")),
         )
@@ -83,7 +86,7 @@ async fn a_request_goes_on_as_it_was_sent() {
     for expected in ["content-security-policy: sandbox\r\n", "x-content-type-options: nosniff"] {
         assert!(fields.contains(expected), "{fields}");
     }
-    for lost in ["default-src", "service-worker-allowed", "set-cookie", "clear-site-data"] {
+    for lost in ["default-src", "service-worker-allowed", "set-cookie", "clear-site-data", "refresh", "link"] {
         assert!(!fields.contains(lost), "{fields}");
     }
     let expected = format!(
@@ -184,10 +187,10 @@ async fn a_gateway_that_is_not_there_is_said_so() {
 #[test]
 fn only_an_origin_is_a_gateway() {
     for good in ["", "http://gateway", "http://recif-gateway.recif-system:80/", "http://[::1]:8080"] {
-        assert!(Relay::new(good).is_ok(), "{good}");
+        assert!(Relay::new(good, None).is_ok(), "{good}");
     }
-    for bad in ["gateway", "https://h", "http://", "http://h/path", "http://h/?q", "h:80", "/x"] {
-        assert!(Relay::new(bad).is_err(), "{bad}");
+    for bad in ["gateway", "ftp://h", "http://", "http://h/path", "https://h/?q", "h:80", "/x"] {
+        assert!(matches!(Relay::new(bad, None), Err(BadGateway::Url(_))), "{bad}");
     }
 }
 
@@ -211,4 +214,62 @@ fn only_pages_of_this_origin_ask_through_here_and_the_gateway_hears_of_no_page()
     forward(&mut sent, None, None);
     let names: Vec<_> = sent.keys().map(HeaderName::as_str).filter(|name| !name.starts_with("x-forwarded")).collect();
     assert_eq!(names, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_workload_redirects_nobody_to_another_one() {
+    let elsewhere = any(|uri: Uri| async move {
+        let location = percent_encoding::percent_decode_str(uri.query().unwrap()).decode_utf8().unwrap().into_owned();
+        (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, location)])
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gateway = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(elsewhere)).await.unwrap() });
+    let app = app(&Stage::new().fleet, &format!("http://{gateway}"));
+    for (location, status) in [
+        ("/gateway/v1/mcp/prod/files/mcp", 502),
+        ("../files/mcp", 502),
+        ("//ui.example:8780/gateway/x", 502),
+        ("http://UI.example:8780/gateway/x", 502),
+        ("https://outside.example/gateway/x", 502),
+        ("https://outside.example:443/", 502),
+        ("%5C%5Cui.example:8780/gateway/x", 502),
+        ("ht%09tp://ui.example:8780/gateway/x", 502),
+        ("http://[", 502),
+        ("https://docs.example/", 307),
+        ("http://ui.example:3000/", 307),
+    ] {
+        let request = Request::post(format!("/gateway/x?{location}")).header("host", "ui.example:8780");
+        let request = request.header("x-forwarded-host", "outside.example").body(Body::empty()).unwrap();
+        let answer = app.relay.pass(request).await;
+        assert_eq!(answer.status(), status, "{location}");
+        assert_eq!(answer.headers().contains_key(header::LOCATION), status == 307, "{location}");
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_and_this_process_speak_tls() {
+    let cert = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("src/gateway/tests/certs").join(name);
+    let tls = Tls::load(&cert("one.crt"), &cert("one.key"), &[HTTP1]).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (port, stop) = (listener.local_addr().unwrap().port(), CancellationToken::new());
+    let told = any(|request: Request| async move { format!("{:?}", request.extensions().get::<serve::Peer>()) });
+    tokio::spawn(serve::run(listener, Some(tls), Router::new().fallback(told), stop.clone()));
+    let url = format!("https://localhost:{port}");
+    let ask = async |authority: &str| {
+        let relay = Relay::new(&url, Some(&cert(authority))).unwrap();
+        relay.pass(Request::get("/gateway/x").body(Body::empty()).unwrap()).await
+    };
+    let answer = ask("one.crt").await;
+    assert_eq!(answer.status(), 200);
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&body).contains("https"), "{body:?}");
+    assert_eq!(ask("two.crt").await.status(), 502, "its certificate is signed by another authority");
+    for (authority, said) in
+        [(None, "--gateway-ca"), (Some(cert("none.crt")), "none.crt"), (Some(cert("one.key")), "no certificate")]
+    {
+        let error = Relay::new(&url, authority.as_deref()).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+    stop.cancel();
 }

@@ -29,7 +29,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{endless::Answer, patient::Patient};
+use super::{
+    endless::Answer,
+    patient::{Patient, Socket},
+};
+use crate::tls::Tls;
 
 /// How long a client may take nothing of what is sent to it before it is dropped.
 const UNREAD: Duration = Duration::from_secs(30);
@@ -42,14 +46,25 @@ const END: Duration = Duration::from_secs(5);
 
 /// Who is at the other end of the connection that a request came on: an extension of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Peer(pub(super) IpAddr);
-
-/// Serves until `stop`, and then what is under way for a while.
-pub(super) async fn run(listener: TcpListener, router: Router, stop: CancellationToken) {
-    run_patiently(listener, router, stop, UNREAD).await;
+pub(super) struct Peer {
+    /// Its address.
+    pub(super) address: IpAddr,
+    /// `http` or `https`: what it speaks to us.
+    pub(super) proto: &'static str,
 }
 
-async fn run_patiently(listener: TcpListener, router: Router, stop: CancellationToken, unread: Duration) {
+/// Serves until `stop`, by TLS if there is one, and then what is under way for a while.
+pub(super) async fn run(listener: TcpListener, tls: Option<Tls>, router: Router, stop: CancellationToken) {
+    run_patiently(listener, tls, router, stop, UNREAD).await;
+}
+
+async fn run_patiently(
+    listener: TcpListener,
+    tls: Option<Tls>,
+    router: Router,
+    stop: CancellationToken,
+    unread: Duration,
+) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -58,8 +73,16 @@ async fn run_patiently(listener: TcpListener, router: Router, stop: Cancellation
                 Ok((stream, address)) => {
                     // Where it is not to be had, the connection works without.
                     let _ = stream.set_nodelay(true);
-                    let peer = Peer(address.ip().to_canonical());
-                    connections.spawn(connection(Patient::new(stream, unread), peer, router.clone(), stop.clone()));
+                    let address = address.ip().to_canonical();
+                    let (tls, router, stop) = (tls.clone(), router.clone(), stop.clone());
+                    connections.spawn(async move {
+                        let (socket, proto) = match tls {
+                            None => (Socket::Plain(stream), "http"),
+                            // A client that does not speak TLS was told so by it.
+                            Some(tls) => (Socket::Tls(Box::new(Box::pin(tls.accept(stream)).await.ok()?)), "https"),
+                        };
+                        connection(Patient::new(socket, unread), Peer { address, proto }, router, stop).await
+                    });
                 }
                 Err(error) => {
                     // No files are left, or the client has gone already.

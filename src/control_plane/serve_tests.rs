@@ -13,7 +13,7 @@ use crate::control_plane::endless::{self, Piece};
 async fn start(router: Router, unread: Duration) -> (std::net::SocketAddr, CancellationToken) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-    tokio::spawn(run_patiently(listener, router, stop.clone(), unread));
+    tokio::spawn(run_patiently(listener, None, router, stop.clone(), unread));
     (address, stop)
 }
 

@@ -8,8 +8,10 @@ use std::{
 
 use crds::Period;
 
-use super::tls::TlsArgs;
-use crate::cluster::access::{AuthArgs, AuthMode, Open};
+use crate::{
+    cluster::access::{AuthArgs, AuthMode, Open},
+    tls::TlsArgs,
+};
 
 /// Options of `recif gateway`.
 #[derive(Debug, clap::Args)]

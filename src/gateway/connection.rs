@@ -7,6 +7,7 @@ use tokio::{
     net::TcpStream,
     time::{Instant, Sleep, sleep},
 };
+use tokio_rustls::server::TlsStream;
 
 use super::{
     answer::Answer,
@@ -45,6 +46,17 @@ impl Link for TcpStream {
         while self.ready(Interest::PRIORITY).await.is_ok_and(|ready| !ready.is_read_closed()) {
             tokio::time::sleep(URGENT).await;
         }
+    }
+}
+
+impl Link for TlsStream<TcpStream> {
+    fn abort(&mut self) {
+        // Without a close_notify, and reset besides, nobody takes this for the end.
+        let _ = self.get_ref().0.set_zero_linger();
+    }
+
+    async fn left(&mut self) {
+        self.get_mut().0.left().await;
     }
 }
 

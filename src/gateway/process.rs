@@ -27,16 +27,18 @@ use super::{
     routes::Routes,
     serve::{Shared, accept_on_all, bind},
     slice,
-    tls::{Tls, TlsError},
 };
-use crate::cluster::{
-    Authority, Board, Head, ObjectMap, Source, Transport, Watch,
-    access::AuthMode,
-    client::{ConnectError, connect},
-    crash::CrashPoint,
-    metrics::Metrics as ApiMetrics,
-    reviews::Reviewer,
-    stamp::Stamper,
+use crate::{
+    cluster::{
+        Authority, Board, Head, ObjectMap, Source, Transport, Watch,
+        access::AuthMode,
+        client::{ConnectError, connect},
+        crash::CrashPoint,
+        metrics::Metrics as ApiMetrics,
+        reviews::Reviewer,
+        stamp::Stamper,
+    },
+    tls::{H2, HTTP1, Tls, TlsError},
 };
 
 /// How often connections that were idle for too long are looked for.
@@ -102,7 +104,7 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
     let mut listeners = vec![(take(listen)?, None)];
     let mut tasks = JoinSet::new();
     if let Some((listen, cert, key)) = args.tls.read() {
-        let tls = Tls::load(cert, key)?;
+        let tls = Tls::load(cert, key, &[H2, HTTP1])?;
         tasks.spawn(tls.clone().follow());
         listeners.push((take(listen)?, Some(tls)));
     }

@@ -29,10 +29,12 @@ use super::{
     metrics::Metrics,
     pod::{POOLS, use_pool},
     routes::Routes,
-    tls::{Tls, chose_h2},
     turn,
 };
-use crate::http1::listen;
+use crate::{
+    http1::listen,
+    tls::{Tls, chose_h2},
+};
 
 /// What all requests share.
 #[derive(Debug)]

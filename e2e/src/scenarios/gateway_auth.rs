@@ -60,8 +60,14 @@ pub(super) fn nobody(target: &Target) -> Target {
 pub(super) async fn token(ns: &Namespace, account: &str) -> Result<String> {
     let manifest = json!({"apiVersion": "v1", "kind": SERVICE_ACCOUNT.kind, "metadata": {"name": account}});
     ns.create_object(&manifest).await?;
+    token_for(ns, account, &[]).await
+}
+
+/// A token of a service account for these audiences; none: the API server's.
+async fn token_for(ns: &Namespace, account: &str, audiences: &[&str]) -> Result<String> {
     let path = format!("/api/v1/namespaces/{}/serviceaccounts/{account}/token", ns.name);
-    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let spec = json!({"audiences": audiences});
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
     let request =
         http::Request::post(path).header("content-type", "application/json").body(request.to_string().into())?;
     let answer: Value = ns.env.client.request(request).await.context("ask for a token")?;
@@ -108,6 +114,14 @@ async fn a_caller_needs_a_token_and_the_right(ns: Namespace) -> Result<()> {
     bind(&ns, "bot", "ClusterRole", "recif-invoker").await?;
     chats(&ns, &bot).await?;
     chats(&ns, &with(&guarded, "X-Recif-Authorization", &token)).await?;
+    // One that is good for Récif alone, which the API server takes from nobody.
+    let own = token_for(&ns, "bot", &["recif"]).await?;
+    chats(&ns, &with(&guarded, "X-Recif-Authorization", &own)).await?;
+    let control_plane = Target::control_plane(&ns.env).await?;
+    let me = ask(&ns, &with(&control_plane, "Authorization", &own), "GET", "/v1/me", "").await?;
+    ensure!(me.status == 200 && me.text.contains(&format!("{}:bot", ns.name)), "{me:?}");
+    let others = token_for(&ns, "bot", &["vault"]).await?;
+    refused(&ns, &with(&guarded, "Authorization", &others), 401, &["unauthenticated"]).await?;
     // The right is on this namespace, and what is elsewhere is not even shown to be missing.
     let elsewhere = Target { prefix: "/v1/agents/default/nobody".into(), ..bot };
     refused(&ns, &elsewhere, 403, &["agents/nobody"]).await.map(drop)

@@ -6,14 +6,17 @@ use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream::BoxStream};
 use http::{
     HeaderValue, Method, Request, StatusCode,
-    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST},
+    header::{ACCEPT, CONTENT_TYPE, HOST},
 };
 use http_body_util::{BodyDataStream, Full};
 use hyper_util::client::legacy::Client;
 use url::{Host, Url};
 
 use super::super::CliError;
-use crate::cluster::live::{Caller, Forward, Live, chain};
+use crate::cluster::{
+    access::OWN_AUTHORIZATION,
+    live::{Caller, Forward, Live, chain},
+};
 
 /// What it is called in messages.
 const PART: &str = "gateway";
@@ -116,7 +119,7 @@ impl Gateway {
             Way::Url(client, place) => {
                 let mut request = client.post(place.join(path)).header(CONTENT_TYPE, JSON).header(ACCEPT, STREAM);
                 if let Some(token) = token {
-                    request = request.header(AUTHORIZATION, token);
+                    request = request.header(OWN_AUTHORIZATION, token);
                 }
                 let answer = request.body(body).send().await.map_err(|error| unreachable(chain(&error)))?;
                 let (parts, body) = http::Response::<reqwest::Body>::from(answer).into_parts();
@@ -127,7 +130,7 @@ impl Gateway {
                 let mut request = Request::builder().method(Method::POST).uri(uri).header(HOST, SERVICE);
                 request = request.header(CONTENT_TYPE, JSON).header(ACCEPT, STREAM);
                 if let Some(token) = token {
-                    request = request.header(AUTHORIZATION, token);
+                    request = request.header(OWN_AUTHORIZATION, token);
                 }
                 let request = request.body(Full::from(body)).map_err(|error| unreachable(chain(&error)))?;
                 let answer = client.request(request).await.map_err(|error| unreachable(chain(&error)))?;

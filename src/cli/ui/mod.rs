@@ -26,8 +26,8 @@ use relay::Relay;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "The control plane is reached through the API server, which takes the right to get and create \
                   pods/portforward in its namespace (the Role recif-visitor). It knows you by the token of your kubeconfig; without one, sign in on \
-                  the page with one that `kubectl create token` makes. The address is for you alone: whoever has it sees and \
-                  calls what you may, until Ctrl-C.")]
+                  the page with one that `kubectl create token` makes. The address is for you alone: it opens what you may \
+                  see and call, until Ctrl-C.")]
 pub struct UiArgs {
     /// Port on 127.0.0.1; 0: one that is free
     #[arg(long, default_value_t = 0, value_name = "PORT")]

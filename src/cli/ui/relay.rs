@@ -16,7 +16,10 @@ use super::{
     SERVICE,
     gate::{Gate, Verdict},
 };
-use crate::cluster::live::{Caller, Forward, chain};
+use crate::cluster::{
+    access::OWN_AUTHORIZATION,
+    live::{Caller, Forward, chain},
+};
 
 /// Fields that are for the next one on the way only (RFC 9110, section 7.6.1).
 const HOP_BY_HOP: [&str; 8] = [
@@ -67,7 +70,7 @@ impl Relay {
     }
 
     async fn pass(&self, mut request: Request<Incoming>) -> Response<Body> {
-        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
         match format!("http://{SERVICE}{path}").parse::<Uri>() {
             Ok(uri) => *request.uri_mut() = uri,
             Err(_) => return text(StatusCode::BAD_REQUEST, "this path cannot be passed on"),
@@ -76,9 +79,9 @@ impl Relay {
         keep_end_to_end(request.headers_mut());
         // The key is for this process alone.
         request.headers_mut().remove(header::COOKIE);
-        if !request.headers().contains_key(header::AUTHORIZATION) {
+        if ![OWN_AUTHORIZATION, header::AUTHORIZATION].iter().any(|name| request.headers().contains_key(name)) {
             match self.caller.bearer().await {
-                Ok(Some(token)) => drop(request.headers_mut().insert(header::AUTHORIZATION, token)),
+                Ok(Some(token)) => drop(request.headers_mut().insert(credential(&path), token)),
                 Ok(None) => {}
                 Err(error) => return text(StatusCode::BAD_GATEWAY, error.to_string()),
             }
@@ -93,6 +96,11 @@ impl Relay {
             }
         }
     }
+}
+
+/// Where the token goes: what the control plane passes on to workloads carries it where they never see it.
+fn credential(path: &str) -> HeaderName {
+    if path.starts_with("/gateway") { OWN_AUTHORIZATION } else { header::AUTHORIZATION }
 }
 
 /// Leads to the UI, without the key in the address.

@@ -20,7 +20,7 @@ pub struct AuthArgs {
     /// Let everybody in on an address that others reach: with --auth none
     #[arg(long, env = "RECIF_INSECURE")]
     insecure: bool,
-    /// Audiences that tokens may be meant for, separated by commas; the API server's when empty
+    /// Audiences that tokens may be meant for, separated by commas; the API server's own and `recif` when empty
     #[arg(long, env = "RECIF_TOKEN_AUDIENCE", value_delimiter = ',', value_name = "NAMES")]
     token_audience: Vec<String>,
 }

@@ -13,6 +13,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use http::HeaderName;
 use sha2::{Digest as _, Sha256};
 use tokio::{
     sync::Semaphore,
@@ -221,6 +222,9 @@ impl Asked {
         Unavailable
     }
 }
+
+/// The field that only gateway and control plane read: a workload never sees it, whatever stands between.
+pub const OWN_AUTHORIZATION: HeaderName = HeaderName::from_static("x-recif-authorization");
 
 /// The token in the value of an `Authorization` field: `Bearer <token>` (RFC 6750, section 2.1).
 pub fn bearer(value: &[u8]) -> Option<&str> {

@@ -9,7 +9,8 @@ use rustls::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::{super::tls::Tls, *};
+use super::*;
+use crate::tls::{H2, HTTP1, Tls, TlsError};
 
 /// A folder that holds a certificate and its key, and goes with this.
 struct Files(PathBuf);
@@ -29,8 +30,8 @@ impl Files {
         }
     }
 
-    fn load(&self) -> Result<Tls, super::super::tls::TlsError> {
-        Tls::load(&self.0.join("tls.crt"), &self.0.join("tls.key"))
+    fn load(&self) -> Result<Tls, TlsError> {
+        Tls::load(&self.0.join("tls.crt"), &self.0.join("tls.key"), &[H2, HTTP1])
     }
 }
 

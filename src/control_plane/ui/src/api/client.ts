@@ -34,16 +34,23 @@ export function onRefused(listener: () => void): () => void {
   return () => refused.delete(listener);
 }
 
-/** The headers of a request of this user. */
-export function authorized(headers: Record<string, string> = {}): Record<string, string> {
-  return token ? { ...headers, Authorization: `Bearer ${token}` } : headers;
+const isBelowGateway = (path: string): boolean => path === GATEWAY || path.startsWith(`${GATEWAY}/`);
+
+/** The headers of a request of this user. What goes to workloads has the token where they never see it. */
+export function authorized(path: string, headers: Record<string, string> = {}): Record<string, string> {
+  return token ? { ...headers, [isBelowGateway(path) ? "X-Recif-Authorization" : "Authorization"]: `Bearer ${token}` } : headers;
+}
+
+/** A workload must not lead this page, with its token, to another one. */
+export function redirects(path: string): RequestRedirect {
+  return isBelowGateway(path) ? "error" : "follow";
 }
 
 /** `fetch` with the user's token; answers that are no success are thrown as an `ApiError`. */
 export async function request(path: string, init: RequestInit & { headers?: Record<string, string> } = {}): Promise<Response> {
   let response: Response;
   try {
-    response = await fetch(path, { ...init, headers: authorized(init.headers), cache: "no-cache" });
+    response = await fetch(path, { ...init, headers: authorized(path, init.headers), redirect: redirects(path), cache: "no-cache" });
   } catch (error) {
     if (init.signal?.aborted) throw error;
     throw new ApiError(0, "The control plane does not answer. It may be restarting, or the connection to it is gone.");

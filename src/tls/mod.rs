@@ -1,4 +1,8 @@
-//! TLS with the certificate of a mounted Secret, which is read again when it changes. Connections that are open keep the
+//! TLS towards clients, of gateway and control plane alike.
+//!
+//! Uses: –
+//!
+//! The certificate is that of a mounted Secret, which is read again when it changes. Connections that are open keep the
 //! certificate with which they began.
 
 use std::{
@@ -20,18 +24,18 @@ use sha2::{Digest as _, Sha256};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::connection::Link;
-
 /// How often the files are looked at. The kubelet brings a changed Secret within about a minute.
 const LOOK: Duration = Duration::from_secs(5);
 /// How long a client may take to agree on keys.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// HTTP/2 as ALPN calls it.
-const H2: &[u8] = b"h2";
+pub const H2: &[u8] = b"h2";
+/// HTTP/1.1 as ALPN calls it.
+pub const HTTP1: &[u8] = b"http/1.1";
 
 /// Options about TLS.
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct TlsArgs {
+pub struct TlsArgs {
     /// Certificate chain in PEM form: serves TLS too. It is read again when it changes
     #[arg(long, env = "RECIF_TLS_CERT", requires = "tls_key", value_name = "FILE")]
     tls_cert: Option<PathBuf>,
@@ -45,16 +49,16 @@ pub(super) struct TlsArgs {
 
 impl TlsArgs {
     /// Where TLS is served, and with which certificate and key; `None`: it is not.
-    pub(super) fn read(&self) -> Option<(SocketAddr, &Path, &Path)> {
+    pub fn read(&self) -> Option<(SocketAddr, &Path, &Path)> {
         Some((self.tls_listen, self.tls_cert.as_deref()?, self.tls_key.as_deref()?))
     }
 }
 
 /// The certificate and key cannot be used. It never holds the key.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum TlsError {
+pub enum TlsError {
     /// A file cannot be read.
-    #[error("read {path}: {source}; give --tls-cert and --tls-key PEM files that the gateway may read")]
+    #[error("read {path}: {source}; give --tls-cert and --tls-key PEM files that this process may read")]
     Read {
         /// The file.
         path: PathBuf,
@@ -83,7 +87,7 @@ pub(super) enum TlsError {
 
 /// TLS for connections of clients.
 #[derive(Clone)]
-pub(super) struct Tls {
+pub struct Tls {
     acceptor: TlsAcceptor,
     current: Arc<Current>,
 }
@@ -110,11 +114,11 @@ impl ResolvesServerCert for Current {
 }
 
 impl Tls {
-    /// Reads the certificate chain and its key.
+    /// Reads the certificate chain and its key. Clients are offered these protocols, the best first.
     ///
     /// # Errors
     /// They cannot be used.
-    pub(super) fn load(cert: &Path, key: &Path) -> Result<Self, TlsError> {
+    pub fn load(cert: &Path, key: &Path, protocols: &[&[u8]]) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let certified = Files::read(cert, key)?.certified(cert, key, &provider)?;
         let unfit = |source| TlsError::Unfit { cert: cert.into(), key: key.into(), source };
@@ -123,7 +127,7 @@ impl Tls {
         let certified = Mutex::new(Arc::new(certified));
         let current = Arc::new(Current { cert: cert.into(), key: key.into(), provider, certified });
         let mut config = builder.with_no_client_auth().with_cert_resolver(current.clone());
-        config.alpn_protocols = vec![H2.to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), current })
     }
 
@@ -131,12 +135,12 @@ impl Tls {
     ///
     /// # Errors
     /// It does not speak TLS as we do, or takes too long.
-    pub(super) async fn accept(&self, io: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub async fn accept(&self, io: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         timeout(HANDSHAKE, self.acceptor.accept(io)).await?
     }
 
     /// Follows changes of the files for ever. What cannot be used is logged, and the last good certificate stays.
-    pub(super) async fn follow(self) {
+    pub async fn follow(self) {
         let Current { cert, key, provider, certified } = &*self.current;
         let mut known = Files::read(cert, key).map(|files| files.digest()).ok();
         let mut looks = tokio::time::interval(LOOK);
@@ -168,19 +172,8 @@ impl Tls {
 }
 
 /// Whether a client chose HTTP/2.
-pub(super) fn chose_h2(io: &TlsStream<TcpStream>) -> bool {
+pub fn chose_h2(io: &TlsStream<TcpStream>) -> bool {
     io.get_ref().1.alpn_protocol() == Some(H2)
-}
-
-impl Link for TlsStream<TcpStream> {
-    fn abort(&mut self) {
-        // Without a close_notify, and reset besides, nobody takes this for the end.
-        let _ = self.get_ref().0.set_zero_linger();
-    }
-
-    async fn left(&mut self) {
-        self.get_mut().0.left().await;
-    }
 }
 
 /// What the files hold.
