@@ -83,9 +83,15 @@ pub(super) fn print_foreign(text: &str) -> Result<(), CliError> {
     if io::stdout().is_terminal() { print(&harmless(text)) } else { print(text) }
 }
 
-/// Text without control characters, but for line breaks and tabs: those are orders to a terminal.
+/// Text without what is an order to a terminal or hides what stands there: control characters, but for line breaks and tabs;
+/// characters that turn the direction of writing, and those without width. Joiners stay: some scripts need them.
 pub(super) fn harmless(text: &str) -> String {
-    text.chars().filter(|character| matches!(character, '\n' | '\t') || !character.is_control()).collect()
+    let hides = |character: char| {
+        matches!(character, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+    };
+    let harms = |character: char| character.is_control() || hides(character);
+    text.chars().filter(|character| matches!(character, '\n' | '\t') || !harms(*character)).collect()
 }
 
 /// One line beside the answer. Nobody is there to be told when stderr is closed.
@@ -118,5 +124,7 @@ mod tests {
     #[test]
     fn what_others_wrote_gives_a_terminal_no_orders() {
         assert_eq!(harmless("a\u{1b}[2Jb\u{7}\u{9b}1m\r\n\tc é"), "a[2Jb1m\n\tc é");
+        assert_eq!(harmless("exe\u{202e}gpj\u{2066}.\u{200b}x\u{feff}\u{e0041}"), "exegpj.x");
+        assert_eq!(harmless("می\u{200c}خواهم 👩\u{200d}🚀"), "می\u{200c}خواهم 👩\u{200d}🚀");
     }
 }

