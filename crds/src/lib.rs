@@ -3,6 +3,7 @@
 //! One file per kind. No client, no I/O: whoever has an object can ask this crate what it means.
 
 pub mod agent;
+mod agent_model;
 pub mod cycle;
 pub mod digest;
 pub mod dotprompt;
@@ -29,6 +30,7 @@ mod verbatim;
 pub mod why;
 
 pub use agent::{Agent, AgentSpec};
+pub use agent_model::agent_model;
 pub use flow::{Flow, FlowSpec};
 pub use flow_set::{FlowSet, FlowSetSpec};
 pub use kinds::{KINDS, Kind, Role, manifests};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crds::{GROUP, Kind};
+use crds::{GROUP, Kind, agent_model};
 use serde_json::Value;
 
 use crate::cluster::live::{Column, Row, Table};
@@ -16,11 +16,20 @@ pub(super) struct Columns {
     wide: bool,
     namespaces: bool,
     kind: &'static str,
-    /// Which cells are shown, and whether it is the name.
-    shown: Vec<(usize, bool)>,
+    /// Which cells are shown, and what they hold.
+    shown: Vec<(usize, Cell)>,
     titles: Vec<String>,
     widths: Vec<usize>,
     titled: bool,
+}
+
+/// What a cell holds, as far as it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cell {
+    Name,
+    /// The model of an agent, which the API server does not show before its status says it.
+    Model,
+    Other,
 }
 
 impl Columns {
@@ -37,7 +46,12 @@ impl Columns {
         self.kind = kind;
         let columns = table.column_definitions.iter().enumerate();
         let shown: Vec<(usize, &Column)> = columns.filter(|(_, column)| self.wide || column.priority == 0).collect();
-        self.shown = shown.iter().map(|(at, column)| (*at, column.name == "Name")).collect();
+        let holds = |column: &Column| match column.name.as_str() {
+            "Name" => Cell::Name,
+            "Model" if kind == "Agent" => Cell::Model,
+            _ => Cell::Other,
+        };
+        self.shown = shown.iter().map(|(at, column)| (*at, holds(column))).collect();
         let namespace = self.namespaces.then(|| "NAMESPACE".to_owned());
         self.titles = namespace.into_iter().chain(shown.iter().map(|(_, column)| column.name.to_uppercase())).collect();
         self.widths = vec![0; self.titles.len()];
@@ -70,9 +84,13 @@ impl Columns {
 
     fn cells(&self, prefix: &str, row: &Row) -> Vec<String> {
         let namespace = self.namespaces.then(|| metadata(row, "namespace").to_owned());
-        let shown = self.shown.iter().map(|(at, is_name)| {
+        let shown = self.shown.iter().map(|(at, holds)| {
             let cell = row.cells.get(*at).map(cell).unwrap_or_default();
-            if *is_name { format!("{prefix}{cell}") } else { cell }
+            match holds {
+                Cell::Name => format!("{prefix}{cell}"),
+                Cell::Model => agent_model(&row.object).unwrap_or(cell),
+                Cell::Other => cell,
+            }
         });
         namespace.into_iter().chain(shown).collect()
     }
@@ -146,6 +164,16 @@ NAMESPACE   NAME      PHASE     REPLICAS   MODEL
 ns          agent/a   Running   1          gpt
 ";
         assert_eq!(columns.lines("agent/", &rows), expected);
+    }
+
+    #[test]
+    fn an_agents_model_is_the_one_that_it_asks() {
+        let mut row = row("a", json!("Running"), json!(1));
+        row["object"]["spec"] = json!({ "modelId": "stub-echo", "modelRef": { "name": "seller" } });
+        let rows = table(json!([row]));
+        let mut columns = Columns::new(true, false);
+        columns.begin("Agent", &rows);
+        assert!(columns.lines("", &rows).contains("seller"), "{}", columns.lines("", &rows));
     }
 
     #[test]

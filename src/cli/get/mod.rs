@@ -29,13 +29,13 @@ pub struct GetArgs {
     /// What to show: a kind, KIND/NAME or KIND NAME; every kind when nothing or `recif` is named
     #[arg(num_args = 0..=2, value_name = "OBJECT", value_parser = ObjectWord, hide_possible_values = true)]
     object: Vec<String>,
-    /// Of all namespaces
+    /// In all namespaces
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
     /// Only what has these labels, as in kubectl: `team=a,stage!=test`
     #[arg(short = 'l', long, value_name = "LABELS", default_value = "", hide_default_value = true)]
     selector: String,
-    /// Go on with every change, of one kind
+    /// Watch for changes, of one kind
     #[arg(short, long)]
     watch: bool,
     /// How to print it
@@ -60,7 +60,8 @@ pub(super) async fn run(args: GetArgs) -> Result<Exit, CliError> {
     fits(&wanted, all_namespaces, &selector, watch)?;
     let live = connection.connect().await?;
     let namespace = (!all_namespaces).then(|| live.namespace.clone());
-    let whole = matches!(output, Output::Json | Output::Yaml);
+    // The column of an agent's model, which only -o wide has, is made of the object.
+    let whole = matches!(output, Output::Json | Output::Yaml | Output::Wide);
     let query = |kind| Query {
         kind,
         namespace: namespace.clone(),
@@ -131,7 +132,11 @@ fn wanted(words: &[String]) -> Result<Wanted, CliError> {
         [kind, name, ..] => (kind.as_str(), Some(name.as_str())),
     };
     let all = ["recif", "all"].iter().any(|all| word.eq_ignore_ascii_case(all));
-    let kind = if all { None } else { Some(find_kind(word)?.name) };
+    let kind = if all {
+        None
+    } else {
+        Some(find_kind(word).map_err(|error| error.without_kind(name.unwrap_or_default()))?.name)
+    };
     match name {
         Some(_) if all => Err(CliError::Usage("a name needs its kind: recif get agent my-agent".into())),
         Some(name) => check_name(name).map(|()| Wanted { kind, name: Some(name.to_owned()) }),
@@ -173,7 +178,7 @@ impl Printer {
         }
         self.rows += table.rows.len();
         match self.output {
-            Output::Json | Output::Yaml => print(&self.documents.page(table)?),
+            Output::Json | Output::Yaml => print_foreign(&self.documents.page(table)?),
             Output::Name => print(&columns::names(kind, table)),
             Output::Plain | Output::Table | Output::Wide => {
                 let prefix = among.then(|| format!("{}/", kind.name.to_lowercase()));

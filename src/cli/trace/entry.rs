@@ -35,7 +35,7 @@ pub struct Entry {
     pub notes: String,
     /// How long the step took, in milliseconds.
     pub took_ms: i64,
-    /// How long the object had been in `from`, in milliseconds; only of a move, and only if its beginning is known.
+    /// How long the object had been in `from`, in milliseconds; only of a move, and only if its beginning is known well enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after_ms: Option<i64>,
     /// Joins history and log.
@@ -52,7 +52,7 @@ pub struct Entry {
 pub struct Span {
     /// The phase.
     pub phase: String,
-    /// In milliseconds.
+    /// In milliseconds; 0: less than can be told.
     pub ms: i64,
     /// Whether it is still there.
     pub ongoing: bool,

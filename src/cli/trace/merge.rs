@@ -44,12 +44,12 @@ pub fn spans(entries: &[Entry], now: Option<Timestamp>) -> Vec<Span> {
     let mut current: Option<&Entry> = None;
     for entry in entries.iter().filter(|entry| entry.is_move()) {
         if let Some(begin) = current {
-            add(begin.to.as_str(), between(begin.at, entry.at));
+            add(begin.to.as_str(), between(begin.at, entry.at).unwrap_or_default());
         }
         current = Some(entry);
     }
     if let (Some(begin), Some(now)) = (current, now) {
-        add(begin.to.as_str(), between(begin.at, now));
+        add(begin.to.as_str(), between(begin.at, now).unwrap_or_default());
     }
     let last = current.filter(|_| now.is_some()).map(|entry| entry.to.as_str());
     let span = |phase: &str| Span {
@@ -90,7 +90,7 @@ fn ordered(mut entries: Vec<Entry>) -> Vec<Entry> {
     }
     let mut since: Option<Timestamp> = None;
     for entry in kept.iter_mut().filter(|entry| entry.is_move()) {
-        entry.after_ms = since.map(|begin| between(begin, entry.at).max(0));
+        entry.after_ms = since.and_then(|begin| between(begin, entry.at));
         since = Some(entry.at);
     }
     kept
@@ -105,6 +105,14 @@ fn place_unnumbered(entries: &mut [Entry]) {
     }
 }
 
-fn between(begin: Timestamp, end: Timestamp) -> i64 {
-    end.as_millisecond() - begin.as_millisecond()
+/// How long that is, in milliseconds. Where one of the two is known to the second only, so is the time between them: in whole
+/// seconds then, and not at all within one.
+fn between(begin: Timestamp, end: Timestamp) -> Option<i64> {
+    let exact = [begin, end].iter().all(|at| at.subsec_nanosecond() != 0);
+    let seconds = (end.as_second() - begin.as_second()).max(0) * 1000;
+    if exact {
+        Some((end.as_millisecond() - begin.as_millisecond()).max(0))
+    } else {
+        Some(seconds).filter(|ms| *ms > 0)
+    }
 }

@@ -46,7 +46,7 @@ pub struct TraceArgs {
     target: Target,
     #[command(flatten)]
     connection: ConnectArgs,
-    /// Go on with every new step until the object is gone
+    /// Follow: print each new step until the object is gone
     #[arg(short, long)]
     follow: bool,
     /// How to print it: a timeline, one JSON object per step and line, or one YAML document per step
@@ -199,7 +199,7 @@ impl<'a> Logs<'a> {
 }
 
 /// When a line of a log was read from the container, and the line.
-fn stamped(line: &str) -> (Option<Timestamp>, &str) {
+pub(super) fn stamped(line: &str) -> (Option<Timestamp>, &str) {
     let parts = line.split_once(' ').and_then(|(stamp, rest)| Some((stamp.parse().ok()?, rest)));
     parts.map_or((None, line), |(stamp, rest)| (Some(stamp), rest))
 }

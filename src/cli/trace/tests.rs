@@ -62,7 +62,7 @@ fn the_history_alone_is_a_timeline() {
     let expected = "
 2026-11-21 (UTC)
 11:03:01  → Pending                 Admit            2 ms  first sight
-11:03:01  Pending → Resolving       accept           1 ms  valid (after 0.0 s)
+11:03:01  Pending → Resolving       accept           1 ms  valid
 11:03:01  Resolving, waiting        resolve          1 ms  Tool/weather does not exist
 11:03:30  Resolving → Rendering     resolve          4 ms  everything is there (after 29 s)
 ";
@@ -100,7 +100,7 @@ fn logs_add_exact_times_short_waits_and_who_was_passed_over() {
     let expected = "
 2026-11-21 (UTC)
 11:03:01  → Pending                 Admit            2 ms  first sight
-11:03:01  Pending → Resolving       accept           1 ms  valid (after 0.0 s)
+11:03:01  Pending → Resolving       accept           1 ms  valid
 11:03:01  Resolving, waiting        resolve          1 ms  Tool/weather does not exist
 11:03:15  Resolving, waiting        resolve          1 ms  Tool/weather: Pending ×3
 11:03:30  Resolving → Rendering     resolve          4 ms  everything is there (after 29 s)
@@ -194,4 +194,41 @@ fn what_was_read_in_pieces_is_told_once() {
     let second = known.merge(&object, vec![wait]);
     assert_eq!(first, second);
     assert_eq!(first.len(), 5);
+}
+
+#[test]
+fn times_known_to_the_second_yield_no_fractions() {
+    let times = |times: [&str; 4]| -> Vec<HistoryEntry> {
+        let phases = ["Pending", "Resolving", "Rendering", "Deploying"];
+        let entry = |(index, at): (usize, &&str)| {
+            json!({ "seq": index + 1, "at": at, "from": if index == 0 { "" } else { phases[index - 1] }, "to": phases[index],
+                "action": "x", "tookMs": 1 })
+        };
+        history(times.iter().enumerate().map(entry).collect())
+    };
+    let told = |times: &[HistoryEntry]| {
+        let entries = merge(times, &[]);
+        let after: Vec<_> = entries.iter().map(|entry| entry.after_ms).collect();
+        (after, text::summary(&spans(&entries, Some(at("2026-11-21T11:03:40.9Z")))))
+    };
+    let seconds =
+        times(["2026-11-21T11:03:34Z", "2026-11-21T11:03:34.789114Z", "2026-11-21T11:03:35Z", "2026-11-21T11:03:39Z"]);
+    let (after, summary) = told(&seconds);
+    assert_eq!(after, [None, None, Some(1000), Some(4000)]);
+    assert_eq!(
+        summary,
+        "\nTime in each phase: Pending under 1 s, Resolving 1 s, Rendering 4 s, Deploying 1 s so far\n"
+    );
+    let exact = times([
+        "2026-11-21T11:03:34.500000Z",
+        "2026-11-21T11:03:34.789114Z",
+        "2026-11-21T11:03:35.000001Z",
+        "2026-11-21T11:03:39.250000Z",
+    ]);
+    let (after, summary) = told(&exact);
+    assert_eq!(after, [None, Some(289), Some(211), Some(4250)]);
+    assert_eq!(
+        summary,
+        "\nTime in each phase: Pending 0.2 s, Resolving 0.2 s, Rendering 4.2 s, Deploying 1.6 s so far\n"
+    );
 }

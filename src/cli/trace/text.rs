@@ -101,10 +101,12 @@ fn utc(at: Timestamp, format: &str) -> String {
     at.to_zoned(TimeZone::UTC).strftime(format).to_string()
 }
 
-/// A duration as people say it: `0.4 s`, `29 s`, `3 m 20 s`, `2 h 5 m`, `3 d 4 h`.
+/// A duration as people say it: `0.4 s`, `29 s`, `3 m 20 s`, `2 h 5 m`, `3 d 4 h`; of whole seconds without a fraction.
 fn duration(ms: i64) -> String {
     let seconds = ms / 1000;
     match seconds {
+        0 if ms == 0 => "under 1 s".into(),
+        0..=9 if ms % 1000 == 0 => format!("{seconds} s"),
         0..=9 => format!("{}.{} s", seconds, ms % 1000 / 100),
         10..=59 => format!("{seconds} s"),
         60..=3599 => format!("{} m {} s", seconds / 60, seconds % 60),

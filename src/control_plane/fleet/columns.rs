@@ -1,6 +1,6 @@
 //! The printer columns of a kind, read from its definition and looked up in its objects as `kubectl get` does.
 
-use crds::Kind;
+use crds::{Kind, agent_model};
 use serde_json::Value;
 
 /// Columns that a summary has as fields of their own.
@@ -12,6 +12,8 @@ pub struct Column {
     /// Its title, such as `Model`.
     pub title: String,
     path: Vec<Step>,
+    /// Whether it is the model of an agent, which may stand in several places.
+    is_agent_model: bool,
 }
 
 /// A step of a JSON path, as far as definitions use them.
@@ -29,11 +31,18 @@ impl Column {
         let versions = kind.definition().spec.versions;
         let columns = versions.into_iter().flat_map(|version| version.additional_printer_columns.unwrap_or_default());
         let others = columns.filter(|column| !OWN.contains(&column.name.as_str()));
-        others.filter_map(|column| Some(Self { path: parse(&column.json_path)?, title: column.name })).collect()
+        let others = others.filter_map(|column| {
+            let is_agent_model = kind.name == "Agent" && column.name == "Model";
+            Some(Self { path: parse(&column.json_path)?, title: column.name, is_agent_model })
+        });
+        others.collect()
     }
 
     /// Its text for an object; `None`: the object does not have it.
     pub fn text(&self, object: &Value) -> Option<String> {
+        if self.is_agent_model {
+            return agent_model(object);
+        }
         let found = self.path.iter().try_fold(object, |value, step| match step {
             Step::Field(name) => value.get(name),
             Step::First { field, value: wanted } => {
@@ -87,10 +96,22 @@ mod tests {
     fn a_path_finds_fields_and_elements() {
         let object =
             json!({ "status": { "n": 3, "conditions": [{ "type": "A" }, { "type": "Ready", "reason": "R" }] } });
-        let text = |path: &str| Column { title: String::new(), path: parse(path).unwrap() }.text(&object);
+        let text = |path: &str| {
+            Column { title: String::new(), path: parse(path).unwrap(), is_agent_model: false }.text(&object)
+        };
         assert_eq!(text(".status.n").as_deref(), Some("3"));
         assert_eq!(text(".status.conditions[?(@.type==\"Ready\")].reason").as_deref(), Some("R"));
         assert_eq!(text(".status.missing.n"), None);
         assert_eq!(parse("status[0]"), None);
+    }
+
+    #[test]
+    fn an_agents_model_is_the_one_that_it_asks() {
+        let columns = Column::of(Kind::find("Agent").unwrap());
+        let model = columns.iter().find(|column| column.title == "Model").unwrap();
+        let spec = json!({ "modelId": "stub-echo", "modelRef": { "name": "seller" } });
+        let of = |status: Value| model.text(&json!({ "spec": spec, "status": status }));
+        assert_eq!(of(json!({ "model": "openai/seller" })).as_deref(), Some("openai/seller"));
+        assert_eq!(of(json!({})).as_deref(), Some("seller"));
     }
 }

@@ -11,7 +11,7 @@ import { type Tab, TABS } from "../app.tsx";
 import { fleet } from "../fleet/store.ts";
 import { Icon } from "../shell/icons.tsx";
 import { Ago, Card, CopyButton, kindLabel, Phase, useTitle } from "../shell/parts.tsx";
-import { Failure, Loading, Notice, State } from "../shell/states.tsx";
+import { Failure, Loading, Notice, sentence, State } from "../shell/states.tsx";
 import { Children } from "./Children.tsx";
 import { Conditions } from "./Conditions.tsx";
 import { MachineView } from "./MachineView.tsx";
@@ -34,7 +34,7 @@ export function ObjectPage(): ReactElement {
   if (!kind) {
     return (
       <div className="page">
-        <State icon="empty" title="No such kind" action={<Link to="/" className="button">To the fleet</Link>}>
+        <State icon="empty" title="No such kind" action={<Link to="/" className="button">Back to fleet</Link>}>
           Récif knows no “{name.plural}”.
         </State>
       </div>
@@ -59,7 +59,7 @@ export function ObjectPage(): ReactElement {
         <h1>{name.name}</h1>
         {!gone && (summary || object.data) && <Phase phase={phase} pill />}
         <span className="grow" />
-        <Actions kind={kind.kind} {...name} />
+        {(!gone || object.data) && <Actions kind={kind.kind} {...name} />}
       </div>
       {object.error && !object.data ? (
         gone ? (
@@ -108,8 +108,8 @@ function Gone({ name, message }: { name: Name; message: string }): ReactElement 
   const known = trace.data && trace.data.entries.length > 0;
   return (
     <>
-      <State icon="empty" title={known ? "No longer here" : "Not here"} action={<Link to="/" className="button">To the fleet</Link>}>
-        {message}
+      <State icon="empty" title={known ? "No longer here" : "Not found"} action={<Link to="/" className="button">Back to fleet</Link>}>
+        {sentence(message)}
       </State>
       {known && (
         <Card title="What happened to it">

@@ -5,7 +5,7 @@ import { type ReactElement, useMemo, useState } from "react";
 import { toneOf } from "../api/kinds.ts";
 import type { Trace, TraceEntry } from "../api/types.ts";
 import { fullTime, Phase, useNow } from "../shell/parts.tsx";
-import { currentRun, duration, lasted, type Stretch, stretches, totals, weight } from "./timeline.ts";
+import { currentRun, duration, lasted, lastedText, type Stretch, stretches, totals, weight } from "./timeline.ts";
 
 const STEPS = 12;
 const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
@@ -36,7 +36,7 @@ export function Timeline({ trace, ended = false }: { trace: Trace; ended?: boole
           <div key={phase}>
             <dt className="muted">{phase}</dt>
             <dd className="nums" data-phase-total={phase}>
-              {duration(milliseconds)}
+              {lastedText(milliseconds)}
             </dd>
           </div>
         ))}
@@ -65,7 +65,7 @@ function Part({ stretch, now, ended }: { stretch: Stretch; now: number; ended: b
   const open = stretch.end === null && !ended;
   const waits = stretch.waits.length;
   const said = [
-    `${stretch.phase}: ${duration(milliseconds)}${open ? " so far" : ""}, from ${fullTime(stretch.start)}`,
+    `${stretch.phase}: ${lastedText(milliseconds)}${open ? " so far" : ""}, from ${fullTime(stretch.start)}`,
     ...stretch.waits.map((wait) => wait.reason),
   ].join("\n");
   return (
@@ -77,7 +77,7 @@ function Part({ stretch, now, ended }: { stretch: Stretch; now: number; ended: b
       </span>
       <span className="part-name truncate">{stretch.phase}</span>
       <span className="muted nums small truncate">
-        {duration(milliseconds)}
+        {lastedText(milliseconds)}
         {waits > 0 && `, ${waits} ${waits === 1 ? "wait" : "waits"}`}
       </span>
     </li>

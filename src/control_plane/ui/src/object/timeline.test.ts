@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 
 import type { TraceEntry } from "../api/types.ts";
-import { ago, currentRun, duration, lasted, stretches, totals } from "./timeline.ts";
+import { ago, currentRun, duration, lasted, lastedText, stretches, totals } from "./timeline.ts";
 
-const START = Date.parse("2026-11-21T12:30:00Z");
+const START = Date.parse("2026-11-21T12:30:00.005Z");
 let seq = 0;
 function entry(second: number, from: string, to: string, more: Partial<TraceEntry> = {}): TraceEntry {
   const at = new Date(START + second * 1000).toISOString();
@@ -64,6 +64,17 @@ describe("stretches of time", () => {
     expect(stretches([second, first]).map((one) => one.phase)).toEqual(["Pending", "Resolving"]);
     expect(stretches([])).toEqual([]);
   });
+});
+
+it("times known to the second yield no fractions", () => {
+  seq = 0;
+  const at = (second: string, from: string, to: string): TraceEntry => ({ ...entry(0, from, to), at: `2026-11-21T12:30:${second}Z` });
+  const list = stretches([at("34", "", "Pending"), at("34.789114", "Pending", "Resolving"), at("35.000000", "Resolving", "Rendering"), at("39", "Rendering", "Running")]);
+  const now = Date.parse("2026-11-21T12:30:40.900Z");
+  expect(list.map((one) => lastedText(lasted(one, now)))).toEqual(["under 1 s", "1 s", "4 s", "1 s"]);
+  seq = 0;
+  const exact = stretches([at("34.500000", "", "Pending"), at("34.789114", "Pending", "Resolving"), at("39.250000", "Resolving", "Running")]);
+  expect(exact.map((one) => lastedText(lasted(one, now)))).toEqual(["289 ms", "4.5 s", "1.6 s"]);
 });
 
 describe("durations", () => {

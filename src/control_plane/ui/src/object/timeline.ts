@@ -17,7 +17,12 @@ export interface Stretch {
   waits: TraceEntry[];
   /** Entries before this one are no longer kept. */
   afterGap: boolean;
+  /** Whether begin and end are known to less than a second. */
+  exact: boolean;
 }
+
+/** Whether a time says more than its second, as statuses of older operators do not. */
+const isExact = (at: string): boolean => /\.\d*[1-9]/.test(at);
 
 export function stretches(entries: readonly TraceEntry[]): Stretch[] {
   const list: Stretch[] = [];
@@ -30,16 +35,27 @@ export function stretches(entries: readonly TraceEntry[]): Stretch[] {
     if (waits && last && !gap && last.phase === entry.to) {
       last.waits.push(entry);
     } else {
-      if (last) last.end = at;
-      list.push({ phase: entry.to, start: at, end: null, entry: waits ? null : entry, waits: waits ? [entry] : [], afterGap: gap });
+      if (last) {
+        last.end = at;
+        last.exact &&= isExact(entry.at);
+      }
+      list.push({ exact: isExact(entry.at), phase: entry.to, start: at, end: null, entry: waits ? null : entry, waits: waits ? [entry] : [], afterGap: gap });
     }
     before = entry;
   }
   return list;
 }
 
+/** In milliseconds; where begin or end is known to the second only, in whole seconds. */
 export function lasted(stretch: Stretch, now: number): number {
-  return Math.max(0, (stretch.end ?? now) - stretch.start);
+  const end = stretch.end ?? now;
+  if (stretch.exact) return Math.max(0, end - stretch.start);
+  return Math.max(0, Math.floor(end / 1000) - Math.floor(stretch.start / 1000)) * 1000;
+}
+
+/** How long a phase lasted, as people read it: within a second nothing is known of what is known to the second. */
+export function lastedText(milliseconds: number): string {
+  return milliseconds === 0 ? "under 1 s" : duration(milliseconds);
 }
 
 /** Milliseconds in each phase, in the order in which they were first seen. */
@@ -73,7 +89,7 @@ const UNITS: [number, string][] = [
 /** Such as 340 ms, 7.4 s, 3 min 5 s, 2 d 4 h. */
 export function duration(milliseconds: number): string {
   if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
-  if (milliseconds < 59_950) return `${(milliseconds / 1000).toFixed(milliseconds < 9950 ? 1 : 0)} s`;
+  if (milliseconds < 59_950) return `${(milliseconds / 1000).toFixed(milliseconds < 9950 && milliseconds % 1000 ? 1 : 0)} s`;
   let rest = Math.round(milliseconds / 1000) * 1000;
   const parts: string[] = [];
   for (const [size, unit] of [...UNITS, [1000, "s"] as const]) {
