@@ -4,17 +4,19 @@ use std::{io, path::PathBuf};
 
 use crds::Kind;
 
-use super::exit::Exit;
+use super::{exit::Exit, target::check_name};
 use crate::cluster::live::{ForwardError, Live, ReadError};
 
 /// Why a command has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     /// The word is no kind of ours.
-    #[error("there is no kind {word:?}: use one of {known}")]
+    #[error("there is no kind {word:?}{instead}: use one of {known}")]
     UnknownKind {
         /// What was typed.
         word: String,
+        /// What may have been meant.
+        instead: String,
         /// The kinds, with their short names.
         known: String,
     },
@@ -134,6 +136,16 @@ impl CliError {
                 _ => Exit::Failed,
             },
             Self::Answer(_) | Self::Write { .. } | Self::Print(_) | Self::Encode { .. } => Exit::Failed,
+        }
+    }
+
+    /// The same, where the word that is no kind stood alone (`name` is empty) and may be the name of an object.
+    pub(super) fn without_kind(self, name: &str) -> Self {
+        match self {
+            Self::UnknownKind { word, known, .. } if name.is_empty() && check_name(&word).is_ok() => {
+                Self::UnknownKind { instead: format!("; if it is a name, write agent/{word}"), word, known }
+            }
+            other => other,
         }
     }
 

@@ -45,7 +45,7 @@ impl Exit {
         match self {
             Self::Done => "done; of why: the object is Ready",
             Self::Failed => "failed for another reason than those below",
-            Self::Usage => "the command line cannot be used",
+            Self::Usage => "invalid usage",
             Self::NotReady => "the object is not Ready",
             Self::Missing => "there is no such object",
             Self::Forbidden => "you may not do this, or are not signed in",

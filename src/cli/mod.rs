@@ -12,6 +12,7 @@ pub mod definitions;
 mod error;
 mod exit;
 pub mod get;
+pub mod logs;
 pub mod machine;
 mod output;
 mod progress;
@@ -32,12 +33,14 @@ pub use target::{ConnectArgs, SystemArgs, Target};
 /// The commands besides the processes of the cluster.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Show what there is, as `kubectl get` does
+    /// List objects
     Get(get::GetArgs),
-    /// Say in one sentence what an object waits for and what to do
+    /// Explain why an object is not ready and how to fix it
     Why(why::WhyArgs),
     /// Show what an object did, step by step, and why
     Trace(trace::TraceArgs),
+    /// Print the logs of a workload's Pods
+    Logs(logs::LogsArgs),
     /// Talk to an agent, or ask a flow, through the gateway
     Chat(chat::ChatArgs),
     /// Show the web UI of the cluster's control plane on this machine
@@ -60,6 +63,7 @@ impl Command {
             Self::Get(args) => get::run(args).await,
             Self::Why(args) => why::run(args).await,
             Self::Trace(args) => trace::run(args).await,
+            Self::Logs(args) => logs::run(args).await,
             Self::Chat(args) => chat::run(args).await,
             Self::Ui(args) => ui::run(args).await,
             Self::Rollout(args) => rollout::run(args).await,

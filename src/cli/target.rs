@@ -82,7 +82,7 @@ impl Target {
             [kind, name] => (kind.as_str(), name.as_str()),
             _ => ("", ""),
         };
-        let kind = find_kind(word)?;
+        let kind = find_kind(word).map_err(|error| error.without_kind(name))?;
         if name.is_empty() {
             return Err(CliError::NoName(kind.name.to_lowercase()));
         }
@@ -112,7 +112,7 @@ pub(super) fn check_name(name: &str) -> Result<(), CliError> {
 pub(super) fn find_kind(word: &str) -> Result<&'static Kind, CliError> {
     Kind::find(word).ok_or_else(|| {
         let known: Vec<_> = KINDS.iter().map(|kind| format!("{} ({})", kind.name.to_lowercase(), kind.short)).collect();
-        CliError::UnknownKind { word: word.to_owned(), known: known.join(", ") }
+        CliError::UnknownKind { word: word.to_owned(), instead: String::new(), known: known.join(", ") }
     })
 }
 
@@ -145,6 +145,15 @@ mod tests {
     fn an_unknown_kind_lists_those_there_are() {
         let error = parse(&["pod/a"]).unwrap_err();
         assert!(error.contains("\"pod\"") && error.contains("agent (ag)") && error.contains("tool (tl)"), "{error}");
+    }
+
+    #[test]
+    fn a_name_without_a_kind_is_told_how_to_write_both() {
+        let error = parse(&["my-agent"]).unwrap_err();
+        assert!(error.contains("no kind \"my-agent\"; if it is a name, write agent/my-agent: use one of"), "{error}");
+        for words in [&["pod/a"][..], &["pods", "a"], &["Not A Name"]] {
+            assert!(!parse(words).unwrap_err().contains("if it is a name"), "{words:?}");
+        }
     }
 
     #[test]

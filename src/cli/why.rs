@@ -14,8 +14,8 @@ use kube::api::{DynamicObject, LogParams};
 
 use serde_json::json;
 
-use super::{CliError, ConnectArgs, Exit, Output, Target, hint, print, print_foreign, trace::status_of};
-use crate::cluster::live::Live;
+use super::{CliError, ConnectArgs, Exit, Output, Target, hint, print_foreign, trace::status_of};
+use crate::cluster::live::{Live, pods_of};
 
 /// So many lines of a log are looked at.
 const LOG_LINES: i64 = 20;
@@ -52,11 +52,21 @@ pub(super) async fn run(args: WhyArgs) -> Result<Exit, CliError> {
             let Said { sentence, phase, ready, reason } = &said;
             let answer = json!({ "kind": kind.name, "namespace": live.namespace, "name": name, "phase": phase, "ready": ready,
                 "reason": reason, "sentence": sentence, "waitingFor": details });
-            print(&args.output.document("the answer", &answer)?)?;
+            print_foreign(&args.output.document("the answer", &answer)?)?;
         }
         _ => print_foreign(&details.iter().map(|line| format!("  {line}\n")).collect::<String>())?,
     }
     Ok(if said.ready { Exit::Done } else { Exit::NotReady })
+}
+
+/// Why an object is not Ready, as `recif why` says it: the sentence, then the details; nothing of one that is.
+pub(super) async fn trouble(live: &Live, kind: &'static Kind, name: &str, object: &DynamicObject) -> Vec<String> {
+    let said = sentence(kind, object);
+    if said.ready {
+        return Vec::new();
+    }
+    let details = brief(collect(live, kind, name, object).await);
+    [said.sentence].into_iter().chain(details.into_iter().map(|line| format!("  {line}"))).collect()
 }
 
 /// What an object says of itself.
@@ -104,8 +114,7 @@ async fn collect(live: &Live, kind: &'static Kind, name: &str, object: &DynamicO
         Ok(deployment) => lines.extend(deployment.iter().filter(|found| is_ours(found)).flat_map(deployment_trouble)),
         Err(error) => hint(&format!("note: {error}")),
     }
-    let selector = format!("app.kubernetes.io/name={name},recif.dev/{}={name}", kind.name.to_lowercase());
-    match live.pods(&live.namespace, &selector).await {
+    match live.pods(&live.namespace, &pods_of(kind, name)).await {
         Ok(pods) => {
             for pod in &pods {
                 lines.extend(pod_trouble(pod));
@@ -188,6 +197,25 @@ mod tests {
         let live = live(&[("/apis/agents.recif.dev/v1/namespaces/b/mcpservers/files", server)]);
         let spec = json!({ "name": "one", "type": "mcp", "mcpServerRef": { "kind": "MCPServer", "name": "files", "namespace": "b" } });
         assert_eq!(collected(&live, "Tool", spec).await, ["MCPServer files: Error: it is down"]);
+    }
+
+    #[tokio::test]
+    async fn what_keeps_an_object_from_being_ready_is_told_before_anything_waits_for_it() {
+        let pods = json!({ "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [{ "metadata": { "name": "one-1" },
+            "status": { "containerStatuses": [{ "name": "agent", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+                "state": { "waiting": { "reason": "ImagePullBackOff", "message": "Back-off pulling image" } } }] } }] });
+        let live = live(&[("/api/v1/namespaces/a/pods", pods)]);
+        let kind = Kind::find("Agent").unwrap();
+        let agent = |ready: &str| {
+            let condition = json!({ "type": "Ready", "status": ready, "reason": "Deploying", "message": "m",
+                "lastTransitionTime": "2026-01-01T00:00:00Z" });
+            let agent = json!({ "apiVersion": "agents.recif.dev/v1", "kind": "Agent", "metadata": { "namespace": "a", "name": "one" },
+                "spec": { "name": "one", "framework": "corail" }, "status": { "phase": "Deploying", "conditions": [condition] } });
+            serde_json::from_value::<DynamicObject>(agent).unwrap()
+        };
+        let told = trouble(&live, kind, "one", &agent("False")).await;
+        assert!(told[0].contains("Deploying") && told[1].contains("ImagePullBackOff"), "{told:?}");
+        assert!(trouble(&live, kind, "one", &agent("True")).await.is_empty());
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
 use super::{
     Scenario,
@@ -27,6 +27,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     a_chat_goes_on_with_its_conversation,
     flows_are_asked_with_their_variables,
     a_chat_says_why_there_is_no_answer,
+    a_chat_says_what_it_waits_for_before_it_waits,
 );
 
 /// How long anything may take.
@@ -135,4 +136,29 @@ async fn a_chat_says_why_there_is_no_answer(ns: Namespace) -> Result<()> {
         ensure!(ended.said.is_empty() && !ended.complained.contains("panicked"), "{ended:?}");
     }
     Ok(())
+}
+
+async fn a_chat_says_what_it_waits_for_before_it_waits(ns: Namespace) -> Result<()> {
+    ns.apply(&agent("typo", json!({"image": "corial:latest"}))).await?;
+    poll(SOON, "the kubelet misses the image", || async {
+        let (_, said) = ns.env.recif(&["why", "agent/typo", "-n", &ns.name]).await?;
+        Ok(said.contains("ErrImage").then_some(()))
+    })
+    .await?;
+    let mut command = ns.env.recif_command();
+    command.args(["chat", "agent/typo", "hi", "-n", &ns.name]).env_remove("RECIF_GATEWAY");
+    command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut process = command.spawn().context("start the chat")?;
+    let mut lines = BufReader::new(process.stderr.take().context("no standard error")?).lines();
+    let told = async {
+        while let Some(line) = lines.next_line().await? {
+            if line.contains("corial:latest") {
+                return Ok(());
+            }
+        }
+        anyhow::bail!("it ended")
+    };
+    tokio::time::timeout(SOON, told).await.context("nothing was told")??;
+    ensure!(process.try_wait()?.is_none(), "it waits for an answer meanwhile");
+    process.kill().await.context("end it")
 }

@@ -15,6 +15,7 @@ use crate::{
     env::{Ended, ended},
     manifests::{agent, tool},
     namespace::{Namespace, SAID},
+    object::Read as _,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
@@ -22,6 +23,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     get_prints_each_form,
     the_ui_is_shown_to_whoever_has_the_key,
     a_rollout_is_waited_for,
+    logs_are_those_of_the_pods,
     completions_work_in_bash,
     each_failure_has_its_exit_code,
 );
@@ -46,7 +48,7 @@ async fn get_shows_what_kubectl_shows(ns: Namespace) -> Result<()> {
     ns.start(&agent("runs", json!({}))).await?;
     ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
     ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
-    for (kind, more) in [("agents", &[][..]), ("agents", &["-o", "wide"]), ("agent", &["runs"])] {
+    for (kind, more) in [("agents", &[][..]), ("agent", &["runs", "-o", "wide"]), ("agent", &["runs"])] {
         let arguments = [&["get", kind, "-n", &ns.name][..], more].concat();
         let (ours, theirs) = (recif(&ns, &arguments).await?, ns.env.kubectl(&arguments).await?);
         ensure!(ours.code == 0 && ageless(&ours.said) == ageless(&theirs), "{ours:?} instead of {theirs}");
@@ -223,5 +225,40 @@ async fn failures(ns: &Namespace, folder: &Path) -> Result<()> {
         ensure!(ended.code == code && all.contains(said), "{arguments:?}: not {code}, {said}: {ended:?}");
         ensure!(!ended.complained.contains("panicked"), "{arguments:?}: {ended:?}");
     }
+    Ok(())
+}
+
+async fn logs_are_those_of_the_pods(ns: Namespace) -> Result<()> {
+    ns.start(&agent("runs", json!({}))).await?;
+    let logs = recif(&ns, &["logs", "agent/runs", "-n", &ns.name]).await?;
+    ensure!(logs.code == 0 && !logs.said.is_empty() && !logs.complained.contains("error"), "{logs:?}");
+    let sidecar = recif(&ns, &["logs", "agent/runs", "-c", "proxy", "--tail", "1", "-n", &ns.name]).await?;
+    ensure!(sidecar.code == 0 && sidecar.said.lines().count() <= 1 && sidecar.said != logs.said, "{sidecar:?}");
+    let mut command = ns.env.recif_command();
+    command.args(["logs", "agent/runs", "-f", "-n", &ns.name]).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut follower = command.spawn().context("start to follow")?;
+    let mut lines = BufReader::new(follower.stdout.take().context("no standard output")?).lines();
+    let first = tokio::time::timeout(SOON, lines.next_line()).await.context("no line")??;
+    ensure!(first.as_deref() == logs.said.lines().next(), "{first:?} instead of {logs:?}");
+    // A Pod that comes with a rollout is followed too, and its lines name it.
+    let rolled = recif(&ns, &["rollout", "agent/runs", "--wait", "-n", &ns.name]).await?;
+    ensure!(rolled.code == 0, "{rolled:?}");
+    let named = async {
+        while let Some(line) = lines.next_line().await? {
+            if line.starts_with("runs-") {
+                return Ok(());
+            }
+        }
+        anyhow::bail!("it ended")
+    };
+    tokio::time::timeout(SOON, named).await.context("no line of the new Pod")??;
+    follower.kill().await.context("end it")?;
+    ns.provide(&tool("clock", json!({}))).await?;
+    let none = recif(&ns, &["logs", "tool/clock", "-n", &ns.name]).await?;
+    ensure!(none.code == 2 && none.complained.contains("has no Pods"), "{none:?}");
+    ns.apply(&agent("stopped", json!({"replicas": 0}))).await?;
+    ns.until(crate::kinds::AGENT, "stopped", SAID, "is stopped", |it| it.phase() == "Terminated").await?;
+    let stopped = recif(&ns, &["logs", "agent/stopped", "-n", &ns.name]).await?;
+    ensure!(stopped.code == 3 && stopped.complained.contains("has no Pods"), "{stopped:?}");
     Ok(())
 }

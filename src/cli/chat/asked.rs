@@ -30,17 +30,17 @@ impl Asked {
     pub(super) fn parse(text: &str) -> Result<Self, CliError> {
         let mut words = text.splitn(3, '/');
         let (word, name, flow) = (words.next().unwrap_or_default(), words.next(), words.next());
-        let kind = find_kind(word)?;
+        let kind = find_kind(word).map_err(|error| error.without_kind(name.unwrap_or_default()))?;
         let usage = |text: String| Err(CliError::Usage(text));
         let name = match name {
             Some(name) if !name.is_empty() => name,
-            _ => return usage(format!("whom? Write {0}/my-{0}", kind.name.to_lowercase())),
+            _ => return usage(format!("a name is missing: write {0}/my-{0}", kind.name.to_lowercase())),
         };
         check_name(name)?;
         match (kind.name, flow) {
             ("Agent" | "Flow", None) => {}
-            ("FlowSet", Some(flow)) if !flow.is_empty() => {}
-            ("FlowSet", _) => return usage(format!("which flow of the set? Write flowset/{name}/my-flow")),
+            // Which flows there are, the set itself tells.
+            ("FlowSet", _) => {}
             ("Agent" | "Flow", Some(_)) => {
                 return usage(format!("there is nothing behind {name:?}: leave out the rest"));
             }
@@ -51,7 +51,24 @@ impl Asked {
                 ));
             }
         }
-        Ok(Self { kind: kind.name, name: name.to_owned(), flow: flow.map(str::to_owned) })
+        let flow = flow.filter(|flow| !flow.is_empty()).map(str::to_owned);
+        Ok(Self { kind: kind.name, name: name.to_owned(), flow })
+    }
+
+    /// That a flow of the set has to be named, where none was; `set`: the set itself, if it could be read.
+    pub(super) fn lacks_flow(&self, set: Option<&Value>) -> Option<CliError> {
+        if self.kind != "FlowSet" || self.flow.is_some() {
+            return None;
+        }
+        let flows = set.and_then(|set| set.pointer("/spec/flows")?.as_array());
+        let names: Vec<String> = flows
+            .into_iter()
+            .flatten()
+            .filter_map(|flow| flow["name"].as_str())
+            .map(|flow| format!("flowset/{}/{flow}", self.name))
+            .collect();
+        let names = if names.is_empty() { format!("flowset/{}/my-flow", self.name) } else { names.join(", ") };
+        Some(CliError::Usage(format!("name one of its flows: {names}")))
     }
 
     /// The kind of the object.
@@ -115,18 +132,29 @@ mod tests {
     #[test]
     fn what_cannot_be_asked_says_what_can() {
         for (text, said) in [
-            ("my-agent", "there is no kind"),
+            ("my-agent", "write agent/my-agent"),
             ("agent", "agent/my-agent"),
             ("agent/", "agent/my-agent"),
             ("agent/a/b", "leave out the rest"),
-            ("flowset/a", "flowset/a/my-flow"),
-            ("flowset/a/", "flowset/a/my-flow"),
             ("tool/a", "cannot be talked to"),
             ("agent/A B", "is no name"),
         ] {
             let error = path(text).unwrap_err();
             assert!(error.contains(said), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_set_without_a_flow_names_those_that_there_are() {
+        let set = json!({ "spec": { "flows": [{ "name": "haiku" }, { "name": "ode" }] } });
+        for text in ["flowset/desk", "flowset/desk/"] {
+            let asked = Asked::parse(text).unwrap();
+            let said = |set| asked.lacks_flow(set).unwrap().to_string();
+            assert_eq!(said(Some(&set)), "name one of its flows: flowset/desk/haiku, flowset/desk/ode");
+            assert_eq!(said(None), "name one of its flows: flowset/desk/my-flow");
+        }
+        assert!(Asked::parse("flowset/desk/haiku").unwrap().lacks_flow(Some(&set)).is_none());
+        assert!(Asked::parse("agent/a").unwrap().lacks_flow(None).is_none());
     }
 
     #[test]

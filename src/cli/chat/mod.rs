@@ -32,13 +32,13 @@ const MESSAGE: u64 = 1 << 20;
                   <letter.txt"
 )]
 pub struct ChatArgs {
-    /// Whom to ask: agent/NAME, flow/NAME or flowset/NAME/FLOW
+    /// What to talk to: agent/NAME, flow/NAME or flowset/NAME/FLOW
     #[arg(value_name = "TARGET")]
     target: String,
-    /// What to say
+    /// The message
     #[arg(value_name = "MESSAGE")]
     message: Vec<String>,
-    /// Go on with a conversation of the agent's
+    /// Continue conversation ID
     #[arg(short, long, value_name = "ID")]
     conversation: Option<String>,
     /// URL of the gateway [default: through the API server]
@@ -80,7 +80,7 @@ pub(super) async fn run(args: ChatArgs) -> Result<Exit, CliError> {
         Turn::Stopped => Ok(Exit::Interrupted),
         Turn::Done => {
             if let Some(id) = talk.conversation() {
-                hint(&format!("conversation {id}: go on with --conversation {id}"));
+                hint(&format!("conversation {id}: continue it with --conversation {id}"));
             }
             Ok(Exit::Done)
         }

@@ -11,7 +11,11 @@ use sse_stream::SseStream;
 use tokio::{signal::ctrl_c, sync::mpsc, time::interval};
 
 use super::{
-    super::{CliError, Exit, hint, progress::Progress, why::sentence},
+    super::{
+        CliError, Exit, hint,
+        progress::Progress,
+        why::{sentence, trouble},
+    },
     asked::Asked,
     gateway::{Answer, Gateway},
     reply::{Said, read, refusal, whole},
@@ -59,17 +63,29 @@ impl Talk {
         self.conversation.as_deref()
     }
 
-    /// Whether the target is there, for who may look.
+    /// Whether the target is there, for a caller who may look. Why it is not Ready is told at once, for the gateway waits for a Pod
+    /// before it refuses.
     ///
     /// # Errors
-    /// [`CliError::Missing`].
+    /// [`CliError::Missing`], or that a flow of a set has to be named.
     pub(super) async fn look(&self) -> Result<(), CliError> {
-        let Some(live) = &self.live else { return Ok(()) };
         let kind = self.asked.kind()?;
-        match live.object(kind, &self.asked.name).await {
-            Ok(None) => Err(CliError::missing(live, kind, &self.asked.name)),
-            _ => Ok(()),
+        let found = match &self.live {
+            Some(live) => match live.object(kind, &self.asked.name).await {
+                Ok(None) => return Err(CliError::missing(live, kind, &self.asked.name)),
+                found => found.ok().flatten().map(|object| (live, object)),
+            },
+            None => None,
+        };
+        if let Some(error) = self.asked.lacks_flow(found.as_ref().map(|(_, object)| &object.data)) {
+            return Err(error);
         }
+        if let Some((live, object)) = &found {
+            for line in trouble(live, kind, &self.asked.name, object).await {
+                hint(&line);
+            }
+        }
+        Ok(())
     }
 
     /// Asks for messages until there are no more.
@@ -102,7 +118,7 @@ impl Talk {
         }
         self.screen.aside("")?;
         if let Some(id) = &self.conversation {
-            let line = format!("go on with: recif chat {shown} -n {} --conversation {id}", self.namespace);
+            let line = format!("continue with: recif chat {shown} -n {} --conversation {id}", self.namespace);
             self.screen.aside(&line)?;
         }
         Ok(Exit::Done)

@@ -10,7 +10,7 @@ mod table;
 use std::{fmt, path::PathBuf};
 
 use crds::{GROUP, Kind, VERSION};
-use futures::{AsyncBufReadExt, Stream, StreamExt, TryStreamExt};
+use futures::{AsyncBufReadExt, Stream, StreamExt, TryFutureExt as _, TryStreamExt};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
     Api, Client, Config,
@@ -224,18 +224,26 @@ impl Live {
         params: &LogParams,
         mut wanted: impl FnMut(&str) -> bool,
     ) -> Result<Vec<String>, ReadError> {
+        let lines = self.log_lines(namespace, pod, params);
+        lines.try_filter(|line| std::future::ready(wanted(line))).try_collect().await
+    }
+
+    /// The lines of a Pod's log as they come. An error is the last one: [`ReadError::Request`].
+    pub fn log_lines(
+        &self,
+        namespace: &str,
+        pod: &str,
+        params: &LogParams,
+    ) -> impl Stream<Item = Result<String, ReadError>> + Send + use<> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let doing = format!("read the log of Pod {namespace}/{pod}");
-        let mut lines = pods.log_stream(pod, params).await.map_err(ReadError::request(doing.clone()))?.lines();
-        let mut taken = Vec::new();
-        loop {
-            match lines.try_next().await {
-                Ok(Some(line)) if wanted(&line) => taken.push(line),
-                Ok(Some(_)) => {}
-                Ok(None) => return Ok(taken),
-                Err(error) => return Err(ReadError::request(doing)(kube::Error::ReadEvents(error))),
-            }
+        let (pod, params) = (pod.to_owned(), params.clone());
+        async move {
+            let opened = pods.log_stream(&pod, &params).await.map_err(ReadError::request(doing.clone()))?;
+            let broken = move |error| ReadError::request(doing.clone())(kube::Error::ReadEvents(error));
+            Ok(opened.lines().map_err(broken))
         }
+        .try_flatten_stream()
     }
 
     fn objects(&self, namespace: &str, kind: &'static Kind) -> Api<DynamicObject> {
@@ -243,6 +251,11 @@ impl Live {
         let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural);
         Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
+}
+
+/// The labels of a workload's Pods, as a selector.
+pub fn pods_of(kind: &Kind, name: &str) -> String {
+    format!("app.kubernetes.io/name={name},recif.dev/{}={name}", kind.name.to_lowercase())
 }
 
 async fn list_pods(client: &Client, namespace: &str, selector: &str) -> Result<Vec<Pod>, ReadError> {

@@ -44,7 +44,7 @@ describe("the sign-in", () => {
 
   it("shows nobody more than he may see", async () => {
     await signIn(ui.page, `${ui.control.url}/ui/`, await token(namespace, "eve"));
-    await ui.page.getByText(/You may not see the fleet|An empty fleet/).waitFor();
+    await ui.page.getByText(/You cannot see the fleet|An empty fleet/).waitFor();
     expect(await ui.page.locator(".table-row").count()).toBe(0);
   });
 });

@@ -52,7 +52,7 @@ describe("an object", () => {
 
   it("that is not there says so", async () => {
     await open("nobody");
-    await ui.page.getByRole("heading", { name: "Not here" }).waitFor();
+    await ui.page.getByRole("heading", { name: "Not found" }).waitFor();
   });
 
   it("that was deleted still tells what happened to it", async () => {

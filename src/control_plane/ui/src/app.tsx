@@ -10,7 +10,7 @@ import { Failure, Loading, State } from "./shell/states.tsx";
 const root = createRootRoute({
   component: Shell,
   notFoundComponent: () => (
-    <State icon="empty" title="No such page" action={<Link to="/" className="button">To the fleet</Link>}>
+    <State icon="empty" title="No such page" action={<Link to="/" className="button">Back to fleet</Link>}>
       This address leads nowhere.
     </State>
   ),

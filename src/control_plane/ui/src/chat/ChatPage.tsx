@@ -32,7 +32,7 @@ export function ChatPage(): ReactElement {
         {target ? (
           <Talk key={idOf(target)} target={target} />
         ) : (
-          <State icon="chat" title="Whom do you want to talk to?">
+          <State icon="chat" title="Choose an agent or flow">
             Agents keep a conversation. Flows take variables and answer once.
           </State>
         )}
@@ -216,7 +216,7 @@ function PieceView({ piece, over }: { piece: Piece; over: boolean }): ReactEleme
           <ToneSign tone={tone} size={14} />
         </span>
         <code>{piece.name}</code>
-        <span className="muted small">{running ? "runs …" : piece.ok === null ? "was not heard of again" : `${piece.ok ? "answered" : "failed"}${piece.tookMs === null ? "" : ` in ${duration(piece.tookMs)}`}`}</span>
+        <span className="muted small">{running ? "runs …" : piece.ok === null ? "was not heard of again" : `${piece.ok ? "answered" : "failed"}${piece.tookMs === null ? "" : ` in ${piece.tookMs === 0 ? "under 1 ms" : duration(piece.tookMs)}`}`}</span>
       </summary>
       <pre className="code" tabIndex={0}>
         {JSON.stringify(piece.arguments ?? {}, null, 2)}

@@ -26,7 +26,7 @@ const COLUMNS: ColumnDef<typeof features, Summary>[] = [
   { id: "kind", header: "Kind" },
   { id: "namespace", header: "Namespace" },
   { id: "pods", header: "Pods" },
-  { id: "details", header: "Details", enableSorting: false },
+  { id: "details", header: "Model / tools", enableSorting: false },
   { id: "since", header: "In phase" },
   { id: "age", header: "Age" },
   // Below the others, as wide as all of them; rows without it have no such cell.

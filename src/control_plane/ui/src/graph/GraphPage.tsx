@@ -72,10 +72,10 @@ function View({ graph, focus }: { graph: Graph; focus: string | undefined }): Re
   if (!shown.nodes.length) {
     return focus ? (
       <State icon="empty" title="Not in the graph">
-        {focus} is not there, or you may not see it.
+        {focus} is not there, or you cannot see it.
       </State>
     ) : (
-      <State icon="graph" title="Nothing to draw" action={<Link to="/" className="button">To the fleet</Link>}>
+      <State icon="graph" title="Nothing to draw" action={<Link to="/" className="button">Back to fleet</Link>}>
         There are no objects here that could refer to one another.
       </State>
     );

@@ -37,14 +37,14 @@ export function Failure({ error, retry, what }: { error: Error; retry?: (() => v
   );
   if (status === 403) {
     return (
-      <State icon="lock" title={`You may not see ${what}`}>
+      <State icon="lock" title={`You cannot see ${what}`}>
         {sentence(error.message)}
       </State>
     );
   }
   if (status === 404) {
     return (
-      <State icon="empty" title="Not here" action={again}>
+      <State icon="empty" title="Not found" action={again}>
         {sentence(error.message)}
       </State>
     );

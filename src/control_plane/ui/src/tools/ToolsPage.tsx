@@ -31,7 +31,7 @@ export function ToolsPage(): ReactElement {
     <div className="page">
       <div className="page-head">
         <h1>Tool servers</h1>
-        {servers.data && <span className="muted">{`${count(items.length)} ${items.length === 1 ? "server" : "servers"} of MCP`}</span>}
+        {servers.data && <span className="muted">{`${count(items.length)} MCP ${items.length === 1 ? "server" : "servers"}`}</span>}
       </div>
       {!servers.data ? (
         <Loading />
@@ -46,8 +46,8 @@ export function ToolsPage(): ReactElement {
             {server ? (
               <Server key={idOf(server)} server={server} chosen={tool} />
             ) : chosen ? (
-              <State icon="empty" title="Not here">
-                There is no server {chosen}, or you may not see it.
+              <State icon="empty" title="Not found">
+                There is no server {chosen}, or you cannot see it.
               </State>
             ) : (
               <State icon="tools" title="Choose a server">
