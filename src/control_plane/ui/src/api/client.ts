@@ -53,7 +53,8 @@ export async function request(path: string, init: RequestInit & { headers?: Reco
     response = await fetch(path, { ...init, headers: authorized(path, init.headers), redirect: redirects(path), cache: "no-cache" });
   } catch (error) {
     if (init.signal?.aborted) throw error;
-    throw new ApiError(0, "The control plane does not answer. It may be restarting, or the connection to it is gone.");
+    const elsewhere = isBelowGateway(path) ? " Or the workload leads elsewhere, which is not followed." : "";
+    throw new ApiError(0, `The control plane does not answer. It may be restarting, or the connection to it is gone.${elsewhere}`);
   }
   if (response.ok) return response;
   const message = await problemOf(response);

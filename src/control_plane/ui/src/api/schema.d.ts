@@ -55,6 +55,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How far what happened is stored. */
+        get: operations["getHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/machines/{kind}": {
         parameters: {
             query?: never;
@@ -396,6 +413,16 @@ export interface components {
             /** @description Every object, and those that are referred to and missing. */
             nodes: components["schemas"]["Node"][];
         };
+        /** @description How far what happened is stored in the database. */
+        History: {
+            /**
+             * Format: uint64
+             * @description How long the oldest change that is not stored yet has been waiting, in seconds; 0: everything is stored.
+             */
+            behindSeconds: number;
+            /** @description Why nothing is stored for now; null: the database works. */
+            problem: string | null;
+        };
         /** @description A reference. */
         Link: {
             /** @description Whether that is missing, or in Error or Failed. */
@@ -715,11 +742,6 @@ export interface components {
             /** @description Its uid. */
             uid: string;
         };
-        /** @description How far. */
-        History: {
-            behindSeconds: number;
-            problem: string | null;
-        };
         /** @description A page of what happened. */
         Transitions: {
             /** @description What to send as `before` for the next page; absent on the last one. */
@@ -864,6 +886,40 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Graph"];
                     "application/yaml": components["schemas"]["Graph"];
+                };
+            };
+            /** @description What If-None-Match names is still so. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            406: components["responses"]["Problem"];
+            503: components["responses"]["Problem"];
+        };
+    };
+    getHistory: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["History"];
+                    "application/yaml": components["schemas"]["History"];
                 };
             };
             /** @description What If-None-Match names is still so. */
