@@ -9,6 +9,7 @@ import { memo, type ReactElement } from "react";
 
 import type { Summary } from "../api/types.ts";
 import { Ago, fullTime, ObjectLink, Phase } from "../shell/parts.tsx";
+import { shortWhy } from "./filter.ts";
 import { keyOf } from "./merge.ts";
 
 /** Of these the table has columns of its own. */
@@ -69,7 +70,7 @@ export const Row = memo(function Row(props: { object: Summary; index: number; st
       </div>
       {why && (
         <div role="cell" className="cell-why truncate">
-          {why}
+          {shortWhy(object)}
         </div>
       )}
     </div>

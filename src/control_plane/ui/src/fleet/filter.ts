@@ -27,6 +27,14 @@ function haystack(object: Summary): string {
 /** Without a phase yet: what it is called in filters and counts, here and by the control plane. */
 export const NO_PHASE = "none";
 
+/** Why it is not as it should be, without what the row's own cells say already: its kind, its name and its phase. */
+export function shortWhy({ kind, namespace, name, why }: Pick<Summary, "kind" | "namespace" | "name" | "why">): string {
+  const whole = `${kind} ${namespace}/${name} `;
+  if (!why?.startsWith(whole)) return why ?? "";
+  const rest = why.slice(whole.length).replace(/^is [A-Z][a-z]+(?: and waits)?: /, "");
+  return rest.charAt(0).toUpperCase() + rest.slice(1);
+}
+
 export function matches(search: FleetSearch): (object: Summary) => boolean {
   const words = (search.q ?? "").toLowerCase().split(/\s+/).filter(Boolean);
   return (object) =>

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import type { Summary } from "../api/types.ts";
-import { countsOf, matches, phaseCounts } from "./filter.ts";
+import { countsOf, matches, phaseCounts, shortWhy } from "./filter.ts";
 import { Fleet, isNewer } from "./merge.ts";
 import { byDefault, sorted, withChanged } from "./order.ts";
 import { fleetSearch, nextSort, parseSearch, stringifySearch, toggled } from "./urlState.ts";
@@ -157,4 +157,14 @@ describe("URL", () => {
     expect(toggled(["a", "b"], "a")).toEqual(["b"]);
     expect(toggled(["a"], "a")).toBeUndefined();
   });
+});
+
+it.each([
+  ["Agent default/a is Failed: Service/a exists — rename this agent.", "Service/a exists — rename this agent."],
+  ["Agent default/a is Deploying and waits: 0 of 1 Pods ready.", "0 of 1 Pods ready."],
+  ["Agent default/a was not yet seen by an operator.", "Was not yet seen by an operator."],
+  ["something else", "something else"],
+  [null, ""],
+])("of %s a row shows %s", (why, shown) => {
+  expect(shortWhy(object("a", { why }))).toBe(shown);
 });
