@@ -4,6 +4,8 @@
 //! every value goes through our helpers: `{{a.b}}` becomes `{{=print (=resolve a "b")}}`. On the way everything is judged
 //! that the crate would only find when rendering, or never.
 
+use std::collections::BTreeSet;
+
 use handlebars::Path;
 use handlebars::template::{
     BlockParam, DecoratorTemplate, HelperTemplate, Parameter, Subexpression, Template, TemplateElement,
@@ -35,6 +37,34 @@ pub(super) struct Definition {
     pub(super) size: usize,
     /// The partials it uses.
     pub(super) uses: Vec<PartialUse>,
+    /// The variables of its outermost context that it has a place for: what it prints, enters or hands to a partial.
+    pub(super) places: BTreeSet<Variable>,
+}
+
+/// A variable of the outermost context.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Variable {
+    /// All of them: `this`, `@root`.
+    All,
+    /// The one of this name.
+    Named(String),
+}
+
+impl Variable {
+    /// The variable that `path` begins with, where that many scopes are around it; none of the outermost context's when
+    /// it is found in one of those scopes, or above them all.
+    fn of(path: &str, scopes: usize) -> Option<Self> {
+        let (first, _) = parted(path);
+        let (rest, from_root) = match first.strip_prefix('@') {
+            Some(rest) => (rest.strip_prefix("root")?, true),
+            None => (first, false),
+        };
+        let parts: Vec<_> = rest.split(['/', '.']).filter(|part| !part.is_empty()).collect();
+        let ups = rest.matches("..").count();
+        let name = parts.last().filter(|last| **last != "this" && !rest.ends_with(".."));
+        (from_root || ups == scopes)
+            .then(|| name.map_or(Self::All, |name| Self::Named(name.trim_matches(['[', ']']).to_owned())))
+    }
 }
 
 /// The use of a partial.
@@ -47,6 +77,8 @@ pub(super) struct PartialUse {
     pub(super) depth: usize,
     /// It has a block that is printed if there is no such partial.
     pub(super) has_fallback: bool,
+    /// It sees the outermost context.
+    pub(super) is_outermost: bool,
 }
 
 /// Changes `template`, which `source` was parsed into, and tells what is defined in it: itself first.
@@ -91,7 +123,13 @@ impl Place {
 
 impl Adapter<'_> {
     fn definition(&self, name: &str) -> Definition {
-        Definition { name: name.to_owned(), within: self.within.to_owned(), size: 0, uses: Vec::new() }
+        Definition {
+            name: name.to_owned(),
+            within: self.within.to_owned(),
+            size: 0,
+            uses: Vec::new(),
+            places: BTreeSet::new(),
+        }
     }
 
     fn template(&mut self, template: &mut Template, definition: &mut Definition, place: Place) -> Result<(), Syntax> {
@@ -102,7 +140,9 @@ impl Adapter<'_> {
             match element {
                 TemplateElement::RawString(text) => *text = with_marks(text),
                 TemplateElement::Comment(_) => {}
-                TemplateElement::Expression(call) | TemplateElement::HtmlExpression(call) => print(call, place)?,
+                TemplateElement::Expression(call) | TemplateElement::HtmlExpression(call) => {
+                    print(call, definition, place)?;
+                }
                 TemplateElement::HelperBlock(block) => self.block(block, definition, place)?,
                 TemplateElement::PartialExpression(partial) | TemplateElement::PartialBlock(partial) => {
                     // The crate indents every partial that white space precedes; it must be alone in its line.
@@ -137,6 +177,10 @@ impl Adapter<'_> {
         } else {
             check(block, Use::Block, place)?;
         }
+        // `if` and the like look at a value, which leaves it unsaid.
+        if matches!(block.name.as_name(), Some("each" | "with" | SECTION)) {
+            places(block.params.iter().chain(block.hash.values()), place, &mut definition.places);
+        }
         arguments(block.params.iter_mut().chain(block.hash.values_mut()), place)?;
         let name = block.name.as_name().unwrap_or_default();
         let scopes = place.scopes + usize::from(matches!(name, "each" | "with" | SECTION));
@@ -167,7 +211,9 @@ impl Adapter<'_> {
             partial.name = Parameter::Name(name.clone());
         }
         let has_fallback = partial.template.is_some();
-        definition.uses.push(PartialUse { name, line: place.line, depth: place.depth, has_fallback });
+        places(partial.params.iter().chain(partial.hash.values()), place, &mut definition.places);
+        let is_outermost = place.scopes == 0 && partial.params.is_empty();
+        definition.uses.push(PartialUse { name, line: place.line, depth: place.depth, has_fallback, is_outermost });
         if partial.name.as_name().is_none() {
             arguments([&mut partial.name], inner)?;
         }
@@ -190,7 +236,7 @@ impl Adapter<'_> {
 }
 
 /// `{{…}}`: a helper, or a value to print.
-fn print(call: &mut HelperTemplate, place: Place) -> Result<(), Syntax> {
+fn print(call: &mut HelperTemplate, definition: &mut Definition, place: Place) -> Result<(), Syntax> {
     let bare = call.params.is_empty() && call.hash.is_empty();
     let is_helper = call.name.as_name().is_some_and(helpers::is_known);
     if is_helper || !bare {
@@ -203,7 +249,27 @@ fn print(call: &mut HelperTemplate, place: Place) -> Result<(), Syntax> {
         call.params =
             vec![if name { Parameter::Subexpression(Subexpression::new(target, params, hash)) } else { target }];
     }
+    if call.name.as_name() != Some("log") {
+        places(call.params.iter().chain(call.hash.values()), place, &mut definition.places);
+    }
     arguments(call.params.iter_mut().chain(call.hash.values_mut()), place.deeper()?)
+}
+
+/// Adds the variables of the outermost context that `parameters` name, as they were written.
+fn places<'p>(parameters: impl IntoIterator<Item = &'p Parameter>, place: Place, found: &mut BTreeSet<Variable>) {
+    for parameter in parameters {
+        match parameter {
+            Parameter::Subexpression(inner) => {
+                if let TemplateElement::Expression(call) = inner.element.as_ref() {
+                    places(call.params.iter().chain(call.hash.values()), place, found);
+                }
+            }
+            Parameter::Path(_) => {
+                found.extend(parameter.as_name().and_then(|path| Variable::of(path, place.scopes)));
+            }
+            _ => {}
+        }
+    }
 }
 
 fn check(call: &HelperTemplate, how: Use, place: Place) -> Result<(), Syntax> {

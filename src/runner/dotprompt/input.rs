@@ -7,6 +7,22 @@ use serde_json::{Map, Value};
 /// Most problems named in one error.
 const NAMED: usize = 5;
 
+/// Judges what the schema of an input says of the whole.
+///
+/// # Errors
+/// No object fits it, and nothing else is ever asked with.
+pub(super) fn of_object(schema: &Value) -> Result<(), String> {
+    let fits = match &schema["type"] {
+        Value::String(one) => one == "object",
+        Value::Array(several) => several.iter().any(|one| one == "object"),
+        _ => true,
+    };
+    let found = &schema["type"];
+    fits.then_some(()).ok_or_else(|| {
+        format!("`input.schema` is of type {found}, and an input is an object: give the value a name, as in `text: string`")
+    })
+}
+
 /// The schema of an input, ready to judge.
 ///
 /// # Errors

@@ -25,6 +25,7 @@
 //! | two numbers side by side are added: `{{a}}{{b}}` | they are printed |
 //! | objects have the order of their keys, numbers first | keys are sorted |
 //! | integers beyond 2^53 lose digits | they do not |
+//! | an input may be a string or a list | an error with the line: inputs are objects, whose fields are the variables |
 //! | context variables (`@metadata`, those of the caller) | none |
 //!
 //! And what comes with the parser, the `handlebars` crate. Errors when parsing: `{{^name}}` blocks (write
@@ -187,6 +188,8 @@ impl Prompt {
         let document = split(text)?;
         let yaml = document.frontmatter.unwrap_or_default();
         let metadata = frontmatter::read(yaml)?;
+        let object = metadata.input_schema.as_ref().map_or(Ok(()), input::of_object);
+        object.map_err(|problem| frontmatter::error_at(yaml, "input", problem))?;
         let validator = metadata.input_schema.as_ref().map(input::validator).transpose();
         let validator = validator.map_err(|problem| frontmatter::error_at(yaml, "input", problem))?;
         let template = Template::parse(document.template, document.lines_before, partials)?;
@@ -196,6 +199,11 @@ impl Prompt {
     /// What its frontmatter says.
     pub(in crate::runner) fn metadata(&self) -> &Metadata {
         &self.metadata
+    }
+
+    /// Whether the template has a place for the variable `name`: prints it, enters it, or hands it to a partial.
+    pub(in crate::runner) fn has_place(&self, name: &str) -> bool {
+        self.template.has_place(name)
     }
 
     /// The messages for `input`, an object with the template's variables (or null: none), after the conversation

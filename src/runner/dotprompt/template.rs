@@ -1,6 +1,6 @@
 //! A parsed template: the `handlebars` crate with our helpers, and bounds that keep any template from ending the process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use handlebars::template::Template as Parsed;
@@ -8,7 +8,7 @@ use handlebars::{Context, Handlebars, TemplateErrorReason};
 use serde_json::Value;
 
 use super::PromptError;
-use super::adapt::{Definition, Syntax, adapt};
+use super::adapt::{Definition, Syntax, Variable, adapt};
 use super::helpers;
 use super::messages::is_clean;
 
@@ -30,6 +30,8 @@ const PRINTED: usize = 16 << 20;
 pub(super) struct Template {
     registry: Handlebars<'static>,
     lines_before: usize,
+    /// The variables of an input that it has a place for, through its partials.
+    places: BTreeSet<Variable>,
 }
 
 impl Template {
@@ -56,7 +58,16 @@ impl Template {
             Some(MAIN) | None => in_main(wrong),
             Some(name) => in_partial(name, wrong),
         })?;
-        Ok(Self { registry, lines_before })
+        let places = places(&definitions);
+        Ok(Self { registry, lines_before, places })
+    }
+
+    /// Whether it has a place for the variable `name` of its input.
+    pub(super) fn has_place(&self, name: &str) -> bool {
+        self.places.iter().any(|one| match one {
+            Variable::All => true,
+            Variable::Named(known) => known == name,
+        })
     }
 
     /// What it prints with `variables`.
@@ -73,6 +84,24 @@ impl Template {
         })?;
         String::from_utf8(printed.0).map_err(|error| error.to_string())
     }
+}
+
+/// The variables that the main template, and the partials that see its context, have a place for.
+fn places(definitions: &[Definition]) -> BTreeSet<Variable> {
+    let (mut seen, mut unread) = (BTreeSet::from([0]), vec![0]);
+    let mut found = BTreeSet::new();
+    while let Some(at) = unread.pop() {
+        let Some(definition) = definitions.get(at) else { continue };
+        found.extend(definition.places.iter().cloned());
+        for used in definition.uses.iter().filter(|used| used.is_outermost) {
+            for (target, other) in definitions.iter().enumerate() {
+                if used.name.as_deref().is_none_or(|name| name == other.name) && seen.insert(target) {
+                    unread.push(target);
+                }
+            }
+        }
+    }
+    found
 }
 
 fn in_partial(name: &str, wrong: Syntax) -> PromptError {

@@ -1,8 +1,8 @@
 //! Flows for clients of OpenAI's API: each flow and each prompt is a model under its name.
 //!
 //! The client's messages are the history. When the prompt has a variable `message`, that is the text of what the user
-//! said last, which is then left out of the history; so `{{role "system"}}Be kind.` chats, and `Translate: {{message}}`
-//! translates. A prompt that requires other variables cannot be asked in this way. A flow in error is not listed; who asks
+//! said last, which is then left out of the history if the template has a place for it; so `{{role "system"}}Be kind.`
+//! chats, and `Translate: {{message}}` translates. A prompt that requires other variables cannot be asked in this way. A flow in error is not listed; who asks
 //! it is told what is wrong.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Sender;
 
-use super::endpoint::{Endpoint, Failure};
+use super::endpoint::{ChatMessage, Endpoint, Failure};
 use super::table::{Named, Table};
 use crate::runner::dotprompt::RenderError;
 use crate::runner::models::{Message, Part, text_of};
@@ -51,7 +51,8 @@ impl Answers for Chats {
         let Some(Ok(endpoint)) = self.0.get(&model) else {
             return Err(AnswerError::Input(format!("there is no model `{model}`")));
         };
-        let variables = if endpoint.takes_message { message(&mut messages)? } else { Value::Null };
+        let ChatMessage { is_variable, has_place } = endpoint.message;
+        let variables = if is_variable { message(&mut messages, has_place)? } else { Value::Null };
         let mut request = endpoint.render(&variables, &messages).map_err(|error| match error {
             RenderError::Input(text) => AnswerError::Input(text),
             RenderError::Template { .. } => AnswerError::Failed(error.to_string()),
@@ -67,11 +68,12 @@ impl Answers for Chats {
     }
 }
 
-/// Takes the user's last message out of `messages`, as variables.
-fn message(messages: &mut Vec<Arc<Message>>) -> Result<Value, AnswerError> {
+/// The text of the user's last message, as variables; `takes` it out of `messages`.
+fn message(messages: &mut Vec<Arc<Message>>, takes: bool) -> Result<Value, AnswerError> {
     let last = messages.iter().rposition(|message| matches!(**message, Message::User(_)));
-    match last.map(|at| messages.remove(at)).as_deref() {
-        Some(Message::User(parts)) if parts.iter().any(|part| matches!(part, Part::Media { .. })) => {
+    let last = last.map(|at| if takes { messages.remove(at) } else { messages[at].clone() });
+    match last.as_deref() {
+        Some(Message::User(parts)) if takes && parts.iter().any(|part| matches!(part, Part::Media { .. })) => {
             let text = "the prompt takes the text of a message: send the picture to a prompt without `message`";
             Err(AnswerError::Input(text.into()))
         }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::contract::{Files, Text};
-use super::endpoint::Endpoint;
+use super::endpoint::{ChatMessage, Endpoint};
 use super::output::Output;
 use super::partials::included;
 use super::problem::{Problem, line_of};
 use crate::runner::Lookup;
-use crate::runner::dotprompt::{OutputFormat, Prompt, template_of};
+use crate::runner::dotprompt::{OutputFormat, Prompt};
 use crate::runner::models::{self, Http, Model, ModelRef};
 use crate::runner::tools::Toolbox;
 use crate::runner::turn::TOOL_TURNS;
@@ -52,8 +52,6 @@ impl Shared<'_> {
             text: problem,
         };
         let partials = included(text, &self.files.prompts);
-        let mentions_message =
-            partials.values().map(String::as_str).chain([template_of(&text.text)]).any(|it| it.contains("message"));
         let prompt = Prompt::parse_with(&text.name, &text.text, &partials)
             .map_err(|error| vec![Problem { file: text.file.clone(), line: error.line, text: error.message }])?;
         let meta = prompt.metadata();
@@ -74,13 +72,16 @@ impl Shared<'_> {
             .map_err(|problem| problems.push(in_line("output:", format!("the output schema is wrong: {problem}"))));
         let tool_turns = meta.max_turns.map_or(TOOL_TURNS, |turns| TOOL_TURNS.min(turns as usize));
         let config = Arc::new(meta.config.clone());
-        let takes_message = match &meta.input_schema {
-            Some(schema) => schema["properties"].get("message").is_some(),
-            None => mentions_message,
+        let message = ChatMessage {
+            is_variable: match &meta.input_schema {
+                Some(schema) => schema["properties"].get("message").is_some(),
+                None => prompt.has_place("message"),
+            },
+            has_place: prompt.has_place("message"),
         };
         match (model, output) {
             (Ok(model), Ok(output)) if problems.is_empty() => {
-                Ok(Endpoint { prompt, model, config, tools, output, tool_turns, takes_message })
+                Ok(Endpoint { prompt, model, config, tools, output, tool_turns, message })
             }
             _ => Err(problems),
         }

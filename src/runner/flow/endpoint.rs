@@ -31,8 +31,17 @@ pub(super) struct Endpoint {
     pub(super) output: Option<Output>,
     /// How often the model may ask for tools, or for another try at its JSON.
     pub(super) tool_turns: usize,
-    /// Whether the template has the variable `message`, which is what a chat's user said last.
-    pub(super) takes_message: bool,
+    /// What becomes of a chat's last message.
+    pub(super) message: ChatMessage,
+}
+
+/// What a prompt does with the text of what a chat's user said last.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ChatMessage {
+    /// It is given as the variable `message`.
+    pub(super) is_variable: bool,
+    /// The template says it by that variable, so it is left out of the conversation.
+    pub(super) has_place: bool,
 }
 
 /// A prompt without an answer. The text is for the user.
@@ -168,7 +177,7 @@ mod tests {
             tools: Toolbox::new(tools, Arc::new(|_: &str| None), Metrics::default()),
             output: prompt.metadata().output_schema.clone().map(|schema| Output::new(Some(schema)).unwrap()),
             tool_turns: prompt.metadata().max_turns.unwrap_or(5) as usize,
-            takes_message: false,
+            message: ChatMessage::default(),
             prompt,
         };
         (endpoint, model)

@@ -75,6 +75,32 @@ async fn flows_and_prompts_are_models() {
 }
 
 #[tokio::test]
+async fn a_message_is_never_lost_by_a_template_that_only_mentions_the_word() {
+    let system = "{{role \"system\"}}You answer customers' messages.";
+    let declared = "---\ninput:\n  schema:\n    message: string\n---\n{{role \"system\"}}be brief";
+    let prompts = [
+        ("main", system, "echo: MINE"),
+        ("looked-at", "{{#if message}}{{role \"system\"}}be brief{{/if}}", "echo: MINE"),
+        ("of-items", "{{role \"system\"}}x{{#each items}}{{message}}{{/each}}", "echo: MINE"),
+        ("comment", "{{! message }}{{role \"system\"}}x", "echo: MINE"),
+        ("declared", declared, "echo: MINE"),
+        ("with", "{{#with message}}<{{this}}>{{/with}}", "echo: <MINE>"),
+        ("root", "{{#each items}}x{{/each}}{{#with list}}{{else}}<{{@root.message}}>{{/with}}", "echo: <MINE>"),
+        ("json", "{{json message}}", "echo: \"MINE\""),
+        ("_inner", "<{{message}}>", "echo: <MINE>"),
+        ("outer", "{{> inner}}", "echo: <MINE>"),
+        ("handed", "{{> quoted text=message}}", "echo: 'MINE'"),
+        ("_quoted", "{{role \"user\"}}'{{text}}'", "echo: ''"),
+    ];
+    let texts: Vec<_> = prompts.iter().map(|(name, text, _)| (*name, *text)).collect();
+    let runner = Contract::flow(&texts).serve(&[]).await;
+    for (name, text, answer) in prompts.iter().filter(|(name, ..)| *name != "_quoted") {
+        let said = json!([{"role": "user", "content": "MINE"}]);
+        assert_eq!(runner.converse(name, said).await, (200, (*answer).to_owned()), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn a_flow_in_error_is_no_model_and_alone_it_is_unavailable() {
     let set = Contract::set(&[("good", "hi"), ("bad", "{{#if}}")]).serve(&[]).await;
     assert_eq!(set.models().await, ["good", "good/main"]);
