@@ -58,6 +58,35 @@ async fn variables_set_what_whoever_has_no_command_line_may_set() {
 }
 
 #[tokio::test]
+async fn a_session_is_its_users_alone_and_each_user_has_a_share_of_them() {
+    let bridge = Bridge::with(&[("RECIF_MAX_SESSIONS", "2")], &[]).await;
+    let open = async |user: &str| {
+        let open = request(
+            0,
+            "initialize",
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}),
+        );
+        let response = bridge.post(&open).header("x-recif-user", user).send().await.unwrap();
+        let id = response.headers().get("mcp-session-id").map(|id| id.to_str().unwrap().to_owned());
+        (response.status().as_u16(), id.unwrap_or_default())
+    };
+    let ping = async |user: &str, id: &str| {
+        let asked = bridge.post(&request(1, "ping", json!({}))).header("mcp-session-id", id);
+        asked.header("x-recif-user", user).send().await.unwrap().status().as_u16()
+    };
+    let (_, first) = open("alice").await;
+    let (_, second) = open("alice").await;
+    assert_eq!((ping("alice", &first).await, ping("mallory", &first).await), (200, 404));
+    assert_eq!(open("alice").await.0, 503, "her share is all, and she has it");
+    let (status, third) = open("bob").await;
+    assert_eq!(status, 200, "an idle session of hers makes room");
+    assert_eq!([ping("alice", &first).await, ping("alice", &second).await, ping("bob", &third).await], [200, 404, 200]);
+    assert_eq!(open("carol").await.0, 503, "nobody has more than a share");
+    let stolen = bridge.request(Method::DELETE).header("mcp-session-id", &*third).header("x-recif-user", "mallory");
+    assert_eq!(stolen.send().await.unwrap().status(), 404);
+}
+
+#[tokio::test]
 async fn a_bad_request_is_refused_with_what_is_wrong() {
     let bridge = Bridge::start(&["--allowed-origins", "https://a.example,https://b.example"]).await;
     let ping = request(1, "ping", json!({}));

@@ -9,6 +9,7 @@ pub mod digest;
 pub mod dotprompt;
 pub mod flow;
 pub mod flow_set;
+pub mod json_schema;
 pub mod kinds;
 pub mod mcp_server;
 pub mod model;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::schema;
 use crate::status::WorkloadStatus;
-use crate::tool_server::{Publish, ToolServerStatus};
+use crate::tool_server::{AllowedNamespaces, Publish, ToolServerStatus};
 use crate::{ObjectRef, Period};
 
 /// What one server is, and how it runs.
@@ -74,6 +74,9 @@ pub struct MCPServerSpec {
     /// Makes a Tool of each of its tools, for kubectl and for agents that list them by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publish: Option<Publish>,
+    /// Which namespaces may have a RemoteMCPServer whose URL leads to its Service. Default: its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_namespaces: Option<AllowedNamespaces>,
 }
 
 /// What of a server runs as Pods.

@@ -59,7 +59,8 @@ pub struct ToolSpec {
     /// HTTP method of an http tool. Default of the runtime: GET.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// Headers of an http or mcp tool. $NAME in a value is replaced from the agent's environment.
+    /// Headers of an http or mcp tool. $NAME in a value is replaced by that variable of the agent's own env or envFrom, or by
+    /// one of this tool's headersFrom; not by those that begin with CORAIL_, RECIF_ or OTEL_, nor by other tools'.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// Headers of an http or mcp tool whose values are in Secrets.
@@ -72,8 +73,13 @@ pub struct ToolSpec {
     /// First arguments a cli tool may be called with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_commands: Vec<String>,
+    /// The words that begin with - with which a cli tool may be called, such as -o or --output, of which --output=json is one
+    /// too; all others that begin with - are refused. Without this list, which may be empty, any is taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_flags: Option<Vec<String>>,
     /// Names of variables of the agent's environment that the program of a cli tool gets. Without them it gets PATH, HOME
-    /// and the like, and no credentials. Those that begin with CORAIL_ or TOOL_ are the runtime's own, and no program's.
+    /// and the like, and no credentials. Those that begin with CORAIL_, RECIF_, OTEL_ or TOOL_ are the runtime's own, and
+    /// no program's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_env: Vec<String>,
     /// URL of an MCP server that has the tool.

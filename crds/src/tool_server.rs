@@ -26,6 +26,13 @@ pub struct ServerHeader {
     pub value_from: Option<ValueSource>,
 }
 
+/// Whether a header tells who calls or by which way, which only a gateway may, or is a browser's. Some servers read `_` in
+/// a name as `-`.
+pub fn is_forwarded_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    name.starts_with("x-recif-") || name.starts_with("x-forwarded-") || name == "cookie"
+}
+
 /// A key of a Secret or ConfigMap in the same namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ValueSource {

@@ -21,7 +21,7 @@ use super::{
     serve::Bridge,
     session::Session,
     session_state::Kind,
-    sessions::NoSession,
+    sessions::{NoSession, User},
     shared::Ask,
 };
 
@@ -128,7 +128,13 @@ fn session(bridge: &Bridge, headers: &HeaderMap, id: Option<&Id>) -> Result<Arc<
         let why = "the header Mcp-Session-Id is missing: open a session with `initialize` first";
         return Err(refusal(StatusCode::BAD_REQUEST, id, -32000, why));
     };
-    bridge.sessions.get(name).ok_or_else(|| unknown(id))
+    bridge.sessions.get(name, &user(headers)).ok_or_else(|| unknown(id))
+}
+
+/// Who calls.
+fn user(headers: &HeaderMap) -> User {
+    let name = headers.get("x-recif-user").and_then(|value| value.to_str().ok());
+    name.filter(|name| !name.is_empty()).map(Into::into)
 }
 
 /// Upon which clients start anew.
@@ -217,11 +223,11 @@ async fn tell(session: &Session, received: Received) -> Answer {
 /// Opens a session.
 async fn open(bridge: &Arc<Bridge>, headers: &HeaderMap, id: Id, received: Received, accepts: Accepts) -> Answer {
     let given = headers::single(headers, SESSION).map_err(|why| refused(why, Some(&id)))?;
-    if given.is_some_and(|given| bridge.sessions.get(given).is_some()) {
+    if given.is_some_and(|given| bridge.sessions.get(given, &user(headers)).is_some()) {
         let why = "this session is open: end it by DELETE, or leave the header Mcp-Session-Id out to open another";
         return Err(refusal(StatusCode::BAD_REQUEST, Some(&id), -32600, why));
     }
-    let session = bridge.sessions.begin(id.clone(), bridge).map_err(|error| {
+    let session = bridge.sessions.begin(id.clone(), user(headers), bridge).await.map_err(|error| {
         let full = matches!(error, NoSession::Full(_));
         let status = if full { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::BAD_GATEWAY };
         tracing::warn!("no new session: {error}");

@@ -73,6 +73,11 @@ impl Session {
         self.over.is_cancelled()
     }
 
+    /// Since when no request of it is in flight; none while one is.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        self.streams().idle_since()
+    }
+
     /// Ends it.
     pub(super) fn end(&self) {
         self.over.cancel();

@@ -98,6 +98,11 @@ impl Streams {
         self.open.is_empty().then_some(self.quiet_since)
     }
 
+    /// Since when nothing happened but that streams listen; none while a request has no answer.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        self.waiting.is_empty().then_some(self.quiet_since)
+    }
+
     /// The stream of a request, which has its answer now: nothing more is put on it.
     pub(super) fn answered(&mut self, id: &Id) -> Option<Outlet> {
         let stream = self.open.get_mut(&self.waiting.remove(id)?)?;

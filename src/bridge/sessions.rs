@@ -1,13 +1,26 @@
-//! The sessions of the older era, by name.
+//! The sessions of the older era, by name and by the user who opened them: to all others they are not there.
+//!
+//! Fair share: when there are as many as there may be, a user who has less than an equal part gets the place of a session
+//! of the user who has most, the one that has been idle for longest. One whose requests are in flight is left alone.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use tokio::sync::Semaphore;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
 
 use super::{message::Id, serve::Bridge, session::Session};
+
+/// How long the child of a session may take to make room for another.
+const ROOM: Duration = Duration::from_secs(10);
+
+/// Who calls, as the sidecar tells; `None`: a caller without a name.
+pub(super) type User = Option<Arc<str>>;
 
 /// Why there is no new session.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +39,8 @@ pub(super) enum NoSession {
 /// All sessions.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    by_id: Mutex<HashMap<String, Arc<Session>>>,
+    by_id: Mutex<HashMap<String, (User, Arc<Session>)>>,
+    most: usize,
     /// One permit per child that may still be started.
     free: Arc<Semaphore>,
 }
@@ -34,28 +48,55 @@ pub(super) struct Sessions {
 impl Sessions {
     /// At most `most` at the same time.
     pub(super) fn new(most: usize) -> Self {
-        Self { by_id: Mutex::default(), free: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))) }
+        Self { by_id: Mutex::default(), most, free: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))) }
     }
 
-    /// Begins one for the request `opening`.
+    /// Begins one of `user` for the request `opening`.
     ///
     /// # Errors
     /// There are too many, or its child cannot be started.
-    pub(super) fn begin(&self, opening: Id, bridge: &Arc<Bridge>) -> Result<Arc<Session>, NoSession> {
-        let slot = self.free.clone().try_acquire_owned();
-        let slot = slot.map_err(|_| NoSession::Full(bridge.options.max_sessions))?;
+    pub(super) async fn begin(&self, opening: Id, user: User, bridge: &Arc<Bridge>) -> Result<Arc<Session>, NoSession> {
+        let slot = match self.free.clone().try_acquire_owned() {
+            Ok(slot) => slot,
+            Err(_) => self.make_room(&user).await.ok_or(NoSession::Full(self.most))?,
+        };
         let mut random = [0; 16];
         getrandom::fill(&mut random)?;
         let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let (session, parts) = Session::start(id.clone(), opening, bridge, slot)?;
-        self.by_id().insert(id, session.clone());
+        self.by_id().insert(id, (user, session.clone()));
         bridge.tasks.spawn(session.clone().run(bridge.clone(), parts));
         Ok(session)
     }
 
-    /// The session of that name, if it is not over.
-    pub(super) fn get(&self, id: &str) -> Option<Arc<Session>> {
-        self.by_id().get(id).filter(|session| !session.is_over()).cloned()
+    /// The place of a session that had more than its share, for one of `user`.
+    async fn make_room(&self, user: &User) -> Option<OwnedSemaphorePermit> {
+        self.surplus(user)?.end();
+        timeout(ROOM, self.free.clone().acquire_owned()).await.ok()?.ok()
+    }
+
+    /// The session that has been idle for longest, of the users who have more than an equal part, where `user` has less.
+    fn surplus(&self, user: &User) -> Option<Arc<Session>> {
+        let by_id = self.by_id();
+        let mut counts = HashMap::from([(user, 0)]);
+        for (owner, session) in by_id.values() {
+            *counts.entry(owner).or_insert(0) += usize::from(!session.is_over());
+        }
+        let share = (self.most / counts.len()).max(1);
+        if counts[user] >= share {
+            return None;
+        }
+        let most = counts.values().copied().max().filter(|most| *most > share)?;
+        let of_them = by_id.values().filter(|(owner, session)| counts[owner] == most && !session.is_over());
+        let idle = of_them.filter_map(|(_, session)| Some((session.idle_since()?, session)));
+        idle.min_by_key(|(since, _)| *since).map(|(_, session)| session.clone())
+    }
+
+    /// The session of that name, if it is this user's and not over.
+    pub(super) fn get(&self, id: &str, user: &User) -> Option<Arc<Session>> {
+        let by_id = self.by_id();
+        let (_, session) = by_id.get(id).filter(|(owner, session)| owner == user && !session.is_over())?;
+        Some(session.clone())
     }
 
     /// Forgets one.
@@ -65,10 +106,10 @@ impl Sessions {
 
     /// Ends the streams that would never end by themselves.
     pub(super) fn end_listening(&self) {
-        self.by_id().values().for_each(|session| session.end_listening());
+        self.by_id().values().for_each(|(_, session)| session.end_listening());
     }
 
-    fn by_id(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
+    fn by_id(&self) -> MutexGuard<'_, HashMap<String, (User, Arc<Session>)>> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

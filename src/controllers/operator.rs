@@ -37,7 +37,7 @@ use crate::{
         Authority, Board, ChildWriter, Elector, LeaseObject, client, crash::CrashPoint, events::event_queue,
         metrics::Metrics,
     },
-    mcp::{Cidr, DENIED},
+    mcp::{Cidr, DENIED, LOOPBACK},
     scaler::{GatewayMap, LiveFleet, PROXY_PORT, Scaler, ScalerMetrics},
     telemetry::{
         http::{self, Probes},
@@ -112,9 +112,12 @@ pub struct OperatorArgs {
     )]
     gateway_service: String,
     /// Addresses that no MCP server may have, as ranges separated by commas; the default denies link-local addresses and the
-    /// metadata services of clouds
+    /// metadata services of clouds; the operator's own (loopback) are denied besides, unless --local
     #[arg(long, env = "RECIF_MCP_DENY_CIDR", value_delimiter = ',', default_values = DENIED, value_name = "RANGES")]
     mcp_deny_cidr: Vec<Cidr>,
+    /// The operator runs on a developer's machine: MCP servers may be on loopback
+    #[arg(long, env = "RECIF_LOCAL")]
+    local: bool,
     /// For tests: end the process at its n-th write, given as N:before, N:unacked or N:after
     #[arg(long, env = "RECIF_CRASH_AT", value_name = "N:SIDE")]
     crash_at: Option<String>,
@@ -171,9 +174,13 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         proxy_image,
         scaler_interval,
         gateway_service,
-        mcp_deny_cidr,
+        mcp_deny_cidr: mut denied,
+        local,
         crash_at,
     } = args;
+    if !local {
+        denied.extend(LOOPBACK.iter().filter_map(|range| range.parse::<Cidr>().ok()));
+    }
     let settings =
         settings(&operator_namespace, cluster_domain, database_url, ollama_base_url, (runner_image, proxy_image))?;
     logs::init(log_format, &log).map_err(|error| OperatorError::Flag(format!("--log {log}: {error}")))?;
@@ -192,7 +199,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
 
     let maps = Arc::new(Maps::default());
     let children = Arc::new(ChildWriter::new(transport.clone(), maps.views.children.clone()));
-    let discoverer = Arc::new(Discoverer::new(children.clone(), mcp_deny_cidr));
+    let discoverer = Arc::new(Discoverer::new(children.clone(), denied));
     let world = World {
         views: Arc::new(Caches::new(&maps.views)),
         cluster: children,

@@ -28,7 +28,7 @@ pub(crate) mod tests;
 
 pub(crate) use discovery::{Answer, Changes, Era, Failed, McpTool, Question, discover};
 pub use reach::Cidr;
-pub(crate) use reach::{DENIED, Reach, Trust};
+pub(crate) use reach::{DENIED, Denied, Judge, LOOPBACK, Reach, Resolver, Trust, admit, lookup, range_of};
 pub(crate) use reading::Places;
 #[cfg(test)]
 use session::Session;

@@ -1,10 +1,11 @@
-//! Where the operator's requests to servers may go: the HTTP clients, and the addresses that are denied.
+//! Deny list: where requests to servers of others may go, and the HTTP clients of the operator's.
 //!
-//! Whoever may create a RemoteMCPServer makes the operator send requests, so the metadata services of clouds and link-local
-//! addresses are denied. An address is judged when a connection is made to it and not before, so a name that resolves to
-//! another address the second time is no way around it; no proxy is used, which would resolve by itself. Redirects stay at
-//! their origin, and so do the credentials in headers.
+//! A RemoteMCPServer makes the operator send requests, and a Tool makes a runner, so the metadata services of clouds and
+//! link-local addresses are denied to both; each adds its own rules. An address is judged when a connection is made to it
+//! and not before, so a name that resolves to another address the second time is no way around it; the operator uses no
+//! proxy, which would resolve by itself. Redirects stay at their origin, and so do the credentials in headers.
 
+use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,9 +15,26 @@ use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, ClientBuilder, StatusCode};
 use url::{Host, Url};
 
-/// What is denied unless somebody says otherwise: link-local addresses and the metadata services of clouds.
-pub(crate) const DENIED: &[&str] =
-    &["169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32"];
+/// What is denied by default: link-local addresses and the metadata services of clouds.
+pub(crate) const DENIED: &[&str] = &[
+    "169.254.0.0/16",
+    "fe80::/10",
+    // EC2, and its identities of Pods.
+    "fd00:ec2::254/128",
+    "fd00:ec2::23/128",
+    // Google Compute Engine.
+    "fd20:ce::254/128",
+    // Alibaba, Azure, Oracle.
+    "100.100.100.200/32",
+    "168.63.129.16/32",
+    "192.0.0.192/32",
+];
+
+/// Addresses of whoever connects: loopback, and the unspecified ones, which the kernel takes for loopback.
+pub(crate) const LOOPBACK: &[&str] = &["127.0.0.0/8", "::1/128", "0.0.0.0/8", "::/128"];
+
+/// The prefixes whose last 32 bits are an IPv4 address to which a gateway translates (RFC 6052, RFC 8215).
+const NAT64: [&str; 2] = ["64:ff9b::/96", "64:ff9b:1::/48"];
 
 /// A range of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,12 +77,44 @@ impl Cidr {
     }
 }
 
+/// The first of `ranges` that holds `address`, or the IPv4 address that it is translated to.
+pub(crate) fn range_of(ranges: &[Cidr], address: IpAddr) -> Option<Cidr> {
+    let address = address.to_canonical();
+    let translated = match address {
+        IpAddr::V6(v6)
+            if NAT64.iter().filter_map(|prefix| prefix.parse::<Cidr>().ok()).any(|it| it.contains(address)) =>
+        {
+            let [.., a, b, c, d] = v6.octets();
+            Some(IpAddr::from([a, b, c, d]))
+        }
+        _ => None,
+    };
+    ranges.iter().find(|range| [Some(address), translated].into_iter().flatten().any(|it| range.contains(it))).copied()
+}
+
 /// An address that is denied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("its address {address} is in {range}, which --mcp-deny-cidr of the operator denies")]
+#[error("its address {address} {why}")]
 pub(crate) struct Denied {
-    address: IpAddr,
-    range: Cidr,
+    /// Where a connection would have gone.
+    pub(crate) address: IpAddr,
+    /// Why not, after "its address 10.0.0.1 ".
+    pub(crate) why: String,
+}
+
+/// Whether a connection may go to the address that a host, as it is written in a URL, has.
+pub(crate) type Judge = Arc<dyn Fn(&str, IpAddr) -> Result<(), Denied> + Send + Sync>;
+
+/// Judges an address that is written in a URL: such a one is never resolved.
+///
+/// # Errors
+/// [`Denied`].
+pub(crate) fn admit(url: &Url, judge: &Judge) -> Result<(), Denied> {
+    match url.host() {
+        Some(Host::Ipv4(address)) => judge("", address.into()),
+        Some(Host::Ipv6(address)) => judge("", address.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Why there is no client.
@@ -113,9 +163,8 @@ impl Trust {
 }
 
 /// The HTTP clients of discoveries.
-#[derive(Debug)]
 pub(crate) struct Reach {
-    denied: Arc<[Cidr]>,
+    judge: Judge,
     /// Loading the system's certificates takes milliseconds, so these two are kept.
     system: Mutex<Option<Client>>,
     anyone: Mutex<Option<Client>>,
@@ -124,7 +173,14 @@ pub(crate) struct Reach {
 impl Reach {
     /// Clients that do not connect to addresses in these ranges.
     pub(crate) fn new(denied: Vec<Cidr>) -> Self {
-        Self { denied: denied.into(), system: Mutex::default(), anyone: Mutex::default() }
+        let judge = move |_: &str, address| match range_of(&denied, address) {
+            Some(range) => {
+                let why = format!("is in {range}, which --mcp-deny-cidr of the operator denies");
+                Err(Denied { address, why })
+            }
+            None => Ok(()),
+        };
+        Self { judge: Arc::new(judge), system: Mutex::default(), anyone: Mutex::default() }
     }
 
     /// The client for a server.
@@ -140,16 +196,12 @@ impl Reach {
         }
     }
 
-    /// Judges an address that is written in a URL: such a one is never resolved.
+    /// Judges an address that is written in a URL.
     ///
     /// # Errors
     /// [`Denied`].
     pub(crate) fn admit(&self, url: &Url) -> Result<(), Denied> {
-        match url.host() {
-            Some(Host::Ipv4(address)) => judge(&self.denied, address.into()),
-            Some(Host::Ipv6(address)) => judge(&self.denied, address.into()),
-            _ => Ok(()),
-        }
+        admit(url, &self.judge)
     }
 
     fn kept(
@@ -169,7 +221,7 @@ impl Reach {
             with(Client::builder())
                 .user_agent(concat!("recif-operator/", env!("CARGO_PKG_VERSION")))
                 .no_proxy()
-                .dns_resolver(Resolver(self.denied.clone()))
+                .dns_resolver(Resolver(self.judge.clone()))
                 .redirect(same_origin())
                 .pool_idle_timeout(Duration::from_secs(5))
                 .pool_max_idle_per_host(2)
@@ -189,33 +241,31 @@ fn same_origin() -> Policy {
     })
 }
 
-fn judge(denied: &[Cidr], address: IpAddr) -> Result<(), Denied> {
-    match denied.iter().find(|range| range.contains(address)) {
-        Some(range) => Err(Denied { address, range: *range }),
-        None => Ok(()),
-    }
-}
-
 /// Resolves as the system does, and gives out only addresses that are not denied.
-struct Resolver(Arc<[Cidr]>);
+pub(crate) struct Resolver(pub(crate) Judge);
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let denied = self.0.clone();
-        Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            let (mut allowed, mut refusal) = (Vec::new(), None);
-            for address in found {
-                match judge(&denied, address.ip()) {
-                    Ok(()) => allowed.push(address),
-                    Err(denied) => refusal = Some(denied),
-                }
-            }
-            match refusal.filter(|_| allowed.is_empty()) {
-                Some(denied) => Err(denied.into()),
-                None => Ok(Box::new(allowed.into_iter()) as Addrs),
-            }
-        })
+        let judge = self.0.clone();
+        Box::pin(async move { Ok(Box::new(lookup(name.as_str(), &judge).await?.into_iter()) as Addrs) })
+    }
+}
+
+/// The addresses of a name that are not denied.
+///
+/// # Errors
+/// It has none, or [`Denied`] where all of them are.
+pub(crate) async fn lookup(name: &str, judge: &Judge) -> Result<Vec<SocketAddr>, Box<dyn Error + Send + Sync>> {
+    let (mut allowed, mut refusal) = (Vec::new(), None);
+    for address in tokio::net::lookup_host((name, 0)).await? {
+        match judge(name, address.ip()) {
+            Ok(()) => allowed.push(address),
+            Err(denied) => refusal = Some(denied),
+        }
+    }
+    match refusal.filter(|_| allowed.is_empty()) {
+        Some(denied) => Err(denied.into()),
+        None => Ok(allowed),
     }
 }
 
@@ -235,12 +285,28 @@ mod tests {
             "http://[fe80::1]/",
             "http://[::ffff:169.254.169.254]/",
             "http://[fd00:ec2::254]/",
+            "http://[fd00:ec2::23]/",
+            "http://[fd20:ce::254]/",
+            "http://[64:ff9b::169.254.169.254]/",
+            "http://[64:ff9b:1::169.254.169.254]/",
         ] {
             assert!(denies(url), "{url}");
         }
-        for url in ["http://127.0.0.1/", "http://10.0.0.1/", "http://169.253.0.1/", "http://[fd00::1]/", "http://a.b/"]
-        {
+        for url in [
+            "http://127.0.0.1/",
+            "http://10.0.0.1/",
+            "http://169.253.0.1/",
+            "http://[fd00::1]/",
+            "http://[64:ff9b::8.8.8.8]/",
+            "http://a.b/",
+        ] {
             assert!(!denies(url), "{url}");
+        }
+        let own = Reach::new(LOOPBACK.iter().map(|range| range.parse().unwrap()).collect());
+        for url in
+            ["http://127.9.9.9/", "http://[::1]/", "http://0.0.0.0/", "http://[::]/", "http://[::ffff:127.0.0.1]/"]
+        {
+            assert!(own.admit(&Url::parse(url).unwrap()).is_err(), "{url}");
         }
     }
 

@@ -3,6 +3,7 @@
 //! Only a finished turn is remembered: one that fails, or whose client goes away, leaves the conversation as it was.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -10,9 +11,10 @@ use tokio::sync::mpsc::Sender;
 
 use super::Lookup;
 use super::config::Config;
-use super::conversations::{ConversationId, Conversations};
+use super::conversations::{ConversationId, Conversations, History};
 use super::database::DatabaseError;
 use super::models::{self, Http, Message, Model, ModelError, OutputFormat, Request};
+use super::shell::Caller;
 use super::told::Told;
 use super::tools::Toolbox;
 use super::turn::{self, Said, TOOL_TURNS};
@@ -28,10 +30,23 @@ pub(super) struct Agent {
 
 /// What a user sends.
 pub(super) struct Turn {
+    /// Who asks.
+    pub(super) caller: Caller,
     /// The conversation to go on with; none starts one.
     pub(super) conversation: Option<ConversationId>,
+    /// Whether that conversation may begin with this turn.
+    pub(super) may_begin: bool,
     /// The message.
     pub(super) message: String,
+}
+
+/// A turn whose conversation is there, or begins with it.
+pub(super) struct Begun {
+    caller: Caller,
+    id: ConversationId,
+    /// What was said before.
+    messages: Vec<Arc<Message>>,
+    message: String,
 }
 
 /// What a user gets: the body of a JSON answer.
@@ -52,12 +67,25 @@ pub(super) enum TurnError {
     /// The model failed.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// The conversation is not there, or another user's.
+    #[error(
+        "there is no conversation `{0}`: it was never begun, has been forgotten, or is another user's; leave its id out to \
+         begin one"
+    )]
+    NoConversation(ConversationId),
     /// No conversation can be named.
     #[error("the system has no random numbers to name a conversation with: {0}")]
     Random(#[from] getrandom::Error),
     /// The conversation cannot be read, or the turn not be kept.
     #[error("the conversation cannot be kept now, try again: {0}")]
     Conversations(#[from] DatabaseError),
+}
+
+impl Begun {
+    /// The conversation.
+    pub(super) fn id(&self) -> &ConversationId {
+        &self.id
+    }
 }
 
 impl Agent {
@@ -86,21 +114,40 @@ impl Agent {
         Self { model, background, system_prompt: system_prompt.map(Into::into), tools, conversations }
     }
 
+    /// Looks for the conversation of a turn.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be read.
+    pub(super) async fn begin(&self, turn: Turn) -> Result<Begun, TurnError> {
+        let Turn { caller, conversation, may_begin, message } = turn;
+        let (id, messages) = match conversation {
+            None => (ConversationId::random()?, Vec::new()),
+            Some(id) => match self.conversations.history(&id, &caller.user).await? {
+                History::Known(messages) => (id, messages),
+                History::Unknown if may_begin => (id, Vec::new()),
+                History::Unknown | History::Foreign => return Err(TurnError::NoConversation(id)),
+            },
+        };
+        Ok(Begun { caller, id, messages, message })
+    }
+
     /// Answers. Text goes to `tokens` as it comes, and which tools are called, when somebody listens. Dropping the future ends the turn.
     ///
     /// # Errors
     /// The model failed, or the conversation cannot be kept; a tool that fails is the model's business.
-    pub(super) async fn answer(&self, said: Turn, tokens: Option<&Sender<Told>>) -> Result<Reply, TurnError> {
-        let id = said.conversation.map_or_else(ConversationId::random, Ok)?;
-        let mut messages = self.conversations.messages(&id).await?;
+    pub(super) async fn answer(&self, turn: Begun, tokens: Option<&Sender<Told>>) -> Result<Reply, TurnError> {
+        let Begun { caller, id, mut messages, message } = turn;
         let before = messages.len();
-        messages.push(Arc::new(Message::user(said.message.as_str())));
+        messages.push(Arc::new(Message::user(message.as_str())));
 
         let mut request = self.request(messages);
         // The title is asked for meanwhile; a turn that fails does not wait for it.
-        let title = async { if before > 0 { Ok(None) } else { Ok(Some(self.background.title(&said.message).await)) } };
-        let (reply, title) = futures::try_join!(self.converse(&mut request, tokens), title)?;
-        self.conversations.add(&id, request.messages.split_off(before), title.as_deref()).await?;
+        let title = async { if before > 0 { Ok(None) } else { Ok(Some(self.background.title(&message).await)) } };
+        let (reply, title) = futures::try_join!(self.converse(&caller, &mut request, tokens), title)?;
+        let turn = request.messages.split_off(before);
+        if !self.conversations.add(&id, &caller.user, turn, title.as_deref()).await? {
+            return Err(TurnError::NoConversation(id));
+        }
         Ok(Reply { reply: reply.text, conversation_id: id.to_string(), title })
     }
 
@@ -111,22 +158,38 @@ impl Agent {
     /// The model failed; a tool that fails is the model's business.
     pub(super) async fn complete(
         &self,
+        caller: &Caller,
         messages: Vec<Arc<Message>>,
         config: Map<String, Value>,
         output: Option<OutputFormat>,
         tokens: Option<&Sender<Told>>,
     ) -> Result<Said, ModelError> {
         let mut request = Request { config: config.into(), output, ..self.request(messages) };
-        self.converse(&mut request, tokens).await
+        self.converse(caller, &mut request, tokens).await
     }
 
     fn request(&self, messages: Vec<Arc<Message>>) -> Request {
         Request { system: self.system_prompt.clone(), messages, tools: self.tools.specs(), ..Request::default() }
     }
 
-    async fn converse(&self, request: &mut Request, tokens: Option<&Sender<Told>>) -> Result<Said, ModelError> {
+    async fn converse(
+        &self,
+        caller: &Caller,
+        request: &mut Request,
+        tokens: Option<&Sender<Told>>,
+    ) -> Result<Said, ModelError> {
+        let mut line = AccessLog { caller, began: Instant::now(), tools: Vec::new(), outcome: "cut off" };
+        let before = request.messages.len();
         let talk = turn::Turn { model: &*self.model, tools: &self.tools, tokens };
-        talk.run(request, &mut { TOOL_TURNS }).await
+        let said = talk.run(request, &mut { TOOL_TURNS }).await;
+        let name = |message: &Arc<Message>| match &**message {
+            // A model may ask for anything.
+            Message::Call(call) => Some(call.name.chars().take(64).collect()),
+            _ => None,
+        };
+        line.tools = request.messages[before..].iter().filter_map(name).collect();
+        line.outcome = if said.is_ok() { "answered" } else { "failed" };
+        said
     }
 
     /// Whether its conversations can be read and kept now.
@@ -135,5 +198,23 @@ impl Agent {
     /// Why not, as a sentence for `/readyz`.
     pub(super) async fn check(&self) -> Result<(), String> {
         self.conversations.check().await.map_err(|error| format!("conversations: {error}"))
+    }
+}
+
+/// Access log: one line per turn, written when it ends, however it ends. Nothing of what was said is in it.
+struct AccessLog<'a> {
+    caller: &'a Caller,
+    began: Instant,
+    /// Names of the tools that were called.
+    tools: Vec<String>,
+    outcome: &'static str,
+}
+
+impl Drop for AccessLog<'_> {
+    fn drop(&mut self) {
+        let Caller { user, run } = self.caller;
+        let took = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let tools = self.tools.join(",");
+        tracing::info!(user = user.as_deref(), run, took_ms = took, tools, outcome = self.outcome, "turn");
     }
 }

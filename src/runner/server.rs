@@ -7,8 +7,9 @@
 //! | `GET /v1/models`, `POST /v1/chat/completions` | [OpenAI's API](super::openai_api) |
 //!
 //! Probes, metrics and what all routes share are in [`shell`](super::shell). 400 is for a body that is not the object
-//! above, 502 for a model that fails, 503 for an agent that is not ready. A conversation id that is not known starts
-//! anew under that id.
+//! above, 404 for a conversation that is another user's, or that is not there though its id has the form of those that
+//! are made here, 502 for a model that fails, 503 for an agent that is not ready or whose database is away. An id of the
+//! client's own begins a conversation.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ use super::agent::{Agent, Reply, Turn, TurnError};
 use super::conversations::ConversationId;
 use super::metrics::Metrics;
 use super::openai_api::{self, Answers, NamedAgent};
-use super::shell::{Check, Refusal, Service, Shell, wants_events};
+use super::shell::{Caller, Check, Refusal, Service, Shell, wants_events};
 use super::sse;
 
 /// What the routes share.
@@ -90,23 +91,30 @@ async fn chat(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Refusal> {
     let agent = app.agent.map_err(|why| Refusal(StatusCode::SERVICE_UNAVAILABLE, why))?;
-    let turn = turn(&body?)?;
+    let turn = agent.begin(turn(&body?, Caller::of(&headers))?).await?;
     if wants_events(&headers) {
         return Ok(sse::respond(async move |tokens| match agent.answer(turn, Some(&tokens)).await {
             Ok(reply) => Ok(last_words(reply)),
             Err(error) => Err(error.to_string()),
         }));
     }
-    match agent.answer(turn, None).await {
-        Ok(reply) => Ok(Json(reply).into_response()),
-        Err(error @ TurnError::Model(_)) => Err(Refusal(StatusCode::BAD_GATEWAY, error.to_string())),
-        Err(error @ TurnError::Conversations(_)) => Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
-        Err(error) => Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())),
+    Ok(Json(agent.answer(turn, None).await?).into_response())
+}
+
+impl From<TurnError> for Refusal {
+    fn from(error: TurnError) -> Self {
+        let status = match &error {
+            TurnError::Model(_) => StatusCode::BAD_GATEWAY,
+            TurnError::Conversations(_) => StatusCode::SERVICE_UNAVAILABLE,
+            TurnError::NoConversation(_) => StatusCode::NOT_FOUND,
+            TurnError::Random(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self(status, error.to_string())
     }
 }
 
 /// Reads the body of `POST /chat`.
-fn turn(body: &[u8]) -> Result<Turn, Refusal> {
+fn turn(body: &[u8], caller: Caller) -> Result<Turn, Refusal> {
     let bad = |text: String| Refusal(StatusCode::BAD_REQUEST, text);
     let chat: Chat = serde_json::from_slice(body)
         .map_err(|error| bad(format!("the body must be JSON like {{\"message\": \"…\"}}: {error}")))?;
@@ -117,7 +125,9 @@ fn turn(body: &[u8]) -> Result<Turn, Refusal> {
         ConversationId::parse(&id)
             .ok_or_else(|| bad("`conversation_id` must be 1 to 128 letters, digits, `.`, `_`, `:` or `-`".into()))
     };
-    Ok(Turn { conversation: chat.conversation_id.map(parse).transpose()?, message: chat.message })
+    let conversation = chat.conversation_id.map(parse).transpose()?;
+    let may_begin = conversation.as_ref().is_none_or(|id| !id.is_ours());
+    Ok(Turn { caller, conversation, may_begin, message: chat.message })
 }
 
 /// Data of the last event: all of the reply but its text.

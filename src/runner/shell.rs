@@ -3,18 +3,22 @@
 //! | route | answer |
 //! |---|---|
 //! | `GET /healthz` | 200 while the process runs |
-//! | `GET /readyz` | 200, or 503 with what cannot be served or that it drains |
+//! | `GET /readyz` | 200, also while a database is away, which the body tells; 503 while it drains; 503 with `x-recif-ready: never` and the reason where nothing can ever be answered |
 //! | `GET /metrics` | OpenMetrics text |
 //!
 //! Every error is `{"error": "…"}`, under `/v1/` in OpenAI's form. The other routes also give 404, 405, 413 for a body over 1 MiB and 503 while
 //! draining.
+//!
+//! Cross-origin requests: a web page may send a request without asking first, to an agent whose port is forwarded to the
+//! machine that shows the page. So an `Origin` that is not this host is 403, unless a gateway, which has
+//! `X-Forwarded-Prefix` and judges by itself, sent it; and with an `Origin` a body is 415 unless it says that it is JSON.
 
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use axum::http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -25,6 +29,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
+use super::conversations::User;
 use super::metrics::Metrics;
 use super::openai_api::ApiError;
 
@@ -51,15 +56,57 @@ impl From<BytesRejection> for Refusal {
     }
 }
 
+/// Who asks, as the sidecar and the gateway tell.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Caller {
+    /// The user.
+    pub(super) user: User,
+    /// The trace that the request is a part of (W3C Trace Context).
+    pub(super) run: Option<String>,
+}
+
+impl Caller {
+    /// Who sent these headers.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
+        let run = text("traceparent").and_then(|parent| parent.split('-').nth(1));
+        let is_id = |run: &&str| run.len() == 32 && run.bytes().all(|byte| byte.is_ascii_hexdigit());
+        Self { user: text("x-recif-user").map(Into::into), run: run.filter(is_id).map(str::to_owned) }
+    }
+}
+
+/// Whether a body says that it is JSON.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
+}
+
+/// Why a request that a web page sent is refused; see the head of this file.
+fn cross_origin(request: &Request) -> Option<(StatusCode, &'static str)> {
+    let headers = request.headers();
+    let origin = headers.get(ORIGIN)?;
+    let text = |value: &HeaderValue| value.to_str().unwrap_or_default().to_ascii_lowercase();
+    let origin = text(origin);
+    let host = headers.get(HOST).map(text).unwrap_or_default();
+    let is_own = origin.split_once("://").is_some_and(|(_, authority)| authority == host);
+    if !is_own && !headers.contains_key("x-forwarded-prefix") {
+        return Some((StatusCode::FORBIDDEN, "this request comes from a web page of another origin, by its Origin"));
+    }
+    let has_body = request.method() == Method::POST && !is_json(headers);
+    has_body
+        .then_some((StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be JSON: send Content-Type: application/json"))
+}
+
 /// Whether what is needed is there now; the error is a sentence for `/readyz`.
 pub(super) type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// What the routes around a mode's own share.
 #[derive(Clone)]
 pub(super) struct Shell {
-    /// Asked for `/readyz` where `readiness` says nothing against it.
+    /// What is told besides at `/readyz` where `readiness` says nothing against it.
     pub(super) check: Option<Check>,
-    /// The body of `/readyz`: of a 200, or of a 503.
+    /// The body of `/readyz`: of a 200, or of a 503 that will never be another.
     pub(super) readiness: Arc<Result<Value, Value>>,
     /// Everything counted.
     pub(super) metrics: Metrics,
@@ -119,6 +166,11 @@ async fn track(State(shell): State<Shell>, request: Request, next: Next) -> Resp
         };
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         response
+    } else if let Some((status, why)) = cross_origin(&request) {
+        match request.uri().path().starts_with("/v1/") {
+            true => ApiError::of(status, why).into_response(),
+            false => Refusal(status, why.into()).into_response(),
+        }
     } else {
         next.run(request).await
     };
@@ -142,11 +194,12 @@ async fn ready(State(shell): State<Shell>) -> Response {
         Ok(body) => match &shell.check {
             Some(check) => match check().await {
                 Ok(()) => Json(body).into_response(),
-                Err(why) => Refusal(StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
+                // What is away may come back, and each request is told; without Pods there would be no one to tell them.
+                Err(why) => Json(json!({ "status": "degraded", "reason": why })).into_response(),
             },
             None => Json(body).into_response(),
         },
-        Err(body) => (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response(),
+        Err(body) => (StatusCode::SERVICE_UNAVAILABLE, [("x-recif-ready", "never")], Json(body)).into_response(),
     }
 }
 

@@ -95,7 +95,7 @@ async fn answer(tools: &Toolbox, line: &str) -> Option<Value> {
         "tools/call" => {
             let name = params["name"].as_str().unwrap_or_default();
             match tools.call(name, &params["arguments"]).await {
-                Err(error @ ToolError::Unknown(_)) => return Some(refusal(id, INVALID_PARAMS, &error.to_string())),
+                Err(error @ ToolError::Unknown(..)) => return Some(refusal(id, INVALID_PARAMS, &error.to_string())),
                 Err(error) => told(&error.to_string(), true),
                 Ok(text) => told(&text, false),
             }

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use crds::{digest, tool_server::DiscoveredTool};
+use crds::{digest, json_schema, tool_server::DiscoveredTool};
 
 use super::{Definition, Definitions, MOST_TOOLS};
 
@@ -37,6 +37,8 @@ pub struct Told {
     name: String,
     description: String,
     definition: String,
+    /// Why its schemas are not taken.
+    unfit: Option<String>,
 }
 
 impl From<&Definition> for Told {
@@ -44,7 +46,9 @@ impl From<&Definition> for Told {
         // Texts and JSON values under text keys: this cannot fail.
         let definition = digest::canonical_json(&serde_json::to_value(tool).unwrap_or_default());
         let description = tool.description.chars().take(DESCRIPTION).collect();
-        Self { name: tool.name.clone(), description, definition }
+        let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
+        let unfit = schemas.into_iter().flatten().find_map(|schema| json_schema::judge(schema).err());
+        Self { name: tool.name.clone(), description, definition, unfit }
     }
 }
 
@@ -52,7 +56,12 @@ impl Catalogue {
     /// The tools of a server, which may have `more` than were taken.
     pub fn of(told: impl IntoIterator<Item = Told>, more: bool) -> Self {
         let (mut tools, mut refused) = (BTreeMap::<String, Told>::new(), Vec::new());
-        for tool in told {
+        let mut unfit = Vec::new();
+        for mut tool in told {
+            if let Some(why) = tool.unfit.take() {
+                unfit.push(format!("{} ({why})", tool.name));
+                continue;
+            }
             let name = tool.name.clone();
             let is_name = (1..=NAME).contains(&name.len()) && !name.chars().any(char::is_control);
             match tools.entry(name) {
@@ -85,7 +94,7 @@ impl Catalogue {
         }
         let definitions = Arc::new(Definitions::join(kept));
         let digest = digest::sha256_hex(definitions.text().as_bytes());
-        Self { definitions, digest, flaw: flaw(more, &left_out, &refused), tools: listed }
+        Self { definitions, digest, flaw: flaw(more, &left_out, &refused, &unfit), tools: listed }
     }
 }
 
@@ -95,7 +104,7 @@ fn stored(text: &str) -> usize {
     text.chars().map(|c| if escaped(c) { 6 } else { c.len_utf8() }).sum()
 }
 
-fn flaw(more: bool, left_out: &[&str], refused: &[String]) -> Option<(&'static str, String)> {
+fn flaw(more: bool, left_out: &[&str], refused: &[String], unfit: &[String]) -> Option<(&'static str, String)> {
     if !left_out.is_empty() {
         let names = some(left_out);
         return Some(("DefinitionsTooLarge", format!("more than 900 KiB of definitions: {names} cannot be used")));
@@ -106,15 +115,23 @@ fn flaw(more: bool, left_out: &[&str], refused: &[String]) -> Option<(&'static s
             format!("the server has more than {MOST_TOOLS} tools: the others are not known"),
         ));
     }
+    if !unfit.is_empty() {
+        return Some(("BadSchemas", format!("tools whose schema is not taken are left out: {}", some_of(unfit, 256))));
+    }
     let what = "tools whose name is taken, empty, longer than 128 bytes or no text are left out";
     (!refused.is_empty()).then(|| ("BadNames", format!("{what}: {}", some(refused))))
 }
 
 /// The first few names.
 fn some(names: &[impl AsRef<str>]) -> String {
+    some_of(names, 64)
+}
+
+/// The first few texts, each up to so many bytes.
+fn some_of(names: &[impl AsRef<str>], most: usize) -> String {
     const FEW: usize = 5;
     let first =
-        names.iter().map(AsRef::as_ref).take(FEW).map(|name| format!("{:?}", &name[..name.floor_char_boundary(64)]));
+        names.iter().map(AsRef::as_ref).take(FEW).map(|name| format!("{:?}", &name[..name.floor_char_boundary(most)]));
     let rest = names.len().saturating_sub(FEW);
     let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
     first.collect::<Vec<_>>().join(", ") + &more
@@ -151,6 +168,22 @@ mod tests {
         let nested = Definition { input_schema: schema, ..tool("a", "") };
         let kept = Definitions::read(catalogue(vec![nested.clone()]).definitions.text());
         assert_eq!(kept.get("a"), Some(nested));
+    }
+
+    #[test]
+    fn a_tool_whose_schema_would_keep_a_runner_busy_for_ever_is_left_out_and_named() {
+        let level = |n: usize| {
+            let next = json!({ "$ref": format!("#/$defs/a{}", n + 1) });
+            (format!("a{n}"), json!({ "anyOf": [next, next] }))
+        };
+        let defs: serde_json::Map<_, _> = (0..60).map(level).chain([("a60".into(), json!({}))]).collect();
+        let endless = Definition { input_schema: json!({ "$ref": "#/$defs/a0", "$defs": defs }), ..tool("a", "") };
+        let remote = Definition { output_schema: Some(json!({ "$ref": "https://x/s.json" })), ..tool("b", "") };
+        let one = catalogue(vec![endless, remote, tool("c", "")]);
+        assert_eq!(one.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["c"]);
+        let (reason, message) = one.flaw.unwrap();
+        assert_eq!(reason, "BadSchemas");
+        assert!(message.contains("\"a (a check of it has more than 10000 branches)\", \"b (it refers"), "{message}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use crds::{ReferencePhase, RemoteMCPServer};
 
-use super::target;
+use super::{foreign, target};
 use crate::{
     discovery::{When, tell},
     machine::{Action, ActionError, Context, Machine},
@@ -44,6 +44,7 @@ impl Action<RemoteMCPServer> for Check {
             }
             return Ok(None);
         }
+        foreign::admit(&cr, cx)?;
         let Some(outcome) = cx.discoveries.look(&target(&cr, cx), When::Now) else {
             cx.notes.waiting("Discovering", "the server is asked for its tools");
             return Ok(None);

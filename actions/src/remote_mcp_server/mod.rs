@@ -2,6 +2,7 @@
 //! told stays.
 
 mod check;
+mod foreign;
 mod monitor;
 #[cfg(test)]
 mod tests;

@@ -1,17 +1,20 @@
 //! `monitor`: Available and Error. Looks at what the server last told: the same moves nothing and writes nothing, other tools
 //! are told in place, and a server that does not answer is an Error until it does.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::{ReferencePhase, RemoteMCPServer};
 
-use super::target;
+use super::{foreign, target};
 use crate::{
     discovery::{When, tell},
     machine::{Action, ActionError, Context, Machine},
     reference::Reference,
 };
+
+/// How soon it is looked at again whether a server of another namespace may be asked.
+const AGAIN: Duration = Duration::from_secs(60);
 
 /// See the module.
 #[derive(Debug)]
@@ -44,6 +47,13 @@ impl Action<RemoteMCPServer> for Monitor {
         let pinned = cr.machine().and_then(|machine| machine.inputs.as_ref());
         if let Some(why) = pinned.and_then(|pinned| inputs.changed_since(pinned)) {
             return move_on(why);
+        }
+        if foreign::depends(&cr, cx) {
+            cx.notes.look_again(AGAIN);
+            match foreign::admit(&cr, cx) {
+                Err(_) if failed => return Ok(None),
+                admitted => admitted?,
+            }
         }
         match cx.discoveries.look(&target(&cr, cx), When::InTurn).as_deref() {
             None => Ok(None),

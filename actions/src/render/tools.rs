@@ -74,6 +74,8 @@ struct Rendered<'a> {
     binary: &'a str,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     allowed_commands: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allowed_flags: Option<&'a [String]>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     allowed_env: &'a [String],
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -127,6 +129,7 @@ fn rendered<'a>(slot: &ToolSlot<'a>) -> Option<Rendered<'a>> {
         headers: headers(spec),
         binary: or_empty(&spec.binary),
         allowed_commands: &spec.allowed_commands,
+        allowed_flags: spec.allowed_flags.as_deref(),
         allowed_env: &spec.allowed_env,
         mcp_endpoint: or_empty(&spec.mcp_endpoint),
         mcp_tool: spec.served_by().map(|(_, name)| name).filter(|name| *name != spec.name).unwrap_or_default(),

@@ -57,6 +57,13 @@ pub(crate) fn server_header_name(_: &mut SchemaGenerator) -> Schema {
                 "rule": format!("!(self.lowerAscii() in {})", json!(RESERVED).to_string().replace('"', "'")),
                 "message": "is set by the protocol itself: leave it out",
             },
+            {
+                // As `tool_server::is_forwarded_header` says; objects that have such a header go on as they are.
+                "rule": "(oldSelf.hasValue() && oldSelf.value() == self) || \
+                         !self.lowerAscii().replace('_', '-').matches('^(x-recif-.*|x-forwarded-.*|cookie)$')",
+                "optionalOldSelf": true,
+                "message": "tells who calls, which only the gateway may: leave it out",
+            },
         ],
     })
 }

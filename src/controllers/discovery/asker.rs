@@ -12,7 +12,7 @@ use actions::{
     ports::{ChildKind, ChildRef, Cluster},
 };
 use async_trait::async_trait;
-use crds::tool_server::{ServerInfo, ValueSource};
+use crds::tool_server::{ServerInfo, ValueSource, is_forwarded_header};
 use http::{HeaderName, HeaderValue};
 use k8s_openapi::ByteString;
 use reqwest::Client;
@@ -48,6 +48,10 @@ impl Asker {
         self.reach.admit(&url).map_err(|denied| failed("AddressDenied", denied.to_string()))?;
         let mut headers = HashMap::new();
         for header in &target.headers {
+            if is_forwarded_header(&header.name) {
+                let message = format!("spec.headersFrom {:?} tells who calls, which only the gateway may", header.name);
+                return Err(failed("InvalidHeader", message));
+            }
             let value = match &header.value_from {
                 None => header.value.clone().unwrap_or_default().into_bytes(),
                 Some(source) => self.value(target, source).await?,

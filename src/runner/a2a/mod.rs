@@ -3,11 +3,12 @@
 //! | route | answer |
 //! |---|---|
 //! | `GET /.well-known/agent-card.json` | the [card] |
-//! | `POST /` | JSON-RPC: `SendMessage`, `SendStreamingMessage`, `GetTask`, `CancelTask`, `SubscribeToTask`; in 0.3 `message/send`, `message/stream`, `tasks/get`, `tasks/cancel`, `tasks/resubscribe` |
+//! | `POST /` | JSON-RPC: `SendMessage`, `SendStreamingMessage`, `GetTask`, `CancelTask`, `SubscribeToTask`, `ListTasks`; in 0.3 `message/send`, `message/stream`, `tasks/get`, `tasks/cancel`, `tasks/resubscribe` |
 //!
 //! Each message becomes a [task](tasks) whose answer is one artifact, and its `contextId` is the conversation's id. A
 //! model that fails makes the task fail; every other error is one of JSON-RPC. Tasks are kept in memory, by the replica
-//! that runs them. They cannot be listed, because clients are not told apart here: who knows a task's id may see it.
+//! that runs them, and belong to the user who began them: others are told that they are not there. Callers without a name
+//! are not told apart, so to them only the tasks of a context that they name are listed.
 
 mod card;
 mod events;
@@ -21,19 +22,21 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use serde_json::Value;
+use crds::digest;
+use serde_json::{Map, Value, json};
 use tokio_util::task::TaskTracker;
 
-use self::params::{About, Operation, Send, Version};
+use self::params::{About, List, Operation, Send, Version};
 use self::rpc::{Call, Fault};
 use self::tasks::{Limits, Phase, Task, Tasks};
-use super::agent::{Agent, Turn};
+use super::agent::{Agent, Turn, TurnError};
 use super::conversations::ConversationId;
-use super::shell::Refusal;
+use super::shell::{Caller, Refusal, is_json};
 
 /// An agent as other agents see it.
 #[derive(Clone)]
@@ -56,43 +59,79 @@ impl A2a {
     }
 
     /// Does what is asked for.
-    async fn dispatch(&self, version: Option<&str>, call: Call) -> Result<Response, Fault> {
+    async fn dispatch(&self, version: Option<&str>, caller: Caller, call: Call) -> Result<Response, Fault> {
         let Call { id, method, params } = call;
         let (version, operation) = params::method(&method, version)?;
-        let result = match operation {
-            Operation::Send => self.send(version, Send::read(params)?).await?,
-            Operation::Stream => {
-                let send = Send::read(params)?;
-                return Ok(events::respond(version, id, self.start(&send)?, send.history));
+        let request = Request::read(operation, params)?;
+        let id = id.map_err(|why| Fault::Request(why.into()))?;
+        let result = match request {
+            Request::Send(send) => self.send(version, caller, send).await?,
+            Request::Stream(send) => {
+                return Ok(events::respond(version, id, self.start(&send, caller).await?, send.history));
             }
-            Operation::Get => {
-                let About { id, history } = About::read(params)?;
-                self.show(version, &*self.task(&id)?, history)
-            }
-            Operation::Cancel => {
-                let About { id, history } = About::read(params)?;
-                let task = self.task(&id)?;
+            Request::Get(About { id, history }) => self.show(version, &*self.task(&id, &caller)?, history),
+            Request::Cancel(About { id, history }) => {
+                let task = self.task(&id, &caller)?;
                 if !task.cancel() {
                     return Err(Fault::NotCancelable(id));
                 }
                 self.show(version, &task, history)
             }
-            Operation::Subscribe => {
-                let about = About::read(params)?;
-                let task = self.task(&about.id)?;
+            Request::Subscribe(about) => {
+                let task = self.task(&about.id, &caller)?;
                 if task.watch().borrow().phase != Phase::Working {
                     return Err(Fault::Unsupported(format!("task `{}` has ended: ask for it", about.id)));
                 }
                 return Ok(events::respond(version, id, task, about.history));
             }
-            Operation::Push => return Err(Fault::Push),
-            Operation::Not(why) => return Err(Fault::Unsupported(why.into())),
+            Request::List(list) => self.list(version, &caller, &list)?,
         };
         Ok(Json(rpc::result(&id, result)).into_response())
     }
 
-    async fn send(&self, version: Version, send: Send) -> Result<Value, Fault> {
-        let task = self.start(&send)?;
+    /// A page of the caller's tasks, those first whose state changed last.
+    fn list(&self, version: Version, caller: &Caller, list: &List) -> Result<Value, Fault> {
+        if caller.user.is_none() && list.context.is_none() {
+            let why = "callers without a name are not told apart here: list the tasks of a `contextId`";
+            return Err(Fault::Unsupported(why.into()));
+        }
+        let mut found: Vec<_> = self.tasks.of(&caller.user);
+        found.retain(|task| {
+            let progress = task.watch();
+            let progress = progress.borrow();
+            list.context.as_ref().is_none_or(|context| *context == task.context)
+                && list.phase.is_none_or(|phase| phase == Some(progress.phase))
+                && list.after.is_none_or(|after| progress.since >= after)
+        });
+        found.sort_by_key(|task| std::cmp::Reverse(task.watch().borrow().since));
+        let total = found.len();
+        let from = match &list.token {
+            None => 0,
+            Some(token) => found
+                .iter()
+                .position(|task| task.id == *token)
+                .map(|at| at + 1)
+                .ok_or_else(|| Fault::Params("`pageToken` is not of this list: begin anew".into()))?,
+        };
+        let page = &found[from..total.min(from + list.size)];
+        let next = page.last().filter(|_| from + page.len() < total).map(|last| last.id.clone());
+        let show = |task: &Arc<Task>| {
+            let mut shown = self.show(version, task, list.history);
+            if let (false, Some(fields)) = (list.artifacts, shown.as_object_mut()) {
+                fields.remove("artifacts");
+            }
+            shown
+        };
+        Ok(json!({
+            "tasks": page.iter().map(show).collect::<Vec<_>>(),
+            "nextPageToken": next.unwrap_or_default(),
+            "pageSize": list.size,
+            "totalSize": total,
+        }))
+    }
+
+    async fn send(&self, version: Version, caller: Caller, send: Send) -> Result<Value, Fault> {
+        let task = self.start(&send, caller).await?;
         if !send.at_once {
             let mut progress = task.watch();
             let ended = progress.wait_for(|progress| progress.phase != Phase::Working).await;
@@ -102,10 +141,10 @@ impl A2a {
     }
 
     /// Starts a task that answers.
-    fn start(&self, send: &Send) -> Result<Arc<Task>, Fault> {
+    async fn start(&self, send: &Send, caller: Caller) -> Result<Arc<Task>, Fault> {
         let agent = self.agent.clone().map_err(Fault::Unavailable)?;
         if let Some(id) = &send.task {
-            let task = self.task(id)?;
+            let task = self.task(id, &caller)?;
             if send.context.as_ref().is_some_and(|context| context.to_string() != task.context) {
                 return Err(Fault::Params(format!("task `{id}` is of another context than `message.contextId`")));
             }
@@ -113,14 +152,19 @@ impl A2a {
             return Err(Fault::Unsupported(format!("task `{id}` {wrong}")));
         }
         let message = send.text()?;
-        let random = || ConversationId::random().map_err(|error| Fault::Internal(error.to_string()));
-        let context = send.context.clone().map_or_else(random, Ok)?;
-        let task = Task::new(random()?.to_string(), context.to_string(), send.said.clone());
+        let id = ConversationId::random().map_err(|error| Fault::Internal(error.to_string()))?;
+        // The first turn of a conversation may still run, or have failed: then only its task knows the conversation.
+        let is_known =
+            |id: &ConversationId| self.tasks.of(&caller.user).iter().any(|task| task.context == id.to_string());
+        let may_begin = send.context.as_ref().is_none_or(|id| !id.is_ours() || is_known(id));
+        let user = caller.user.clone();
+        let turn = Turn { caller, conversation: send.context.clone(), may_begin, message };
+        let turn = agent.begin(turn).await?;
+        let task = Task::new(id.to_string(), turn.id().to_string(), user, send.said.clone());
         let full = || Fault::Unavailable("too many tasks are running; try again later".into());
         let task = self.tasks.keep(task).ok_or_else(full)?;
         let running = task.clone();
         self.requests.spawn(async move {
-            let turn = Turn { conversation: Some(context), message };
             let answer = async move |tokens| match agent.answer(turn, Some(&tokens)).await {
                 Ok(_) => Ok(()),
                 Err(error) => Err(error.to_string()),
@@ -130,8 +174,8 @@ impl A2a {
         Ok(task)
     }
 
-    fn task(&self, id: &str) -> Result<Arc<Task>, Fault> {
-        self.tasks.get(id).ok_or_else(|| Fault::NoTask(id.into()))
+    fn task(&self, id: &str, caller: &Caller) -> Result<Arc<Task>, Fault> {
+        self.tasks.get(id, &caller.user).ok_or_else(|| Fault::NoTask(id.into()))
     }
 
     fn show(&self, version: Version, task: &Task, history: Option<usize>) -> Value {
@@ -139,10 +183,62 @@ impl A2a {
     }
 }
 
-async fn show_card(State(a2a): State<A2a>, headers: HeaderMap) -> Result<Json<Value>, Refusal> {
+/// What a client asks for, with parameters that are right.
+enum Request {
+    Send(Send),
+    Stream(Send),
+    Get(About),
+    Cancel(About),
+    Subscribe(About),
+    List(List),
+}
+
+impl Request {
+    /// Reads the parameters of `operation`.
+    ///
+    /// # Errors
+    /// They are wrong, or the operation is not offered.
+    fn read(operation: Operation, params: Map<String, Value>) -> Result<Self, Fault> {
+        Ok(match operation {
+            Operation::Send => Self::Send(Send::read(params)?),
+            Operation::Stream => Self::Stream(Send::read(params)?),
+            Operation::Get => Self::Get(About::read(params)?),
+            Operation::Cancel => Self::Cancel(About::read(params)?),
+            Operation::Subscribe => Self::Subscribe(About::read(params)?),
+            Operation::List => Self::List(List::read(params)?),
+            Operation::Push => return Err(Fault::Push),
+            Operation::Not(why) => return Err(Fault::Unsupported(why.into())),
+        })
+    }
+}
+
+impl From<TurnError> for Fault {
+    fn from(error: TurnError) -> Self {
+        match error {
+            TurnError::NoConversation(id) => Self::Params(format!(
+                "there is no context `{id}`: it was never begun, has been forgotten, or is another user's; leave \
+                 `message.contextId` out to begin one"
+            )),
+            TurnError::Conversations(_) => Self::Unavailable(error.to_string()),
+            TurnError::Random(_) | TurnError::Model(_) => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+/// How long a client may use a card without asking again (specification, section 8.6.1).
+const FRESH: &str = "private, max-age=60";
+
+async fn show_card(State(a2a): State<A2a>, headers: HeaderMap) -> Result<Response, Refusal> {
     let address = card::address(&headers);
     let url = address.ok_or_else(|| Refusal(StatusCode::BAD_REQUEST, "the request has no usable `Host`".into()))?;
-    Ok(Json(card::card(&a2a.name, &url)))
+    let card = card::card(&a2a.name, &url);
+    let tag = format!("\"{}\"", digest::sha256_hex(card.to_string().as_bytes()));
+    let about = [(CACHE_CONTROL, FRESH.to_owned()), (ETAG, tag.clone())];
+    let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if known.split(',').any(|one| one.trim() == tag || one.trim() == "*") {
+        return Ok((StatusCode::NOT_MODIFIED, about).into_response());
+    }
+    Ok((about, Json(card)).into_response())
 }
 
 async fn call(State(a2a): State<A2a>, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
@@ -153,11 +249,14 @@ async fn call(State(a2a): State<A2a>, headers: HeaderMap, body: Result<Bytes, By
         }
         Err(_) => return Fault::Request("the body broke off".into()).answer(&Value::Null),
     };
+    if headers.contains_key(CONTENT_TYPE) && !is_json(&headers) {
+        return Fault::ContentType("the body must be application/json".into()).answer(&Value::Null);
+    }
     let version = headers.get("a2a-version").map(|version| version.to_str().unwrap_or("?"));
     match Call::read(&body) {
         Ok(call) => {
-            let id = call.id.clone();
-            a2a.dispatch(version, call).await.unwrap_or_else(|fault| fault.answer(&id))
+            let id = call.id.clone().unwrap_or_default();
+            a2a.dispatch(version, Caller::of(&headers), call).await.unwrap_or_else(|fault| fault.answer(&id))
         }
         Err((id, fault)) => fault.answer(&id),
     }

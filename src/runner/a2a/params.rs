@@ -3,12 +3,13 @@
 //! The versions differ in names and in what is wrapped how, not in meaning. Fields that are not read are ignored, as
 //! both ask for.
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::rpc::Fault;
-use super::tasks::{Piece, Said};
+use super::tasks::{Phase, Piece, Said};
 use crate::runner::conversations::ConversationId;
 
 /// A version of the protocol.
@@ -33,13 +34,15 @@ pub(super) enum Operation {
     Cancel,
     /// Follow a task that runs.
     Subscribe,
+    /// Show several tasks.
+    List,
     /// Any of those about push notifications.
     Push,
     /// Known and not offered; why.
     Not(&'static str),
 }
 
-const NO_LIST: &str = "tasks are not listed: clients of an agent are not told apart, and each is to see only its own";
+const NO_LIST: &str = "tasks are listed by `ListTasks`, of version 1.0";
 const NO_CARD: &str = "there is no extended agent card";
 
 /// Method, version, meaning.
@@ -49,7 +52,7 @@ const METHODS: [(&str, Version, Operation); 22] = [
     ("GetTask", Version::V1, Operation::Get),
     ("CancelTask", Version::V1, Operation::Cancel),
     ("SubscribeToTask", Version::V1, Operation::Subscribe),
-    ("ListTasks", Version::V1, Operation::Not(NO_LIST)),
+    ("ListTasks", Version::V1, Operation::List),
     ("CreateTaskPushNotificationConfig", Version::V1, Operation::Push),
     ("GetTaskPushNotificationConfig", Version::V1, Operation::Push),
     ("ListTaskPushNotificationConfigs", Version::V1, Operation::Push),
@@ -183,6 +186,77 @@ impl About {
     }
 }
 
+/// Parameters of the method that lists.
+#[derive(Debug, PartialEq)]
+pub(super) struct List {
+    /// Those of this conversation alone.
+    pub(super) context: Option<String>,
+    /// Those in this state alone; in one that no task ever has, there are none.
+    pub(super) phase: Option<Option<Phase>>,
+    /// Those whose state changed later alone.
+    pub(super) after: Option<Timestamp>,
+    /// At most so many.
+    pub(super) size: usize,
+    /// Those that follow this task.
+    pub(super) token: Option<String>,
+    /// How many messages of each task's history to show; all when unset.
+    pub(super) history: Option<usize>,
+    /// Whether to show answers.
+    pub(super) artifacts: bool,
+}
+
+/// Most tasks on a page, and how many where nothing is said (specification, section 3.1.4).
+const PAGE: (i64, i64) = (100, 50);
+
+impl List {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// One of them is wrong.
+    pub(super) fn read(params: Map<String, Value>) -> Result<Self, Fault> {
+        let wire: WireList = read(params)?;
+        let set = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let size = wire.page_size.unwrap_or(PAGE.1);
+        if !(1..=PAGE.0).contains(&size) {
+            return Err(Fault::Params(format!("`pageSize` must be from 1 to {}", PAGE.0)));
+        }
+        let phase =
+            set(wire.status).filter(|state| state != "TASK_STATE_UNSPECIFIED").map(|state| match state.as_str() {
+                "TASK_STATE_WORKING" => Ok(Some(Phase::Working)),
+                "TASK_STATE_COMPLETED" => Ok(Some(Phase::Completed)),
+                "TASK_STATE_FAILED" => Ok(Some(Phase::Failed)),
+                "TASK_STATE_CANCELED" => Ok(Some(Phase::Canceled)),
+                "TASK_STATE_SUBMITTED"
+                | "TASK_STATE_INPUT_REQUIRED"
+                | "TASK_STATE_REJECTED"
+                | "TASK_STATE_AUTH_REQUIRED" => Ok(None),
+                _ => Err(Fault::Params("`status` is no state of a task".into())),
+            });
+        let after = set(wire.status_timestamp_after).map(|text| text.parse());
+        Ok(Self {
+            context: set(wire.context_id),
+            phase: phase.transpose()?,
+            after: after.transpose().map_err(|_| Fault::Params("`statusTimestampAfter` is no timestamp".into()))?,
+            size: usize::try_from(size).unwrap_or_default(),
+            token: set(wire.page_token),
+            history: history(wire.history_length)?,
+            artifacts: wire.include_artifacts.unwrap_or_default(),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireList {
+    context_id: Option<String>,
+    status: Option<String>,
+    status_timestamp_after: Option<String>,
+    page_size: Option<i64>,
+    page_token: Option<String>,
+    history_length: Option<i64>,
+    include_artifacts: Option<bool>,
+}
+
 #[derive(Deserialize)]
 struct Wire {
     message: WireMessage,
@@ -236,6 +310,10 @@ fn history(length: Option<i64>) -> Result<Option<usize>, Fault> {
 
 /// 1.0 tells parts apart by what they have, 0.3 by `kind`, under the same names.
 fn piece(mut part: Map<String, Value>) -> Result<Piece, Fault> {
+    let is_known = |kind: &Value| matches!(kind.as_str(), Some("text" | "data" | "file"));
+    if part.get("kind").is_some_and(|kind| !is_known(kind)) {
+        return Err(Fault::Params("the `kind` of a part must be text or data".into()));
+    }
     match (part.remove("text"), part.remove("data")) {
         (Some(Value::String(text)), None) => Ok(Piece::Text(text)),
         (None, Some(data)) => Ok(Piece::Data(data)),
@@ -287,6 +365,25 @@ mod tests {
     }
 
     #[test]
+    fn a_list_is_bounded_and_what_is_wrong_is_named() {
+        let list = |params: Value| List::read(object(params));
+        let all = list(json!({})).unwrap();
+        assert_eq!((all.size, all.context, all.phase, all.token, all.artifacts), (50, None, None, None, false));
+        let some = list(json!({ "contextId": "c", "status": "TASK_STATE_FAILED", "pageSize": 100 })).unwrap();
+        assert_eq!((some.size, some.phase), (100, Some(Some(Phase::Failed))));
+        assert_eq!(list(json!({ "status": "TASK_STATE_REJECTED" })).unwrap().phase, Some(None));
+        for (params, text) in [
+            (json!({ "pageSize": 0 }), "`pageSize` must be from 1 to 100"),
+            (json!({ "pageSize": 101 }), "`pageSize` must be from 1 to 100"),
+            (json!({ "status": "bogus" }), "`status` is no state"),
+            (json!({ "statusTimestampAfter": "soon" }), "is no timestamp"),
+            (json!({ "historyLength": -1 }), "`historyLength` is negative"),
+        ] {
+            assert!(list(params.clone()).unwrap_err().to_string().contains(text), "{params}");
+        }
+    }
+
+    #[test]
     fn an_answer_is_waited_for_unless_it_is_not_wanted() {
         for (configuration, at_once) in [
             (json!(null), false),
@@ -311,6 +408,8 @@ mod tests {
             (json!({ "parts": [{}] }), json!({}), "either `text`"),
             (json!({ "parts": [{ "text": "a", "data": 1 }] }), json!({}), "either `text`"),
             (json!({ "parts": file }), json!({}), "files are not read"),
+            (json!({ "parts": [{ "kind": "bogus", "text": "x" }] }), json!({}), "the `kind` of a part must be"),
+            (json!({ "parts": [{ "kind": 1, "text": "x" }] }), json!({}), "the `kind` of a part must be"),
             (json!({ "contextId": "a b" }), json!({}), "`message.contextId` must be"),
             (json!({}), json!({ "historyLength": -1 }), "`historyLength` is negative"),
             (json!({}), json!({ "acceptedOutputModes": ["image/png"] }), "answers are text/plain"),

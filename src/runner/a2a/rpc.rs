@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 /// A request that has the right form.
 #[derive(Debug, PartialEq)]
 pub(super) struct Call {
-    /// A string or a number; the answer has the same.
-    pub(super) id: Value,
+    /// A string or a number, which the answer has too, or why it is none: what else is wrong is told first.
+    pub(super) id: Result<Value, &'static str>,
     /// What to do.
     pub(super) method: String,
     /// With what; empty when there are none.
@@ -43,7 +43,10 @@ pub(super) enum Fault {
     #[error("{0}")]
     Unavailable(String),
     /// The task is not there (any more).
-    #[error("there is no task `{0}`: it never was, or it has been finished for long")]
+    #[error(
+        "there is no task `{0}` here: it is held by another replica, or gone; tasks are kept by the replica that runs \
+         them, so an agent whose clients ask for tasks has one replica"
+    )]
     NoTask(String),
     /// The task has ended.
     #[error("task `{0}` has ended")]
@@ -121,20 +124,21 @@ impl Call {
             _ => return wrong(&Value::Null, "the body must be a JSON-RPC request, an object"),
         };
         let id = match body.remove("id") {
-            Some(id @ (Value::String(_) | Value::Number(_))) => id,
-            Some(_) => return wrong(&Value::Null, "`id` must be a string or a number"),
-            None => return wrong(&Value::Null, "`id` is missing: every request is answered"),
+            Some(id @ (Value::String(_) | Value::Number(_))) => Ok(id),
+            Some(_) => Err("`id` must be a string or a number"),
+            None => Err("`id` is missing: every request is answered"),
         };
+        let known = id.clone().unwrap_or_default();
         if body.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-            return wrong(&id, "`jsonrpc` must be \"2.0\"");
+            return wrong(&known, "`jsonrpc` must be \"2.0\"");
         }
         let Some(Value::String(method)) = body.remove("method") else {
-            return wrong(&id, "`method` must be a string");
+            return wrong(&known, "`method` must be a string");
         };
         match body.remove("params") {
             None => Ok(Self { id, method, params: Map::new() }),
             Some(Value::Object(params)) => Ok(Self { id, method, params }),
-            Some(_) => Err((id, Fault::Params("`params` must be an object".into()))),
+            Some(_) => Err((known, Fault::Params("`params` must be an object".into()))),
         }
     }
 }
@@ -151,9 +155,6 @@ mod tests {
             ("1", Value::Null, -32600),
             ("[]", Value::Null, -32600),
             (r#"[{"jsonrpc":"2.0","id":1,"method":"GetTask"}]"#, Value::Null, -32600),
-            (r#"{"jsonrpc":"2.0","method":"GetTask"}"#, Value::Null, -32600),
-            (r#"{"jsonrpc":"2.0","id":null,"method":"GetTask"}"#, Value::Null, -32600),
-            (r#"{"jsonrpc":"2.0","id":true,"method":"GetTask"}"#, Value::Null, -32600),
             (r#"{"id":1,"method":"GetTask"}"#, json!(1), -32600),
             (r#"{"jsonrpc":"1.0","id":1,"method":"GetTask"}"#, json!(1), -32600),
             (r#"{"jsonrpc":"2.0","id":"a"}"#, json!("a"), -32600),
@@ -164,6 +165,6 @@ mod tests {
             assert_eq!((found, fault.code().0), (id, code), "{body}");
         }
         let call = Call::read(br#"{"jsonrpc":"2.0","id":1,"method":"X"}"#).unwrap();
-        assert_eq!((call.id, call.method.as_str(), call.params.len()), (json!(1), "X", 0));
+        assert_eq!((call.id, call.method.as_str(), call.params.len()), (Ok(json!(1)), "X", 0));
     }
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::runner::conversations::User;
 use crate::runner::told::{Told, next_text};
 
 /// How much is kept.
@@ -90,6 +91,8 @@ pub(super) struct Task {
     pub(super) id: String,
     /// The conversation.
     pub(super) context: String,
+    /// Who began it; to all others it is not there.
+    user: User,
     /// The message that it answers.
     pub(super) said: Said,
     /// Bytes of the message.
@@ -107,10 +110,18 @@ pub(super) struct Tasks {
 
 impl Task {
     /// A task that works.
-    pub(super) fn new(id: String, context: String, said: Said) -> Self {
+    pub(super) fn new(id: String, context: String, user: User, said: Said) -> Self {
         let progress = Progress { phase: Phase::Working, since: Timestamp::now(), text: String::new(), error: None };
         let size = said.pieces.iter().map(Piece::bytes).sum();
-        Self { id, context, said, size, progress: watch::Sender::new(progress), canceled: CancellationToken::new() }
+        Self {
+            id,
+            context,
+            user,
+            said,
+            size,
+            progress: watch::Sender::new(progress),
+            canceled: CancellationToken::new(),
+        }
     }
 
     /// Sees how far it is and is woken when that changes.
@@ -197,10 +208,15 @@ impl Tasks {
         Some(task)
     }
 
-    /// The task with that id, if it is still there.
-    pub(super) fn get(&self, id: &str) -> Option<Arc<Task>> {
+    /// The task of `user` with that id, if it is still there.
+    pub(super) fn get(&self, id: &str, user: &User) -> Option<Arc<Task>> {
+        self.of(user).into_iter().find(|task| task.id == id)
+    }
+
+    /// The tasks of `user` that are still there, the newest first.
+    pub(super) fn of(&self, user: &User) -> Vec<Arc<Task>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.iter().rev().find(|task| task.id == id).cloned()
+        kept.iter().rev().filter(|task| task.user == *user).cloned().collect()
     }
 }
 
@@ -210,7 +226,7 @@ mod tests {
 
     fn task(id: &str, bytes: usize) -> Task {
         let said = Said { id: "m".into(), pieces: vec![Piece::Text("x".repeat(bytes))] };
-        Task::new(id.into(), "c".into(), said)
+        Task::new(id.into(), "c".into(), None, said)
     }
 
     #[test]
@@ -221,10 +237,21 @@ mod tests {
         assert!(tasks.keep(task("c", 1)).is_none());
         assert!(b.cancel());
         assert!(tasks.keep(task("c", 1)).is_some());
-        assert_eq!(["a", "b", "c"].map(|id| tasks.get(id).is_some()), [true, false, true]);
+        assert_eq!(["a", "b", "c"].map(|id| tasks.get(id, &None).is_some()), [true, false, true]);
         assert!(a.cancel());
         assert!(tasks.keep(task("d", 100)).is_some());
-        assert_eq!(["a", "c", "d"].map(|id| tasks.get(id).is_some()), [false, true, true]);
+        assert_eq!(["a", "c", "d"].map(|id| tasks.get(id, &None).is_some()), [false, true, true]);
+    }
+
+    #[test]
+    fn a_task_is_its_users_alone() {
+        let tasks = Tasks::new(Limits { count: 2, bytes: 100 });
+        let alice: User = Some("alice".into());
+        tasks.keep(Task { user: alice.clone(), ..task("a", 1) }).unwrap();
+        assert!(tasks.get("a", &alice).is_some() && tasks.of(&alice).len() == 1);
+        for other in [None, Some("mallory".into())] {
+            assert!(tasks.get("a", &other).is_none() && tasks.of(&other).is_empty());
+        }
     }
 
     #[tokio::test]

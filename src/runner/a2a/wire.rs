@@ -123,7 +123,7 @@ mod tests {
         let said = Said { id: "m".into(), pieces: vec![Piece::Text("hi".into()), Piece::Data(json!([1]))] };
         let since = "2026-01-02T03:04:05.6789Z".parse().unwrap();
         let progress = Progress { phase: Phase::Failed, since, text: "so far".into(), error: Some("asleep".into()) };
-        (Task::new("t".into(), "c".into(), said), progress)
+        (Task::new("t".into(), "c".into(), None, said), progress)
     }
 
     #[test]

@@ -2,14 +2,13 @@
 //!
 //! Three limits hold at once: how many conversations, how many bytes in all of them, and how long one may stay unused.
 //! The one used least recently goes first. Inside one conversation the oldest turns go first, so that a talk may last
-//! forever. A conversation that went away starts anew under its id: a client cannot tell a restart from an eviction and
-//! need not.
+//! forever.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{ConversationId, Message};
+use super::{ConversationId, History, Message, User};
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +37,7 @@ pub(crate) struct Memory {
 }
 
 struct Conversation {
+    user: User,
     turns: VecDeque<Turn>,
     bytes: usize,
     used: Instant,
@@ -56,19 +56,26 @@ impl Memory {
         Self { limits, bytes: 0, kept: HashMap::new() }
     }
 
-    /// The messages of a conversation, oldest first; none when it is not known.
-    pub(super) fn messages(&mut self, id: &ConversationId, now: Instant) -> Vec<Arc<Message>> {
+    /// The conversation, as `user` sees it.
+    pub(super) fn history(&mut self, id: &ConversationId, user: &User, now: Instant) -> History {
         self.forget_idle(now);
-        let Some(conversation) = self.kept.get_mut(id) else { return Vec::new() };
+        let Some(conversation) = self.kept.get_mut(id) else { return History::Unknown };
+        if conversation.user != *user {
+            return History::Foreign;
+        }
         conversation.used = now;
-        conversation.turns.iter().flat_map(|turn| turn.messages.iter().cloned()).collect()
+        History::Known(conversation.turns.iter().flat_map(|turn| turn.messages.iter().cloned()).collect())
     }
 
-    /// Adds a turn, then drops what is over the limits. Two turns that ran at the same time stand one after the other.
-    pub(super) fn add(&mut self, id: &ConversationId, messages: Vec<Arc<Message>>, now: Instant) {
+    /// Adds a turn of `user`, then drops what is over the limits; false when the conversation is another's. Two turns
+    /// that ran at the same time stand one after the other.
+    pub(super) fn add(&mut self, id: &ConversationId, user: &User, messages: Vec<Arc<Message>>, now: Instant) -> bool {
         let bytes = messages.iter().map(|message| message.bytes()).sum();
-        let conversation =
-            self.kept.entry(id.clone()).or_insert_with(|| Conversation { turns: VecDeque::new(), bytes: 0, used: now });
+        let begin = || Conversation { user: user.clone(), turns: VecDeque::new(), bytes: 0, used: now };
+        let conversation = self.kept.entry(id.clone()).or_insert_with(begin);
+        if conversation.user != *user {
+            return false;
+        }
         conversation.used = now;
         conversation.turns.push_back(Turn { messages, bytes });
         conversation.bytes += bytes;
@@ -84,6 +91,7 @@ impl Memory {
         {
             self.remove(&id);
         }
+        true
     }
 
     fn forget_idle(&mut self, now: Instant) {
@@ -119,35 +127,55 @@ mod tests {
         vec![Arc::new(Message::user("x".repeat(bytes)))]
     }
 
+    fn count(all: &mut Memory, name: &str, now: Instant) -> usize {
+        match all.history(&id(name), &None, now) {
+            History::Known(messages) => messages.len(),
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn a_conversation_is_its_users_alone() {
+        let (mut all, now) = (Memory::new(LIMITS), Instant::now());
+        let (alice, mallory): (User, User) = (Some("alice".into()), Some("mallory".into()));
+        assert!(all.add(&id("a"), &alice, said(1), now));
+        for other in [&mallory, &None] {
+            assert_eq!(all.history(&id("a"), other, now), History::Foreign);
+            assert!(!all.add(&id("a"), other, said(1), now));
+        }
+        assert_eq!(all.history(&id("a"), &alice, now), History::Known(said(1)));
+        assert_eq!(all.history(&id("b"), &alice, now), History::Unknown);
+    }
+
     #[test]
     fn the_least_recently_used_goes_when_there_are_too_many() {
         let (mut all, now) = (Memory::new(LIMITS), Instant::now());
-        all.add(&id("a"), said(1), now);
-        all.add(&id("b"), said(1), now + Duration::from_secs(1));
-        all.messages(&id("a"), now + Duration::from_secs(2));
-        all.add(&id("c"), said(1), now + Duration::from_secs(3));
+        all.add(&id("a"), &None, said(1), now);
+        all.add(&id("b"), &None, said(1), now + Duration::from_secs(1));
+        count(&mut all, "a", now + Duration::from_secs(2));
+        all.add(&id("c"), &None, said(1), now + Duration::from_secs(3));
         let later = now + Duration::from_secs(3);
-        assert_eq!(["a", "b", "c"].map(|name| all.messages(&id(name), later).len()), [1, 0, 1]);
+        assert_eq!(["a", "b", "c"].map(|name| count(&mut all, name, later)), [1, 0, 1]);
     }
 
     #[test]
     fn bytes_are_bounded_in_one_and_in_all() {
         let (mut all, now) = (Memory::new(LIMITS), Instant::now());
-        all.add(&id("a"), said(40), now);
-        all.add(&id("a"), said(40), now);
-        assert_eq!(all.messages(&id("a"), now).len(), 1);
-        all.add(&id("b"), said(60), now + Duration::from_secs(1));
+        all.add(&id("a"), &None, said(40), now);
+        all.add(&id("a"), &None, said(40), now);
+        assert_eq!(count(&mut all, "a", now), 1);
+        all.add(&id("b"), &None, said(60), now + Duration::from_secs(1));
         assert_eq!(all.bytes, 100);
-        all.add(&id("b"), said(61), now + Duration::from_secs(1));
-        assert_eq!((all.bytes, all.messages(&id("b"), now).len()), (40, 0));
+        all.add(&id("b"), &None, said(61), now + Duration::from_secs(1));
+        assert_eq!((all.bytes, count(&mut all, "b", now)), (40, 0));
     }
 
     #[test]
     fn an_unused_one_is_forgotten() {
         let (mut all, now) = (Memory::new(LIMITS), Instant::now());
-        all.add(&id("a"), said(1), now);
-        assert_eq!(all.messages(&id("a"), now + Duration::from_secs(10)).len(), 1);
-        assert_eq!(all.messages(&id("a"), now + Duration::from_secs(21)).len(), 0);
+        all.add(&id("a"), &None, said(1), now);
+        assert_eq!(count(&mut all, "a", now + Duration::from_secs(10)), 1);
+        assert_eq!(count(&mut all, "a", now + Duration::from_secs(21)), 0);
         assert_eq!(all.bytes, 0);
     }
 }

@@ -1,4 +1,6 @@
 //! What was said so far: in memory, or in PostgreSQL, where all replicas of an agent share it.
+//!
+//! A conversation belongs to the user who began it; to all others it is not there.
 
 mod memory;
 mod postgres;
@@ -30,6 +32,11 @@ impl ConversationId {
         Ok(Self(format!("{:032x}", u128::from_be_bytes(bytes))))
     }
 
+    /// Whether it has the form of those that are made here.
+    pub(super) fn is_ours(&self) -> bool {
+        self.0.len() == 32 && self.0.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    }
+
     /// The id a client gave, when it is one.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
@@ -48,6 +55,20 @@ impl fmt::Display for ConversationId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// The user who began something, as the sidecar tells; `None`: one without a name.
+pub(super) type User = Option<Arc<str>>;
+
+/// What is known under the id of a conversation.
+#[derive(Debug, PartialEq)]
+pub(super) enum History {
+    /// Nothing.
+    Unknown,
+    /// What another user began.
+    Foreign,
+    /// What was said, oldest first.
+    Known(Vec<Arc<Message>>),
 }
 
 /// Where conversations live.
@@ -94,36 +115,36 @@ impl Conversations {
         Self::Memory(Mutex::new(Memory::new(Limits::default())))
     }
 
-    /// The messages of a conversation, oldest first; none when it is not known.
+    /// The conversation, as `user` sees it.
     ///
     /// # Errors
     /// The database cannot be asked.
-    pub(super) async fn messages(&self, id: &ConversationId) -> Result<Vec<Arc<Message>>, DatabaseError> {
+    pub(super) async fn history(&self, id: &ConversationId, user: &User) -> Result<History, DatabaseError> {
         match self {
             Self::Memory(memory) => {
-                Ok(memory.lock().unwrap_or_else(PoisonError::into_inner).messages(id, Instant::now()))
+                Ok(memory.lock().unwrap_or_else(PoisonError::into_inner).history(id, user, Instant::now()))
             }
-            Self::Postgres(postgres) => postgres.messages(id).await,
+            Self::Postgres(postgres) => postgres.history(id, user).await,
         }
     }
 
-    /// Adds a finished turn. Two turns that ran at the same time stand one after the other, whole. `title` names the
-    /// conversation, if it has no name yet.
+    /// Adds a finished turn of `user`; false when the conversation is another's. Two turns that ran at the same time stand
+    /// one after the other, whole. `title` names the conversation, if it has no name yet.
     ///
     /// # Errors
     /// The database did not take it; the conversation is as before.
     pub(super) async fn add(
         &self,
         id: &ConversationId,
+        user: &User,
         messages: Vec<Arc<Message>>,
         title: Option<&str>,
-    ) -> Result<(), DatabaseError> {
+    ) -> Result<bool, DatabaseError> {
         match self {
             Self::Memory(memory) => {
-                memory.lock().unwrap_or_else(PoisonError::into_inner).add(id, messages, Instant::now());
-                Ok(())
+                Ok(memory.lock().unwrap_or_else(PoisonError::into_inner).add(id, user, messages, Instant::now()))
             }
-            Self::Postgres(postgres) => postgres.add(id, &messages, title).await,
+            Self::Postgres(postgres) => postgres.add(id, user, &messages, title).await,
         }
     }
 
@@ -148,6 +169,7 @@ mod tests {
         let one = ConversationId::random().unwrap();
         assert_eq!(one.to_string().len(), 32);
         assert_ne!(one, ConversationId::random().unwrap());
+        assert!(one.is_ours() && !ConversationId::parse("c1").unwrap().is_ours());
         for (text, accepted) in [("a-1", true), ("", false), ("a b", false), ("é", false), (&*"x".repeat(129), false)]
         {
             assert_eq!(ConversationId::parse(text).is_some(), accepted, "{text:?}");

@@ -8,6 +8,9 @@
 //! What nobody has gone on with for some days is deleted after a turn, at most once an hour by each replica, for the rows
 //! of agents would else grow for ever.
 //!
+//! The owner is the user who began a conversation, empty for one without a name. Rows of older versions have none: they
+//! become those of the user who goes on with them first.
+//!
 //! The tables are made at the first use, by whichever replica comes first. They are looked for before they are made, so a
 //! role that may only read and write rows is enough once they are there.
 
@@ -17,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use sqlx::Row;
 
-use super::{BYTES, ConversationId, Message};
+use super::{BYTES, ConversationId, History, Message, User};
 use crate::runner::database::{Database, DatabaseError, Dsn};
 
 /// Made if they are missing. JSON is kept as text, for the type `jsonb` takes no U+0000.
@@ -27,6 +30,7 @@ CREATE TABLE IF NOT EXISTS recif_conversations (
     agent text NOT NULL,
     id text NOT NULL,
     title text,
+    owner text,
     turns bigint NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
@@ -42,7 +46,8 @@ CREATE TABLE IF NOT EXISTS recif_turns (
     created_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (namespace, agent, conversation, turn),
     FOREIGN KEY (namespace, agent, conversation) REFERENCES recif_conversations ON DELETE CASCADE
-);";
+);
+ALTER TABLE recif_conversations ADD COLUMN IF NOT EXISTS owner text;";
 
 /// Held while the tables are made: `CREATE … IF NOT EXISTS` fails when two do it at once.
 const LOCK: i64 = 0x0052_6563_6966;
@@ -74,10 +79,10 @@ impl Postgres {
         Ok(Self { database, namespace: namespace.into(), agent: agent.into(), days, swept, ready })
     }
 
-    /// See [`super::Conversations::messages`].
-    pub(super) async fn messages(&self, id: &ConversationId) -> Result<Vec<Arc<Message>>, DatabaseError> {
-        match self.database.within(self.read(id)).await {
-            Err(error) if self.lost_tables(&error) => self.database.within(self.read(id)).await,
+    /// See [`super::Conversations::history`].
+    pub(super) async fn history(&self, id: &ConversationId, user: &User) -> Result<History, DatabaseError> {
+        match self.database.within(self.read(id, user)).await {
+            Err(error) if self.lost_tables(&error) => self.database.within(self.read(id, user)).await,
             result => result,
         }
     }
@@ -86,9 +91,10 @@ impl Postgres {
     pub(super) async fn add(
         &self,
         id: &ConversationId,
+        user: &User,
         messages: &[Arc<Message>],
         title: Option<&str>,
-    ) -> Result<(), DatabaseError> {
+    ) -> Result<bool, DatabaseError> {
         let bytes: usize = messages.iter().map(|message| message.bytes()).sum();
         let messages: Vec<&Message> = messages.iter().map(Arc::as_ref).collect();
         let turn = Turn {
@@ -97,17 +103,17 @@ impl Postgres {
             // No text of PostgreSQL's holds U+0000.
             title: title.map(|title| title.replace('\0', "")),
         };
-        match self.database.within(self.write(id, &turn)).await {
-            Err(error) if self.lost_tables(&error) => self.database.within(self.write(id, &turn)).await?,
+        let added = match self.database.within(self.write(id, user, &turn)).await {
+            Err(error) if self.lost_tables(&error) => self.database.within(self.write(id, user, &turn)).await?,
             result => result?,
-        }
+        };
         if let Some(days) = self.days.filter(|_| self.is_time_to_sweep()) {
             // The turn is kept; what could not be deleted is tried again in an hour.
             if let Err(error) = self.database.within(self.sweep(days)).await {
                 tracing::warn!("old conversations were not deleted: {error}");
             }
         }
-        Ok(())
+        Ok(added)
     }
 
     fn is_time_to_sweep(&self) -> bool {
@@ -145,8 +151,33 @@ impl Postgres {
         sqlx::query("SELECT FROM recif_turns LIMIT 0").execute(self.database.pool()).await.map(drop)
     }
 
-    async fn read(&self, id: &ConversationId) -> Result<Vec<Arc<Message>>, sqlx::Error> {
+    /// Whose the conversation is after `user` has asked for it; none when there is none.
+    async fn owner(&self, id: &ConversationId, user: &User) -> Result<Option<String>, sqlx::Error> {
+        let known = sqlx::query_scalar::<_, Option<String>>(
+            "SELECT owner FROM recif_conversations WHERE namespace = $1 AND agent = $2 AND id = $3",
+        );
+        let known = known.bind(&self.namespace).bind(&self.agent).bind(id.as_str());
+        match known.fetch_optional(self.database.pool()).await? {
+            None => Ok(None),
+            Some(Some(owner)) => Ok(Some(owner)),
+            Some(None) => {
+                let claimed = sqlx::query_scalar(
+                    "UPDATE recif_conversations SET owner = coalesce(owner, $4) \
+                     WHERE namespace = $1 AND agent = $2 AND id = $3 RETURNING owner",
+                );
+                let claimed = claimed.bind(&self.namespace).bind(&self.agent).bind(id.as_str()).bind(column(user));
+                claimed.fetch_optional(self.database.pool()).await
+            }
+        }
+    }
+
+    async fn read(&self, id: &ConversationId, user: &User) -> Result<History, sqlx::Error> {
         self.make_tables().await?;
+        match self.owner(id, user).await? {
+            None => return Ok(History::Unknown),
+            Some(owner) if owner != column(user) => return Ok(History::Foreign),
+            Some(_) => {}
+        }
         let rows = sqlx::query(
             "SELECT turn, messages FROM recif_turns WHERE namespace = $1 AND agent = $2 AND conversation = $3 \
              ORDER BY turn",
@@ -167,24 +198,27 @@ impl Postgres {
                 ),
             }
         }
-        Ok(messages)
+        Ok(History::Known(messages))
     }
 
-    async fn write(&self, id: &ConversationId, turn: &Turn) -> Result<(), sqlx::Error> {
+    async fn write(&self, id: &ConversationId, user: &User, turn: &Turn) -> Result<bool, sqlx::Error> {
         self.make_tables().await?;
         let mut transaction = self.database.pool().begin().await?;
-        let number: i64 = sqlx::query_scalar(
-            "INSERT INTO recif_conversations AS known (namespace, agent, id, title, turns) \
-             VALUES ($1, $2, $3, $4, 1) ON CONFLICT (namespace, agent, id) DO UPDATE \
-             SET turns = known.turns + 1, title = coalesce(known.title, excluded.title), updated_at = now() \
-             RETURNING turns",
+        let number: Option<i64> = sqlx::query_scalar(
+            "INSERT INTO recif_conversations AS known (namespace, agent, id, title, owner, turns) \
+             VALUES ($1, $2, $3, $4, $5, 1) ON CONFLICT (namespace, agent, id) DO UPDATE \
+             SET turns = known.turns + 1, title = coalesce(known.title, excluded.title), owner = excluded.owner, \
+                 updated_at = now() \
+             WHERE coalesce(known.owner, excluded.owner) = excluded.owner RETURNING turns",
         )
         .bind(&self.namespace)
         .bind(&self.agent)
         .bind(id.as_str())
         .bind(&turn.title)
-        .fetch_one(&mut *transaction)
+        .bind(column(user))
+        .fetch_optional(&mut *transaction)
         .await?;
+        let Some(number) = number else { return Ok(false) };
         sqlx::query(
             "INSERT INTO recif_turns (namespace, agent, conversation, turn, messages, bytes) \
              VALUES ($1, $2, $3, $4, $5, $6)",
@@ -210,7 +244,8 @@ impl Postgres {
         .bind(size(BYTES))
         .execute(&mut *transaction)
         .await?;
-        transaction.commit().await
+        transaction.commit().await?;
+        Ok(true)
     }
 
     /// Whether `error` says that the tables are gone; they are then made again.
@@ -226,7 +261,9 @@ impl Postgres {
         if self.ready.load(Ordering::Acquire) {
             return Ok(());
         }
-        let there = "SELECT to_regclass('recif_conversations') IS NOT NULL AND to_regclass('recif_turns') IS NOT NULL";
+        let there = "SELECT to_regclass('recif_turns') IS NOT NULL AND EXISTS ( \
+             SELECT FROM pg_attribute WHERE attrelid = to_regclass('recif_conversations') AND attname = 'owner' \
+             AND NOT attisdropped)";
         if sqlx::query_scalar(there).fetch_one(self.database.pool()).await? {
             self.ready.store(true, Ordering::Release);
             return Ok(());
@@ -245,6 +282,12 @@ struct Turn {
     json: String,
     bytes: i64,
     title: Option<String>,
+}
+
+/// A user as the column `owner` has it.
+fn column(user: &User) -> String {
+    // No text of PostgreSQL's holds U+0000.
+    user.as_deref().unwrap_or_default().replace('\0', "")
 }
 
 fn size(bytes: usize) -> i64 {

@@ -19,7 +19,9 @@ pub(super) fn of_object(schema: &Value) -> Result<(), String> {
     };
     let found = &schema["type"];
     fits.then_some(()).ok_or_else(|| {
-        format!("`input.schema` is of type {found}, and an input is an object: give the value a name, as in `text: string`")
+        format!(
+            "`input.schema` is of type {found}, and an input is an object: give the value a name, as in `text: string`"
+        )
     })
 }
 

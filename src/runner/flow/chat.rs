@@ -47,7 +47,7 @@ impl Answers for Chats {
     }
 
     async fn answer(&self, question: Question, tokens: Option<&Sender<Told>>) -> Result<Said, AnswerError> {
-        let Question { model, mut messages, config, output } = question;
+        let Question { caller: _, model, mut messages, config, output } = question;
         let Some(Ok(endpoint)) = self.0.get(&model) else {
             return Err(AnswerError::Input(format!("there is no model `{model}`")));
         };

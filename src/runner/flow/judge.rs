@@ -67,7 +67,8 @@ impl<'a> Judge<'a> {
     fn flow(&self, files: &Files, entry: Option<&str>, mut problems: Vec<Problem>) -> Result<Flow, Vec<Problem>> {
         let credentials = self.credentials(files, &mut problems);
         let (tools, named) = tools(files, &mut problems);
-        let tools = self.tools.beside(tools, credentials.clone());
+        // The credentials are the model's: no header refers to them.
+        let tools = self.tools.beside(tools, self.environment.clone());
         let shared = Shared { files, credentials, http: &self.http, tools, named };
         let mut prompts = Vec::new();
         for text in &files.prompts {

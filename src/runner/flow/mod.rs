@@ -76,7 +76,7 @@ pub(super) fn service(settings: &Settings, environment: Arc<Lookup>) -> Service 
     shell.around(routes::router(table, metrics).merge(openai_api::routes(answers)))
 }
 
-/// The body of `/readyz`: of a 200, or of a 503.
+/// The body of `/readyz`: of a 200, or of a 503 that will never be another: the files do not change while it runs.
 type Readiness = Result<Value, Value>;
 
 fn one(settings: &Settings, judge: &Judge) -> (Table, Readiness) {

@@ -4,7 +4,8 @@
 //! and never after the first piece of an answer: the user has seen that already. A 429 or 503 that says when to come
 //! back is believed, up to 30 s.
 //!
-//! What a failed provider sends is not read: it may quote the conversation or the key. The log has status and length.
+//! What a failed provider says goes to the log of the process, cut short and with its credentials masked, because only it
+//! knows what is wrong; it may quote the conversation, so callers get the status and what to do.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,11 +22,14 @@ use serde_json::Value;
 use url::Url;
 
 use super::error::{ModelError, ModelErrorKind};
+use super::refusal;
 
 /// Longest time for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Longest time until the header of an answer is there.
 const HEADER: Duration = Duration::from_secs(60);
+/// Longest time to read why a request is refused.
+const REFUSAL: Duration = Duration::from_secs(2);
 /// Longest time between two pieces of an answer.
 pub(super) const IDLE: Duration = Duration::from_secs(60);
 /// How often a failed request is tried again.
@@ -87,10 +91,12 @@ impl Http {
         if status.is_success() {
             return Ok(response);
         }
-        tracing::debug!(status = status.as_u16(), length = response.content_length(), "a model's provider failed");
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let mut error = ModelError::status(status);
         error.retry_after = retry_after.and_then(|text| asked_pause(text, Timestamp::now()));
+        let said = tokio::time::timeout(REFUSAL, refusal::read(response, &call.headers)).await.unwrap_or_default();
+        let host = call.url.host_str();
+        tracing::warn!(status = status.as_u16(), host, said, "a model's provider refuses the request");
         Err(error)
     }
 

@@ -19,6 +19,7 @@ mod http;
 mod message;
 mod ollama;
 mod openai;
+mod refusal;
 mod remote;
 mod said;
 mod stub;

@@ -24,10 +24,10 @@ impl Answers for NamedAgent {
     }
 
     async fn answer(&self, question: Question, tokens: Option<&Sender<Told>>) -> Result<Said, AnswerError> {
-        let Question { model: _, messages, config, output } = question;
+        let Question { caller, model: _, messages, config, output } = question;
         if messages.iter().all(|message| matches!(**message, Message::System(_) | Message::Assistant(_))) {
             return Err(AnswerError::Input("nobody asks anything: `messages` has none of a user".into()));
         }
-        Ok(self.agent.complete(messages, config, output, tokens).await?)
+        Ok(self.agent.complete(&caller, messages, config, output, tokens).await?)
     }
 }

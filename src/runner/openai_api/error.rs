@@ -36,7 +36,7 @@ impl ApiError {
     }
 
     /// An error that its status tells.
-    pub(super) fn of(status: StatusCode, message: impl Into<String>) -> Self {
+    pub(in crate::runner) fn of(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), param: None, code: None }
     }
 

@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Path, State};
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use axum::{Json, Router};
@@ -34,6 +34,7 @@ pub(super) use self::error::ApiError;
 use self::reply::Head;
 use self::request::Completion;
 use super::models::{Message, ModelError, OutputFormat, Part, ToolCall, Usage};
+use super::shell::Caller;
 use super::told::Told;
 use super::turn::Said;
 
@@ -58,6 +59,8 @@ pub(super) trait Answers: Send + Sync {
 /// What a client asks.
 #[derive(Debug)]
 pub(super) struct Question {
+    /// Who asks.
+    pub(super) caller: Caller,
     /// One of the [names](Answers::models).
     pub(super) model: String,
     /// The whole conversation, not empty, oldest first.
@@ -66,6 +69,13 @@ pub(super) struct Question {
     pub(super) config: Map<String, Value>,
     /// Set when the answer is to be JSON.
     pub(super) output: Option<OutputFormat>,
+}
+
+impl Question {
+    /// About how many bytes are asked.
+    fn bytes(&self) -> usize {
+        self.messages.iter().map(|message| message.bytes()).sum()
+    }
 }
 
 /// Why there is no answer.
@@ -137,15 +147,21 @@ async fn show(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Val
     api.answers_for(&id).map(|_| Json(api.model(&id)))
 }
 
-async fn complete(State(api): State<Api>, body: Result<Bytes, BytesRejection>) -> Result<Response, ApiError> {
+async fn complete(
+    State(api): State<Api>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, ApiError> {
     api.answers()?;
-    let Completion { question, stream, include_usage } = Completion::read(&body?)?;
+    let Completion { mut question, stream, include_usage } = Completion::read(&body?)?;
+    question.caller = Caller::of(&headers);
     let answers = api.answers_for(&question.model)?;
     let head = Head::new(&question.model)
         .map_err(|error| ApiError::unavailable(format!("the system has no random numbers: {error}")))?;
     if stream {
         return reply::stream(head, include_usage, answers, question).await;
     }
+    let asked = question.bytes();
     let said = answers.answer(question, None).await?;
-    Ok(Json(head.completion(said)).into_response())
+    Ok(Json(head.completion(said, asked)).into_response())
 }

@@ -45,8 +45,9 @@ impl Head {
         json!({ "id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices })
     }
 
-    /// The whole answer. A provider that does not count leaves `usage` out.
-    pub(super) fn completion(&self, said: Said) -> Value {
+    /// The whole answer to what had so many bytes.
+    pub(super) fn completion(&self, said: Said, asked: usize) -> Value {
+        let usage = usage(&said, asked);
         let choice = json!({
             "index": 0,
             "message": { "role": "assistant", "content": said.text, "refusal": null },
@@ -54,9 +55,7 @@ impl Head {
             "finish_reason": finish(said.truncated),
         });
         let mut completion = self.object("chat.completion", json!([choice]));
-        if let Some(used) = said.usage {
-            completion["usage"] = usage(used);
-        }
+        completion["usage"] = usage;
         completion
     }
 
@@ -77,8 +76,9 @@ pub(super) async fn stream(
     question: Question,
 ) -> Result<Response, ApiError> {
     let (sender, mut tokens) = mpsc::channel(16);
+    let asked = question.bytes();
     let turn = tokio::spawn(async move { answers.answer(question, Some(&sender)).await });
-    let mut chunks = Chunks { head, include_usage, queue: VecDeque::new(), turn: None };
+    let mut chunks = Chunks { head, include_usage, asked, queue: VecDeque::new(), turn: None };
     chunks.push(json!({ "role": "assistant", "content": "" }), None);
     let mut turn = AbortOnDropHandle::new(turn);
     match tokio::time::timeout(HEAD, next_text(&mut tokens)).await {
@@ -101,6 +101,8 @@ type Turn = (mpsc::Receiver<Told>, AbortOnDropHandle<Result<Said, AnswerError>>)
 struct Chunks {
     head: Head,
     include_usage: bool,
+    /// Bytes of the question.
+    asked: usize,
     /// Those that are ready.
     queue: VecDeque<String>,
     /// Where the rest comes from, until the turn has ended.
@@ -145,7 +147,7 @@ impl Chunks {
         self.push(json!({}), Some(finish(said.truncated)));
         if self.include_usage {
             let mut last = self.head.object("chat.completion.chunk", json!([]));
-            last["usage"] = said.usage.map_or(Value::Null, usage);
+            last["usage"] = usage(said, self.asked);
             self.queue.push_back(last.to_string());
         }
         self.queue.push_back("[DONE]".into());
@@ -156,9 +158,18 @@ fn finish(truncated: bool) -> &'static str {
     if truncated { "length" } else { "stop" }
 }
 
-fn usage(usage: Usage) -> Value {
-    let Usage { input, output } = usage;
-    json!({ "prompt_tokens": input, "completion_tokens": output, "total_tokens": input.saturating_add(output) })
+/// The tokens of an answer: always numbers, for clients rely on them. What a provider does not count is estimated, and
+/// marked so: about four bytes are a token.
+fn usage(said: &Said, asked: usize) -> Value {
+    let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX);
+    let estimate = || Usage { input: tokens(asked), output: tokens(said.text.len()) };
+    let Usage { input, output } = said.usage.unwrap_or_else(estimate);
+    let total = input.saturating_add(output);
+    let mut usage = json!({ "prompt_tokens": input, "completion_tokens": output, "total_tokens": total });
+    if said.usage.is_none() {
+        usage["estimated"] = true.into();
+    }
+    usage
 }
 
 fn cut_off() -> ApiError {

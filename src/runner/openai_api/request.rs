@@ -1,7 +1,8 @@
 //! The body of `POST /v1/chat/completions`.
 //!
 //! What OpenAI documents and this runtime cannot do (tools that the client runs, more than one choice) is refused rather
-//! than left out silently; settings that only tune an answer and are not known here are ignored.
+//! than left out silently (log probabilities, storage, web search, sound too, and a temperature that is none); settings
+//! that only tune an answer and are not known here are ignored.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,6 +39,11 @@ struct Wire {
     n: Option<u64>,
     tools: Option<Vec<Value>>,
     functions: Option<Vec<Value>>,
+    logprobs: Option<bool>,
+    store: Option<bool>,
+    web_search_options: Option<Value>,
+    audio: Option<Value>,
+    modalities: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -109,13 +115,36 @@ impl Completion {
                 return Err(ApiError::invalid(Some(name), text));
             }
         }
+        let is_other = |modality: &String| modality != "text";
+        for (name, asked) in [
+            ("logprobs", wire.logprobs == Some(true)),
+            ("store", wire.store == Some(true)),
+            ("web_search_options", wire.web_search_options.is_some()),
+            ("audio", wire.audio.is_some()),
+            ("modalities", wire.modalities.iter().flatten().any(is_other)),
+        ] {
+            if asked {
+                return Err(ApiError::invalid(Some(name), format!("`{name}` is not supported: leave it out")));
+            }
+        }
+        for (name, value, most) in [("temperature", wire.temperature, 2.0), ("top_p", wire.top_p, 1.0)] {
+            if value.is_some_and(|value| !(0.0..=most).contains(&value)) {
+                return Err(ApiError::invalid(Some(name), format!("`{name}` must be from 0 to {most}")));
+            }
+        }
         let config = config(&wire)?;
         let output = match wire.response_format {
             None | Some(ResponseFormat::Text) => None,
             Some(ResponseFormat::JsonObject) => Some(OutputFormat::default()),
             Some(ResponseFormat::JsonSchema { json_schema }) => Some(OutputFormat { schema: json_schema.schema }),
         };
-        let question = Question { model: wire.model, messages: messages(wire.messages)?, config, output };
+        let question = Question {
+            caller: Default::default(),
+            model: wire.model,
+            messages: messages(wire.messages)?,
+            config,
+            output,
+        };
         let include_usage = wire.stream_options.and_then(|options| options.include_usage).unwrap_or_default();
         Ok(Self { question, stream: wire.stream.unwrap_or_default(), include_usage })
     }
@@ -157,7 +186,9 @@ fn messages(wire: Vec<WireMessage>) -> Result<Vec<Arc<Message>>, ApiError> {
                     messages.push(Message::Assistant(said));
                 }
                 for WireCall { id, function } in tool_calls.unwrap_or_default() {
-                    let arguments = serde_json::from_str(&function.arguments).map_err(|error| {
+                    // What several models write for no arguments.
+                    let arguments = if function.arguments.is_empty() { "{}" } else { &function.arguments };
+                    let arguments = serde_json::from_str(arguments).map_err(|error| {
                         let param = format!("messages[{place}].tool_calls");
                         ApiError::invalid(Some(&param), format!("`arguments` of call `{id}` is not JSON: {error}"))
                     })?;
@@ -258,6 +289,17 @@ mod tests {
     }
 
     #[test]
+    fn a_call_without_arguments_has_none_and_what_asks_for_nothing_is_taken() {
+        let call = json!({ "id": "c", "type": "function", "function": { "name": "now", "arguments": "" } });
+        let tool = json!({ "role": "tool", "tool_call_id": "c", "content": "noon" });
+        let asked = read(json!({ "messages": [{ "role": "assistant", "tool_calls": [call] }, tool], "logprobs": false,
+            "store": false, "web_search_options": null, "modalities": ["text"], "temperature": 2 }));
+        let asked = asked.unwrap().question;
+        let Message::Call(call) = &*asked.messages[0] else { panic!("{asked:?}") };
+        assert_eq!(call.arguments, json!({}));
+    }
+
+    #[test]
     fn settings_get_the_names_that_providers_share() {
         let asked = read(json!({
             "max_tokens": 5, "max_completion_tokens": 7, "temperature": 0.5, "top_p": 1, "stop": "end", "seed": 3,
@@ -297,6 +339,12 @@ mod tests {
             (json!({ "n": 2 }), json!("n"), "one choice"),
             (json!({ "tools": [{}] }), json!("tools"), "not supported"),
             (json!({ "max_tokens": 0 }), json!("max_tokens"), "at least 1"),
+            (json!({ "logprobs": true }), json!("logprobs"), "not supported"),
+            (json!({ "store": true }), json!("store"), "not supported"),
+            (json!({ "web_search_options": {} }), json!("web_search_options"), "not supported"),
+            (json!({ "modalities": ["text", "audio"] }), json!("modalities"), "not supported"),
+            (json!({ "temperature": 5 }), json!("temperature"), "from 0 to 2"),
+            (json!({ "top_p": -0.1 }), json!("top_p"), "from 0 to 1"),
             (json!({ "max_tokens": -1 }), Value::Null, "invalid value"),
         ] {
             let error = read(extra.clone()).unwrap_err().body();

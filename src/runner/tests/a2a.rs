@@ -183,8 +183,13 @@ async fn canceling_stops_the_model_and_forgets_the_turn() {
     assert_eq!(runner.rpc("tasks/cancel", about).await["error"]["code"], -32002);
 
     gate.notify_one();
-    let (_, chat) = runner.chat(json!({ "message": "a", "conversation_id": task["contextId"] })).await;
-    assert!(chat["title"].is_string(), "the conversation begins with this turn: {chat}");
+    let (status, chat) = runner.chat(json!({ "message": "a", "conversation_id": task["contextId"] })).await;
+    assert_eq!(status, 404, "the turn left no conversation: {chat}");
+    let mut next = message("again");
+    next["message"]["contextId"] = task["contextId"].clone();
+    gate.notify_one();
+    let next = runner.rpc("SendMessage", next).await["result"]["task"].take();
+    assert_eq!((state(&next), &next["contextId"]), ("TASK_STATE_COMPLETED", &task["contextId"]), "its task knows it");
 }
 
 /// Always fails.
@@ -218,6 +223,7 @@ async fn what_cannot_be_done_has_the_code_for_it() {
         message["message"][name] = value.clone();
         message
     };
+    let never = "00000000000000000000000000000000";
     let mut other = with("taskId", &done["id"]);
     other["message"]["contextId"] = "elsewhere".into();
     for (method, params, code) in [
@@ -225,6 +231,7 @@ async fn what_cannot_be_done_has_the_code_for_it() {
         ("SendMessage", json!({}), -32602),
         ("SendStreamingMessage", json!({ "message": "hi" }), -32602),
         ("SendMessage", with("contextId", &"a b".into()), -32602),
+        ("SendMessage", with("contextId", &never.into()), -32602),
         ("SendMessage", with("taskId", &"unknown".into()), -32001),
         ("SendMessage", with("taskId", &done["id"]), -32004),
         ("SendMessage", other, -32602),
@@ -246,13 +253,82 @@ async fn what_cannot_be_done_has_the_code_for_it() {
 }
 
 #[tokio::test]
+async fn a_card_is_kept_by_its_tag() {
+    let runner = Runner::with(&[]).await;
+    let card = async |tag: &str| {
+        let request = runner.client.get(runner.url("/.well-known/agent-card.json"));
+        request.header("if-none-match", tag).send().await.unwrap()
+    };
+    let first = card("\"other\"").await;
+    assert_eq!(
+        (first.status().as_u16(), &first.headers()["cache-control"]),
+        (200, &"private, max-age=60".parse().unwrap())
+    );
+    let tag = first.headers()["etag"].to_str().unwrap().to_owned();
+    let again = card(&format!("\"x\", {tag}")).await;
+    assert_eq!((again.status().as_u16(), again.headers()["etag"].to_str().unwrap()), (304, tag.as_str()));
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_json_by_its_type_is_refused_as_a2a_wants() {
+    let runner = Runner::with(&[]).await;
+    for (kind, code) in
+        [("text/plain", -32005), ("application/json; charset=utf-8", -32001), ("application/a2a+json", -32001)]
+    {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": { "id": "x" } });
+        let request = runner.client.post(runner.url("/")).header("content-type", kind).body(body.to_string());
+        let answer: Value = serde_json::from_slice(&request.send().await.unwrap().bytes().await.unwrap()).unwrap();
+        assert_eq!(answer["error"]["code"], code, "{kind}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn tasks_and_conversations_are_their_users_alone() {
+    let runner = Runner::with(&[]).await;
+    let rpc = async |user: &str, method: &str, params: Value| {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let mut request = runner.client.post(runner.url("/")).body(body.to_string());
+        if !user.is_empty() {
+            request = request.header("x-recif-user", user);
+        }
+        serde_json::from_slice::<Value>(&request.send().await.unwrap().bytes().await.unwrap()).unwrap()
+    };
+    let task = rpc("alice", "SendMessage", message("my pin is 4711")).await["result"]["task"].take();
+    let mut next = message("what is it?");
+    next["message"]["contextId"] = task["contextId"].clone();
+    for other in ["mallory", ""] {
+        assert_eq!(rpc(other, "GetTask", json!({ "id": task["id"] })).await["error"]["code"], -32001);
+        assert_eq!(rpc(other, "CancelTask", json!({ "id": task["id"] })).await["error"]["code"], -32001);
+        assert_eq!(rpc(other, "SendMessage", next.clone()).await["error"]["code"], -32602);
+        let listed = rpc(other, "ListTasks", json!({ "contextId": task["contextId"] })).await;
+        assert_eq!(listed["result"]["tasks"], json!([]), "{listed}");
+    }
+    assert_eq!(rpc("", "ListTasks", json!({})).await["error"]["code"], -32004);
+    assert_eq!(state(&rpc("alice", "SendMessage", next).await["result"]["task"]), "TASK_STATE_COMPLETED");
+
+    let page = rpc("alice", "ListTasks", json!({ "pageSize": 1 })).await["result"].take();
+    assert_eq!((&page["totalSize"], page["tasks"].as_array().unwrap().len()), (&json!(2), 1));
+    assert_eq!((page["tasks"][0].get("artifacts"), &page["pageSize"]), (None, &json!(1)));
+    let rest = json!({ "pageSize": 1, "pageToken": page["nextPageToken"], "includeArtifacts": true });
+    let rest = rpc("alice", "ListTasks", rest).await["result"].take();
+    assert_eq!((&rest["nextPageToken"], &rest["tasks"][0]["id"]), (&json!(""), &task["id"]));
+    assert!(rest["tasks"][0]["artifacts"].is_array());
+    let failed = rpc("alice", "ListTasks", json!({ "status": "TASK_STATE_FAILED" })).await["result"].take();
+    assert_eq!(failed["totalSize"], 0);
+}
+
+#[tokio::test]
 async fn a_body_that_is_no_request_is_answered_as_json_rpc_wants() {
     let runner = Runner::with(&[]).await;
     let big = format!("\"{}\"", "x".repeat(1 << 20));
     for (body, version, status, code) in [
         ("{", "", 200, -32700),
         ("[]", "", 200, -32600),
-        (r#"{"jsonrpc":"2.0","method":"GetTask"}"#, "", 200, -32600),
+        (r#"{"jsonrpc":"2.0","method":"GetTask","params":{"id":"x"}}"#, "", 200, -32600),
+        (r#"{"jsonrpc":"2.0","id":null,"method":"GetTask","params":{"id":"x"}}"#, "", 200, -32600),
+        (r#"{"jsonrpc":"2.0","id":true,"method":"GetTask","params":{"id":"x"}}"#, "", 200, -32600),
+        (r#"{"jsonrpc":"2.0","method":"GetTask"}"#, "", 200, -32602),
+        (r#"{"jsonrpc":"2.0","method":"Nothing"}"#, "", 200, -32601),
         (r#"{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}"#, "0.3", 200, -32009),
         (r#"{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}"#, "1.0", 200, -32001),
         (&big, "", 413, -32600),

@@ -86,6 +86,8 @@ async fn a_model_type_that_is_not_supported_leaves_the_process_alive_and_not_rea
     assert_eq!(runner.get("/healthz").await.0, 200);
     let (status, why) = runner.get("/readyz").await;
     assert!(status == 503 && why.contains("there is no model provider `soap`; use openai"), "{status} {why}");
+    let response = runner.client.get(runner.url("/readyz")).send().await.unwrap();
+    assert_eq!(response.headers()["x-recif-ready"], "never");
     assert_eq!(runner.chat(json!({"message": "hi"})).await.0, 503);
 }
 
@@ -120,6 +122,56 @@ async fn a_conversation_goes_on_and_a_failed_turn_leaves_no_trace() {
     assert_eq!((&second["reply"], second.get("title"), &second["conversation_id"]), (&json!("3"), None, id));
     let (_, other) = runner.chat(json!({"message": "b", "conversation_id": "mine"})).await;
     assert_eq!((&other["reply"], &other["conversation_id"]), (&json!("1"), &json!("mine")));
+    let (status, never) = runner.chat(json!({"message": "b", "conversation_id": "0".repeat(32)})).await;
+    let why = never["error"].as_str().unwrap();
+    assert!(status == 404 && why.starts_with("there is no conversation `0000"), "{never}");
+}
+
+#[tokio::test]
+async fn a_conversation_is_its_users_alone() {
+    let runner = Runner::with(&[]).await;
+    let say = async |user: &str, accept: &str| {
+        let mut request = runner.client.post(runner.url("/chat")).header("accept", accept);
+        if !user.is_empty() {
+            request = request.header("x-recif-user", user);
+        }
+        let response =
+            request.body(json!({"message": "hi", "conversation_id": "c1"}).to_string()).send().await.unwrap();
+        response.status().as_u16()
+    };
+    assert_eq!(say("alice", "*/*").await, 200);
+    for other in ["mallory", ""] {
+        assert_eq!((say(other, "*/*").await, say(other, "text/event-stream").await), (404, 404), "{other}");
+    }
+    assert_eq!(say("alice", "text/event-stream").await, 200);
+}
+
+#[tokio::test]
+async fn a_web_page_of_another_origin_is_refused_and_its_own_must_send_json() {
+    let runner = Runner::with(&[]).await;
+    let host = runner.address.to_string();
+    let own = format!("http://{host}");
+    let plain = "text/plain";
+    for (path, origin, prefix, kind, status) in [
+        ("/chat", "", "", plain, 200),
+        ("/chat", "http://evil.example", "", plain, 403),
+        ("/chat", "http://evil.example", "", "application/json", 403),
+        ("/chat", "null", "", plain, 403),
+        ("/v1/chat/completions", "http://evil.example", "", plain, 403),
+        ("/chat", &own, "", plain, 415),
+        ("/chat", &own, "", "application/json", 200),
+        ("/chat", "http://evil.example", "/v1/agents/ns/a", plain, 415),
+        ("/chat", "https://ui.example", "/v1/agents/ns/a", "application/json", 200),
+    ] {
+        let mut request = runner.client.post(runner.url(path)).header("content-type", kind);
+        for (name, value) in [("origin", origin), ("x-forwarded-prefix", prefix)] {
+            if !value.is_empty() {
+                request = request.header(name, value);
+            }
+        }
+        let response = request.body(r#"{"message":"hi"}"#).send().await.unwrap();
+        assert_eq!(response.status().as_u16(), status, "{path} {origin} {prefix} {kind}");
+    }
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use sqlx::{Executor, Row};
 
 use super::Runner;
 use crate::postgres::{PASSWORD, Server};
-use crate::runner::conversations::{ConversationId, Conversations, Storage};
+use crate::runner::conversations::{ConversationId, Conversations, History, Storage, User};
 use crate::runner::database::Dsn;
 use crate::runner::models::{Message, ToolCall};
 
@@ -18,6 +18,15 @@ fn open(server: &Server, namespace: &str, agent: &str) -> Conversations {
 
 fn id(text: &str) -> ConversationId {
     ConversationId::parse(text).unwrap()
+}
+
+/// What is known under `name`, to a caller without one.
+async fn messages(conversations: &Conversations, name: &str) -> Vec<Arc<Message>> {
+    match conversations.history(&id(name), &None).await.unwrap() {
+        History::Known(messages) => messages,
+        History::Unknown => Vec::new(),
+        History::Foreign => panic!("{name} is another's"),
+    }
 }
 
 fn said(text: impl Into<String>) -> Vec<Arc<Message>> {
@@ -34,15 +43,18 @@ async fn replicas_share_conversations_and_every_turn_stays_whole() {
         let talk = &talk;
         async move {
             for turn in 0..10 {
-                replica.add(talk, said(format!("{number}-{turn}")), Some(&format!("by {number}\0"))).await.unwrap();
+                replica
+                    .add(talk, &None, said(format!("{number}-{turn}")), Some(&format!("by {number}\0")))
+                    .await
+                    .unwrap();
             }
         }
     });
     futures::future::join_all(turns).await;
 
-    let all = replicas[0].messages(&talk).await.unwrap();
+    let all = messages(&replicas[0], "talk").await;
     assert_eq!(all.len(), 80);
-    assert_eq!(all, replicas[3].messages(&talk).await.unwrap());
+    assert_eq!(all, messages(&replicas[3], "talk").await);
     for turn in all.chunks(2) {
         let Message::Assistant(answer) = &*turn[1] else { panic!("{turn:?}") };
         assert_eq!(*turn[0], Message::user(answer.strip_prefix("echo: ").unwrap()));
@@ -53,7 +65,7 @@ async fn replicas_share_conversations_and_every_turn_stays_whole() {
         assert!(own.iter().map(|one| &***one).eq(&order), "{own:?}");
     }
     for (namespace, agent) in [("other", "a"), ("default", "b")] {
-        assert!(open(&server, namespace, agent).messages(&talk).await.unwrap().is_empty());
+        assert!(messages(&open(&server, namespace, agent), "talk").await.is_empty());
     }
 
     let mut connection = server.connect().await;
@@ -73,24 +85,27 @@ async fn what_was_said_comes_back_and_the_oldest_goes_when_it_is_too_much() {
         [Message::user("nul \0 and 'quotes' \""), Message::Call(call), Message::Assistant(String::new())]
             .map(Arc::new)
             .into();
-    conversations.add(&id("all"), turn.clone(), None).await.unwrap();
-    assert_eq!(conversations.messages(&id("all")).await.unwrap(), turn);
-    assert!(conversations.messages(&id("unknown")).await.unwrap().is_empty());
+    conversations.add(&id("all"), &None, turn.clone(), None).await.unwrap();
+    assert_eq!(messages(&conversations, "all").await, turn);
+    assert!(messages(&conversations, "unknown").await.is_empty());
 
     for letter in ["a", "b", "c", "d"] {
-        conversations.add(&id("long"), vec![Arc::new(Message::user(letter.repeat(1_500_000)))], None).await.unwrap();
+        conversations
+            .add(&id("long"), &None, vec![Arc::new(Message::user(letter.repeat(1_500_000)))], None)
+            .await
+            .unwrap();
     }
-    let kept = conversations.messages(&id("long")).await.unwrap();
+    let kept = messages(&conversations, "long").await;
     assert_eq!(kept, [Arc::new(Message::user("c".repeat(1_500_000))), Arc::new(Message::user("d".repeat(1_500_000)))]);
-    conversations.add(&id("long"), said("x".repeat(5_000_000)), None).await.unwrap();
-    assert!(conversations.messages(&id("long")).await.unwrap().is_empty());
+    conversations.add(&id("long"), &None, said("x".repeat(5_000_000)), None).await.unwrap();
+    assert!(messages(&conversations, "long").await.is_empty());
 
     let mut connection = server.connect().await;
     connection.execute("UPDATE recif_turns SET messages = '[{\"unheard\": 1}]'").await.unwrap();
-    assert!(conversations.messages(&id("all")).await.unwrap().is_empty(), "a turn of another version is left out");
+    assert!(messages(&conversations, "all").await.is_empty(), "a turn of another version is left out");
     connection.execute("DROP TABLE recif_turns, recif_conversations").await.unwrap();
-    conversations.add(&id("all"), turn.clone(), None).await.unwrap();
-    assert_eq!(conversations.messages(&id("all")).await.unwrap(), turn, "tables that are gone are made again");
+    conversations.add(&id("all"), &None, turn.clone(), None).await.unwrap();
+    assert_eq!(messages(&conversations, "all").await, turn, "tables that are gone are made again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,7 +129,10 @@ async fn a_database_that_is_away_is_a_503_until_it_is_back() {
     let text = answer["error"].as_str().unwrap();
     assert!(text.starts_with("the conversation cannot be kept now, try again: the database does not answer"), "{text}");
     let (status, why) = runner.get("/readyz").await;
-    assert!(status == 503 && why.contains("conversations: the database does not answer"), "{why}");
+    assert!(
+        status == 200 && why.contains("conversations: the database does not answer"),
+        "an outage fails no agent: {why}"
+    );
     assert!(!format!("{text}{why}").contains(PASSWORD));
     assert_eq!(runner.get("/healthz").await.0, 200);
 
@@ -130,10 +148,33 @@ async fn a_database_that_is_away_is_a_503_until_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_is_its_users_alone_and_an_older_one_of_who_goes_on_first() {
+    let server = Server::start().await;
+    let conversations = open(&server, "n", "a");
+    let (alice, mallory): (User, User) = (Some("alice".into()), Some("mallory".into()));
+    assert!(conversations.add(&id("c"), &alice, said("x"), None).await.unwrap());
+    for other in [&mallory, &None] {
+        assert_eq!(conversations.history(&id("c"), other).await.unwrap(), History::Foreign);
+        assert!(!conversations.add(&id("c"), other, said("y"), None).await.unwrap());
+    }
+    assert_eq!(conversations.history(&id("c"), &alice).await.unwrap(), History::Known(said("x")));
+    assert!(conversations.add(&id("nameless"), &None, said("x"), None).await.unwrap());
+    assert_eq!(conversations.history(&id("nameless"), &alice).await.unwrap(), History::Foreign);
+
+    // As a version without owners left it.
+    let mut connection = server.connect().await;
+    connection.execute("ALTER TABLE recif_conversations DROP COLUMN owner").await.unwrap();
+    let next = open(&server, "n", "a");
+    assert_eq!(next.history(&id("c"), &mallory).await.unwrap(), History::Known(said("x")));
+    assert_eq!(next.history(&id("c"), &alice).await.unwrap(), History::Foreign);
+    assert!(next.add(&id("c"), &mallory, said("y"), None).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_nobody_goes_on_with_is_deleted_and_nothing_else() {
     let server = Server::start().await;
     for (namespace, agent, talk) in [("n", "a", "old"), ("n", "a", "young"), ("n", "b", "old"), ("o", "a", "old")] {
-        open(&server, namespace, agent).add(&id(talk), said("x"), None).await.unwrap();
+        open(&server, namespace, agent).add(&id(talk), &None, said("x"), None).await.unwrap();
     }
     let mut connection = server.connect().await;
     let age =
@@ -143,7 +184,7 @@ async fn what_nobody_goes_on_with_is_deleted_and_nothing_else() {
     let dsn = Dsn::parse(&server.url("postgresql")).unwrap();
     let keeps = Conversations::open(&Storage::Postgres { dsn, namespace: "n".into(), days: None }, "a").unwrap();
     for (all, expected) in [(keeps, "naold nayoung nbold oaold"), (open(&server, "n", "a"), "nayoung nbold oaold")] {
-        all.add(&id("young"), said("x"), None).await.unwrap();
+        all.add(&id("young"), &None, said("x"), None).await.unwrap();
         assert_eq!(connection.fetch_one(ids).await.unwrap().get::<String, _>(0), expected);
     }
     let turns = connection.fetch_one("SELECT count(*) FROM recif_turns WHERE agent = 'a' AND namespace = 'n'");
@@ -156,7 +197,7 @@ async fn an_error_of_the_database_names_no_password() {
     let url = server.url("postgresql").replace(PASSWORD, "other-SECRET");
     let storage = Storage::Postgres { dsn: Dsn::parse(&url).unwrap(), namespace: "n".into(), days: None };
     let conversations = Conversations::open(&storage, "a").unwrap();
-    let error = conversations.messages(&id("x")).await.unwrap_err();
+    let error = conversations.history(&id("x"), &None).await.unwrap_err();
     assert!(error.to_string().contains("password authentication failed"), "{error}");
     assert!(!format!("{error} {error:?} {storage:?}").contains("SECRET"), "{error:?}");
 }

@@ -96,7 +96,8 @@ async fn a_tool_is_called_here_and_its_result_answered() {
     body["model"] = "agent".into();
     let (_, answer) = runner.complete(&body).await;
     assert!(answer["choices"][0]["message"]["content"].as_str().unwrap().contains("42"), "{answer}");
-    assert_eq!(answer.get("usage"), None, "the stub does not count");
+    assert_eq!(answer["usage"]["estimated"], true, "the stub does not count: {answer}");
+    assert!(answer["usage"]["prompt_tokens"].as_u64() > Some(0) && answer["usage"]["total_tokens"].as_u64() > Some(1));
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ async fn endpoint() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let elsewhere = format!("http://localhost:{}/echo", address.port());
+    let upgraded = format!("https://127.0.0.1:{}/echo", address.port() + 1);
     let sidecar = "http://127.0.0.1:8888/".to_owned();
     let echo = |method: Method, uri: Uri, headers: HeaderMap, body: Bytes| async move {
         let header = |name| headers.get(name).map_or("-", |value| value.to_str().unwrap_or("?")).to_owned();
@@ -44,6 +45,7 @@ async fn endpoint() -> SocketAddr {
         .route("/json", any(|| async { r#"{"n": "x"}"# }))
         .route("/near", any(|| async { Redirect::temporary("/echo") }))
         .route("/far", any(move || async move { Redirect::temporary(&elsewhere) }))
+        .route("/port", any(move || async move { Redirect::temporary(&upgraded) }))
         .route("/sidecar", any(move || async move { Redirect::temporary(&sidecar) }))
         .fallback(echo);
     tokio::spawn(async move { axum::serve(listener, routes).await });
@@ -69,7 +71,10 @@ async fn runner() -> Runner {
         http("near", "GET", "/near", json!([])),
         http("far", "GET", "/far", json!([])),
         http("sidecar", "GET", "/sidecar", json!([])),
+        http("port", "GET", "/port", json!([])),
         {"name": "unset", "type": "http", "endpoint": format!("http://{at}/"), "headers": {"x-key": "$SURELY_NOT_SET"}},
+        {"name": "leak", "type": "http", "endpoint": format!("http://{at}/"), "headers": {"x-key": "$CORAIL_DATABASE_URL"}},
+        {"name": "metadata", "type": "http", "endpoint": "http://169.254.169.254/latest/meta-data/"},
         {"name": "closed", "type": "http", "endpoint": "http://127.0.0.1:1/"},
         {"name": "echo", "type": "cli", "binary": "echo", "description": "prints", "allowedCommands": ["-n", "hi"]},
         {"name": "sh", "type": "cli", "binary": "sh"},
@@ -134,6 +139,7 @@ async fn a_tool_that_fails_tells_the_model_and_not_the_user() {
         (r#"get {"id": 1, "x": 2}"#, "wrong arguments: `id` must be a string; `x` is not a parameter"),
         ("fail", "HTTP 418 I'm a teapot: short and stout"),
         ("far", "HTTP 307 Temporary Redirect to http://localhost:"),
+        ("port", "HTTP 307 Temporary Redirect to https://127.0.0.1:"),
         ("sidecar", "HTTP 307 Temporary Redirect to http://127.0.0.1:8888/"),
         ("unset", "header x-key refers to the environment variable SURELY_NOT_SET, which is not set"),
         ("closed", "error sending request: client error (Connect): tcp connect error"),
@@ -151,6 +157,21 @@ async fn a_tool_that_fails_tells_the_model_and_not_the_user() {
         (r#"fetch_url {"url": "nonsense"}"#, "wrong arguments: `url`: relative URL without a base"),
         (r#"fetch_url {"url": "file:///etc/passwd"}"#, "refused: only http and https URLs"),
         (r#"fetch_url {"url": "http://127.0.0.1:8888/x"}"#, "refused: port 8888 on loopback"),
+        (r#"fetch_url {"url": "http://127.0.0.1:1/x"}"#, "refused: its address 127.0.0.1 is loopback"),
+        (
+            r#"fetch_url {"url": "http://localhost:1/x"}"#,
+            "error sending request: client error (Connect): dns error: error resolving DNS: its",
+        ),
+        (
+            r#"fetch_url {"url": "http://169.254.169.254/latest/"}"#,
+            "refused: its address 169.254.169.254 is in 169.254.0.0/16",
+        ),
+        (
+            r#"fetch_url {"url": "http://10.96.0.1/"}"#,
+            "refused: its address 10.96.0.1 is in 10.0.0.0/8, which is private",
+        ),
+        ("leak", "header x-key refers to the environment variable CORAIL_DATABASE_URL, which is not this tool's"),
+        ("metadata", "refused: its address 169.254.169.254 is in 169.254.0.0/16"),
         (r#"web-search {"query": "x"}"#, "no search service is configured"),
     ] {
         let name = call.split(' ').next().unwrap();
@@ -158,7 +179,7 @@ async fn a_tool_that_fails_tells_the_model_and_not_the_user() {
         assert!(reply.starts_with(&format!("tool {name} failed: {error}")), "{call}: {reply}");
     }
     let (_, metrics) = runner.get("/metrics").await;
-    for (type_, count) in [("http", 8), ("cli", 5), ("builtin", 5), ("agent", 3), ("flow", 1), ("unknown", 1)] {
+    for (type_, count) in [("http", 11), ("cli", 5), ("builtin", 9), ("agent", 3), ("flow", 1), ("unknown", 1)] {
         let line = format!("recif_runner_tool_calls_total{{type=\"{type_}\",outcome=\"error\"}} {count}");
         assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
     }

@@ -3,7 +3,7 @@
 //! No shell is involved: the arguments reach the program as they are. They come from the declared parameters in the
 //! order of their declaration, one argument each; an array holds several, and the text of `args` and `command` is split as
 //! a POSIX shell splits words, quotes included. A tool that declares none takes `args`. When `allowedCommands` is not empty, the first
-//! argument must be one of them.
+//! argument must be one of them; with `allowedFlags`, no other word that begins with `-` is taken but those.
 //!
 //! Of this process's environment the program gets what any program needs ([`PASSED`]) and what its Tool names in
 //! `allowedEnv`: the model's keys, the agent's database and the other tools' credentials are none of its business.
@@ -11,22 +11,20 @@
 use std::collections::BTreeMap;
 use std::process::{ExitStatus, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
 use super::ToolError;
 use super::capped::Capped;
+use super::headers::is_ours;
 use super::template::plain;
 
 /// Variables that every program gets: where programs, files and clocks are, and the API server, whose address Kubernetes
 /// tells every container.
 const PASSED: &[&str] =
     &["PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
-
-/// Beginnings of the names of variables that no program gets: the runtime's own, with the database's password, and the
-/// credentials of other tools.
-const OURS: [&str; 2] = ["CORAIL_", "TOOL_"];
 
 /// Which program, and what it may be asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +33,8 @@ pub(super) struct CliTool {
     pub(super) binary: String,
     /// First arguments that are allowed; empty for any.
     pub(super) allowed_commands: Vec<String>,
+    /// The other words that begin with `-` and are allowed, also before `=`; any when unset.
+    pub(super) allowed_flags: Option<Vec<String>>,
     /// Names of more variables of this process's environment that it gets.
     pub(super) allowed_env: Vec<String>,
 }
@@ -42,8 +42,7 @@ pub(super) struct CliTool {
 impl CliTool {
     /// Whether the program gets this variable. Nobody who writes a Tool can ask for what belongs to the runtime or to other tools.
     fn passes(&self, name: &str) -> bool {
-        let is_ours = OURS.iter().any(|prefix| name.starts_with(prefix));
-        PASSED.contains(&name) || (!is_ours && self.allowed_env.iter().any(|one| one == name))
+        PASSED.contains(&name) || (!is_ours(name) && self.allowed_env.iter().any(|one| one == name))
     }
 
     /// Runs it to its end with the arguments in the order of `names`. Dropping the future kills it.
@@ -61,8 +60,10 @@ impl CliTool {
             .args(self.argv(names, arguments)?)
             .env_clear()
             .envs(std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| self.passes(name))));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).process_group(0);
         let mut child = command.spawn().map_err(failed)?;
+        // What it has started ends with it, also when the call is dropped.
+        let _group = Group(child.id());
         let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(ToolError::Failed(format!("run {}: it has no output", self.binary)));
         };
@@ -100,6 +101,17 @@ impl CliTool {
         if !allowed.is_empty() && !argv.first().is_some_and(|first| allowed.contains(first)) {
             return Err(ToolError::Refused(format!("the first argument must be one of: {}", allowed.join(", "))));
         }
+        if let Some(flags) = &self.allowed_flags {
+            let is_allowed = |word: &str| flags.iter().any(|flag| flag == word.split('=').next().unwrap_or(word));
+            // The first has been judged where commands are allowed: one of them may begin with `-` as well.
+            let judged = argv.iter().skip(usize::from(!allowed.is_empty()));
+            if let Some(word) = judged.filter(|word| word.starts_with('-')).find(|word| !is_allowed(word)) {
+                let flags = if flags.is_empty() { "none".to_owned() } else { flags.join(", ") };
+                return Err(ToolError::Refused(format!(
+                    "`{word}` is not allowed; of what begins with - there is: {flags}"
+                )));
+            }
+        }
         Ok(argv)
     }
 }
@@ -107,6 +119,17 @@ impl CliTool {
 /// Whether the argument of this name is several words.
 pub(super) fn holds_words(name: &str) -> bool {
     matches!(name, "args" | "command")
+}
+
+/// A process group, killed when dropped: the program's own, which has the id of its first process.
+struct Group(Option<u32>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
 }
 
 /// Why reading ends before the program does.
@@ -152,7 +175,7 @@ mod tests {
 
     fn argv(allowed: &[&str], arguments: Value) -> Result<Vec<String>, String> {
         let allowed_commands = allowed.iter().map(|one| (*one).into()).collect();
-        let tool = CliTool { binary: "kubectl".into(), allowed_commands, allowed_env: Vec::new() };
+        let tool = CliTool { binary: "kubectl".into(), allowed_commands, allowed_flags: None, allowed_env: Vec::new() };
         let arguments = serde_json::from_value(arguments).unwrap();
         tool.argv(&["command".into(), "count".into()], &arguments).map_err(|error| error.to_string())
     }
@@ -175,9 +198,52 @@ mod tests {
     }
 
     #[test]
+    fn a_word_that_begins_with_a_dash_must_be_allowed_where_flags_are_listed() {
+        let refused = |flags: &[&str], words: &str| {
+            let tool = CliTool {
+                binary: "kubectl".into(),
+                allowed_commands: vec!["get".into()],
+                allowed_flags: Some(flags.iter().map(|flag| (*flag).to_owned()).collect()),
+                allowed_env: Vec::new(),
+            };
+            let arguments = BTreeMap::from([("command".to_owned(), json!(words))]);
+            tool.argv(&["command".into()], &arguments).err().map(|error| error.to_string())
+        };
+        for words in ["get pods", "get pods -o json", "get pods --output=json"] {
+            assert_eq!(refused(&["-o", "--output"], words), None, "{words}");
+        }
+        for (words, word) in
+            [("get --raw=/x", "--raw=/x"), ("get -s https://evil", "-s"), ("get -- x", "--"), ("get -ojson", "-ojson")]
+        {
+            let problem = format!("refused: `{word}` is not allowed; of what begins with - there is: -o");
+            assert_eq!(refused(&["-o"], words), Some(problem), "{words}");
+        }
+        assert!(refused(&[], "get -o json").unwrap().ends_with("there is: none"));
+    }
+
+    #[tokio::test]
+    async fn what_a_program_started_ends_with_its_call() {
+        let file = std::env::temp_dir().join(format!("recif-group-{}", std::process::id()));
+        let tool =
+            CliTool { binary: "sh".into(), allowed_commands: Vec::new(), allowed_flags: None, allowed_env: Vec::new() };
+        let script = format!("(exec sleep 1000 >/dev/null 2>&1) & echo $! >{}", file.display());
+        let arguments = BTreeMap::from([("args".to_owned(), json!(["-c", script]))]);
+        tool.call(&["args".into()], &arguments).await.unwrap();
+        let child = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let state = || std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        // Gone, or a zombie that init has yet to see.
+        while !(state().is_empty() || state().contains(") Z ")) {
+            assert!(std::time::Instant::now() < deadline, "{}", state());
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[test]
     fn a_tool_can_ask_for_variables_but_not_for_those_of_others() {
         let allowed_env = ["KUBECONFIG", "TOOL_SHOP_AUTHORIZATION", "CORAIL_DATABASE_URL"].map(String::from).into();
-        let tool = CliTool { binary: "env".into(), allowed_commands: Vec::new(), allowed_env };
+        let tool = CliTool { binary: "env".into(), allowed_commands: Vec::new(), allowed_flags: None, allowed_env };
         for (name, passes) in [
             ("PATH", true),
             ("KUBECONFIG", true),

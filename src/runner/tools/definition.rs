@@ -65,7 +65,7 @@ pub(super) enum Kind {
     Agent(AgentTool),
     /// A search of a knowledge base.
     Knowledge(KnowledgeBase),
-    /// Something this runtime cannot call, in the plural: `builtin tools named …`.
+    /// Something this runtime cannot call, and why, for the model.
     Unsupported(String),
 }
 
@@ -114,6 +114,8 @@ pub(super) enum Target {
         binary: String,
         #[serde(default, rename = "allowedCommands")]
         allowed_commands: Vec<String>,
+        #[serde(rename = "allowedFlags")]
+        allowed_flags: Option<Vec<String>>,
         #[serde(default, rename = "allowedEnv")]
         allowed_env: Vec<String>,
     },
@@ -152,10 +154,22 @@ impl Definition {
         if seconds == 0 {
             return Err("its timeout must be at least 1 second".into());
         }
-        let compile = |what: &str, json| Schema::new(json).map_err(|problem| format!("its {what} is wrong: {problem}"));
+        // A schema is often a server's and not its user's: a wrong one takes its tool away, and no agent down.
+        let mut unfit = None;
+        let mut compile = |what: &str, json| match Schema::new(json) {
+            Ok(schema) => Some(schema),
+            Err(problem) => {
+                unfit = Some(format!("this tool cannot be called: its {what} is wrong: {problem}"));
+                None
+            }
+        };
+        let output = parts.output.and_then(|json| compile("outputSchema", json));
         let declared = !parts.parameters.is_empty() || parts.input.is_some();
         let mut input = match parts.input {
-            Some(json) => Input::Schema(compile("inputSchema", object(json))?),
+            Some(json) => match compile("inputSchema", object(json)) {
+                Some(schema) => Input::Schema(schema),
+                None => Input::anything()?,
+            },
             None => Input::Parameters(typed(parts.parameters)?),
         };
         let kind = match parts.target {
@@ -166,7 +180,7 @@ impl Definition {
                 }
                 Kind::Http(HttpTool::new(template, method.as_deref(), &headers)?)
             }
-            Target::Cli { binary, allowed_commands, allowed_env } => {
+            Target::Cli { binary, allowed_commands, allowed_flags, allowed_env } => {
                 if binary.is_empty() {
                     return Err("it has no binary".into());
                 }
@@ -178,7 +192,7 @@ impl Definition {
                         list.type_ = ParameterType::Words;
                     }
                 }
-                Kind::Cli(CliTool { binary, allowed_commands, allowed_env }, input.names())
+                Kind::Cli(CliTool { binary, allowed_commands, allowed_flags, allowed_env }, input.names())
             }
             Target::Builtin(name) => match Builtin::named(&name) {
                 Some(builtin) => {
@@ -188,7 +202,9 @@ impl Definition {
                     input = Input::Parameters(builtin.parameters());
                     Kind::Builtin(builtin)
                 }
-                None => Kind::Unsupported(format!("builtin tools named `{name}`")),
+                None => {
+                    Kind::Unsupported(format!("builtin tools named `{name}` are not supported by this runtime yet"))
+                }
             },
             Target::Flow { url } => {
                 if !declared {
@@ -212,8 +228,15 @@ impl Definition {
                 Kind::Mcp(McpTool { url: absolute(&url)?, tool, headers: Headers::read(&headers)?, sse, tls })
             }
         };
+        let kind = match unfit {
+            Some(why) => {
+                tracing::warn!(tool = parts.name, "{why}");
+                Kind::Unsupported(why)
+            }
+            None => kind,
+        };
         Ok(Self {
-            output: parts.output.map(|json| compile("outputSchema", json)).transpose()?,
+            output,
             timeout: Duration::from_secs(seconds),
             ..Self::of_kind(parts.name, parts.description, input, kind)
         })

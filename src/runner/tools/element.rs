@@ -25,6 +25,7 @@ struct Element {
     binary: Option<String>,
     #[serde(default)]
     allowed_commands: Vec<String>,
+    allowed_flags: Option<Vec<String>>,
     #[serde(default)]
     allowed_env: Vec<String>,
     mcp_endpoint: Option<String>,
@@ -74,6 +75,7 @@ impl Element {
             "cli" => Target::Cli {
                 binary: self.binary.unwrap_or_default(),
                 allowed_commands: self.allowed_commands,
+                allowed_flags: self.allowed_flags,
                 allowed_env: self.allowed_env,
             },
             "builtin" => Target::Builtin(name.clone()),
@@ -106,6 +108,7 @@ mod tests {
 
     use serde_json::json;
 
+    use super::super::definition::Kind;
     use super::*;
 
     fn read(element: Value) -> Result<Definition, String> {
@@ -154,20 +157,32 @@ mod tests {
                 json!({"name": "t", "type": "cli", "binary": "b", "parameters": [{"name": "p", "type": "integer", "default": "x"}]}),
                 "tool `t`: the default of `p` does not have its type",
             ),
-            (
-                json!({"name": "t", "type": "flow", "endpoint": "http://h", "inputSchema": []}),
-                "tool `t`: its inputSchema is wrong: it must be a JSON object",
-            ),
-            (
-                json!({"name": "t", "type": "flow", "endpoint": "http://h", "outputSchema": {"type": 1}}),
-                "tool `t`: its outputSchema is wrong: /type: 1 is not valid under any of the schemas listed in the 'anyOf' keyword",
-            ),
         ] {
             assert_eq!(read(element).unwrap_err(), problem);
         }
         let twice = json!([{"name": "t", "type": "builtin"}, {"name": "t", "type": "builtin"}]).to_string();
         assert_eq!(Definition::read_all(&twice).unwrap_err(), "two tools are named `t`");
         assert_eq!(Definition::read_all("[").unwrap_err(), "not a JSON array (line 1, column 1)");
+    }
+
+    #[test]
+    fn a_schema_that_is_none_takes_its_tool_away_and_not_the_agent_down() {
+        for (field, schema, problem) in [
+            ("inputSchema", json!([]), "its inputSchema is wrong: it must be a JSON object"),
+            (
+                "outputSchema",
+                json!({"type": 1}),
+                "its outputSchema is wrong: /type: 1 is not valid under any of the schemas listed in the 'anyOf' keyword",
+            ),
+            (
+                "inputSchema",
+                json!({"properties": {"a": {"$ref": "https://x/s.json"}}}),
+                "its inputSchema is wrong: it refers to another document by `$ref`: nothing is fetched, put it below `$defs`",
+            ),
+        ] {
+            let tool = read(json!({"name": "t", "type": "flow", "endpoint": "http://h", field: schema})).unwrap();
+            assert_eq!(tool.kind, Kind::Unsupported(format!("this tool cannot be called: {problem}")));
+        }
     }
 
     #[test]

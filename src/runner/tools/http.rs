@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::ToolError;
 use super::client::{self, HttpClient};
-use super::headers::Headers;
+use super::headers::{Headers, Variables};
 use super::template::{Template, plain};
 
 /// Where and how.
@@ -50,7 +50,7 @@ impl HttpTool {
         &self,
         mut arguments: BTreeMap<String, Value>,
         client: &HttpClient,
-        environment: &(dyn Fn(&str) -> Option<String> + Send + Sync),
+        environment: &Variables<'_>,
     ) -> Result<String, ToolError> {
         let mut url = self.template.fill(&mut arguments).map_err(ToolError::Arguments)?;
         let has_body = matches!(self.method, Method::POST | Method::PUT | Method::PATCH);
@@ -58,7 +58,7 @@ impl HttpTool {
             url.query_pairs_mut().extend_pairs(arguments.iter().map(|(name, value)| (name, plain(value))));
         }
         let mut request =
-            client.for_url(&url)?.request(self.method.clone(), url).headers(self.headers.expand(environment)?);
+            client.for_url(&url).await?.request(self.method.clone(), url).headers(self.headers.expand(environment)?);
         if has_body {
             request = request.json(&arguments);
         }

@@ -84,7 +84,7 @@ impl Input {
     ///
     /// # Errors
     /// [`ToolError::Arguments`] with everything that is wrong, so that the model can mend it in one go.
-    pub(super) fn check(&self, arguments: &Value) -> Result<BTreeMap<String, Value>, ToolError> {
+    pub(super) async fn check(&self, arguments: &Value) -> Result<BTreeMap<String, Value>, ToolError> {
         let given = match arguments {
             Value::Null => &Map::new(),
             Value::Object(given) => given,
@@ -94,7 +94,7 @@ impl Input {
             Self::Parameters(list) => parameters::check(list, given),
             Self::Schema(schema) => {
                 let merged = Value::Object(schema::with_defaults(schema.json(), given));
-                schema.check(&merged).map_err(ToolError::Arguments)?;
+                let merged = schema.check_aside(merged).await.map_err(ToolError::Arguments)?;
                 let Value::Object(merged) = merged else { return Ok(BTreeMap::new()) };
                 Ok(merged.into_iter().collect())
             }
@@ -137,15 +137,15 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_schema_checks_a_call_after_its_defaults_are_merged() {
+    #[tokio::test]
+    async fn a_schema_checks_a_call_after_its_defaults_are_merged() {
         let schema = json!({"properties": {"n": {"type": "integer", "default": 1}}, "required": ["n"]});
         let input = Input::Schema(Schema::new(schema).unwrap());
-        assert_eq!(json!(input.check(&Value::Null).unwrap()), json!({"n": 1}));
+        assert_eq!(json!(input.check(&Value::Null).await.unwrap()), json!({"n": 1}));
         for (arguments, problem) in
             [(json!({"n": "x"}), "/n: \"x\" is not of type \"integer\""), (json!("x"), "they must be a JSON object")]
         {
-            assert_eq!(input.check(&arguments), Err(ToolError::Arguments(problem.into())));
+            assert_eq!(input.check(&arguments).await, Err(ToolError::Arguments(problem.into())));
         }
     }
 }

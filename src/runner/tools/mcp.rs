@@ -9,7 +9,7 @@ use url::Url;
 use super::ToolError;
 use super::capped::capped;
 use super::client::HttpClient;
-use super::headers::Headers;
+use super::headers::{Headers, Variables};
 use super::tls::Tls;
 use crate::mcp::{McpError, Server, Sessions};
 
@@ -38,11 +38,11 @@ impl McpTool {
         arguments: BTreeMap<String, Value>,
         client: &HttpClient,
         sessions: &Sessions,
-        environment: &(dyn Fn(&str) -> Option<String> + Send + Sync),
+        environment: &Variables<'_>,
         deadline: Duration,
     ) -> Result<String, ToolError> {
         let trust = self.tls.trust(environment)?;
-        let client = client.for_server(&self.url, &trust)?;
+        let client = client.for_server(&self.url, &trust).await?;
         // Before the caller gives up, so that a session in which a call hangs is not used for the next.
         let own = deadline - deadline / 20;
         let server =

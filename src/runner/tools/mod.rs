@@ -19,6 +19,7 @@ mod knowledge;
 mod mcp;
 mod parameters;
 mod peer;
+mod reach;
 mod schema;
 mod template;
 mod tls;
@@ -35,14 +36,16 @@ use crate::mcp::Sessions;
 use client::HttpClient;
 pub(super) use definition::Definition;
 use definition::Kind;
+use headers::Variables;
+use reach::Reach;
 pub(super) use schema::Schema;
 
 /// A call that gave no answer. The text is for the model.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum ToolError {
-    /// No tool has this name.
-    #[error("there is no tool `{0}`")]
-    Unknown(String),
+    /// No tool has this name; those that there are.
+    #[error("there is no tool `{0}`; there are: {1}")]
+    Unknown(String, String),
     /// The arguments do not fit the tool's parameters.
     #[error("wrong arguments: {0}")]
     Arguments(String),
@@ -67,7 +70,6 @@ pub(super) struct Toolbox {
     metrics: Metrics,
 }
 
-#[derive(Default)]
 struct Connections {
     client: HttpClient,
     sessions: Sessions,
@@ -76,8 +78,10 @@ struct Connections {
 impl Toolbox {
     /// A toolbox with `tools`; `environment` is what `$NAME` in headers refers to.
     pub(super) fn new(tools: Vec<Definition>, environment: Arc<Lookup>, metrics: Metrics) -> Self {
+        let client = HttpClient::new(Reach::new(&*environment));
+        let connections = Arc::new(Connections { client, sessions: Sessions::default() });
         let specs = tools.iter().map(Definition::spec).collect();
-        Self { tools: tools.into(), specs, connections: Arc::default(), environment, metrics }
+        Self { tools: tools.into(), specs, connections, environment, metrics }
     }
 
     /// A toolbox with other tools, and with another environment for them, over the same connections.
@@ -97,11 +101,17 @@ impl Toolbox {
         self.specs.clone()
     }
 
+    /// The names of all, for who asks for another.
+    fn names(&self) -> String {
+        let names: Vec<_> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
+        if names.is_empty() { "none".into() } else { names.join(", ") }
+    }
+
     /// Calls the tool `name`. Dropping the future ends the call.
     pub(super) async fn call(&self, name: &str, arguments: &Value) -> Result<String, ToolError> {
         let tool = self.tools.iter().find(|tool| tool.name == name);
         let result = match tool {
-            None => Err(ToolError::Unknown(name.into())),
+            None => Err(ToolError::Unknown(name.into(), self.names())),
             Some(tool) => tokio::time::timeout(tool.timeout, self.run(tool, arguments))
                 .await
                 .unwrap_or(Err(ToolError::Timeout(tool.timeout))),
@@ -115,20 +125,30 @@ impl Toolbox {
         result
     }
 
+    /// What `$NAME` stands for in what `tool` sends.
+    fn variables(&self, tool: &Definition) -> Variables<'_> {
+        let others = self.tools.iter().map(|other| other.name.as_str()).filter(|other| *other != tool.name);
+        Variables::of(&tool.name, others, &*self.environment)
+    }
+
     async fn run(&self, tool: &Definition, arguments: &Value) -> Result<String, ToolError> {
-        let arguments = tool.input.check(arguments)?;
+        let arguments = tool.input.check(arguments).await?;
         let Connections { client, sessions } = &*self.connections;
         let mut answer = match &tool.kind {
-            Kind::Http(http) => http.call(arguments, client, &*self.environment).await,
+            Kind::Http(http) => http.call(arguments, client, &self.variables(tool)).await,
             Kind::Cli(cli, names) => cli.call(names, &arguments).await,
             Kind::Builtin(builtin) => builtin.call(&arguments, client).await,
-            Kind::Mcp(mcp) => mcp.call(arguments, client, sessions, &*self.environment, tool.timeout).await,
+            Kind::Mcp(mcp) => mcp.call(arguments, client, sessions, &self.variables(tool), tool.timeout).await,
             Kind::Flow(flow) => flow.call(&arguments, client).await,
             Kind::Agent(agent) => agent.call(&arguments, client).await,
             Kind::Knowledge(base) => knowledge::call(base, &arguments).await,
-            Kind::Unsupported(what) => Err(ToolError::Failed(format!("{what} are not supported by this runtime yet"))),
+            Kind::Unsupported(why) => Err(ToolError::Failed(why.clone())),
         }?;
-        if let Some(problem) = tool.output.as_ref().and_then(|schema| misfit(schema, &answer)) {
+        let problem = match &tool.output {
+            Some(schema) => misfit(schema, &answer).await,
+            None => None,
+        };
+        if let Some(problem) = problem {
             answer.push_str(&format!("\n[this answer does not fit the tool's output schema: {problem}]"));
         }
         Ok(answer)
@@ -136,9 +156,9 @@ impl Toolbox {
 }
 
 /// Why `answer` is not what the schema says. It is not an error: the answer may serve nevertheless.
-fn misfit(schema: &Schema, answer: &str) -> Option<String> {
+async fn misfit(schema: &Schema, answer: &str) -> Option<String> {
     match serde_json::from_str(answer) {
-        Ok(value) => schema.check(&value).err(),
+        Ok(value) => schema.check_aside(value).await.err(),
         Err(_) => Some("it is not JSON".into()),
     }
 }

@@ -73,6 +73,7 @@ impl AgentTool {
 }
 
 async fn post(url: &Url, body: &(impl serde::Serialize + Sync), client: &HttpClient) -> Result<String, ToolError> {
-    let request = client.for_url(url)?.post(url.clone()).header("accept", "application/json, text/plain").json(body);
+    let request =
+        client.for_url(url).await?.post(url.clone()).header("accept", "application/json, text/plain").json(body);
     client::read(request.send().await.map_err(client::failed)?).await
 }

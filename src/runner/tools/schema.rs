@@ -1,7 +1,7 @@
 //! A JSON Schema that values are checked against.
 //!
-//! It is compiled once, when the tool is read, so a schema that makes no sense is found before anything is served.
-//! References to other documents are refused: nothing is fetched. What does not fit is told with its place, as a
+//! It is compiled once, when the tool is read, so a schema that makes no sense, or whose check would never end, is found
+//! before anything is served. References to other documents are refused: nothing is fetched. What does not fit is told with its place, as a
 //! JSON Pointer (RFC 6901), for that is what a model needs to mend it.
 
 use std::fmt;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
 
 /// Most problems that are told at once.
 const PROBLEMS: usize = 8;
@@ -31,6 +32,7 @@ impl Schema {
         if !json.is_object() {
             return Err("it must be a JSON object".into());
         }
+        crds::json_schema::judge(&json)?;
         let validator = jsonschema::validator_for(&json).map_err(|error| problem(&error))?;
         Ok(Self { json: json.into(), validator: validator.into() })
     }
@@ -38,6 +40,22 @@ impl Schema {
     /// The schema itself.
     pub(crate) fn json(&self) -> &Value {
         &self.json
+    }
+
+    /// Checks `value` beside the threads that answer requests: a check may take long, and nothing can interrupt it.
+    ///
+    /// # Errors
+    /// As [`Schema::check`].
+    pub(crate) async fn check_aside(&self, value: Value) -> Result<Value, String> {
+        // Those that nobody waits for any more still hold their place.
+        static CHECKS: Semaphore = Semaphore::const_new(2);
+        let Ok(permit) = CHECKS.acquire().await else { return Err("the process ends".into()) };
+        let schema = self.clone();
+        let checking = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            schema.check(&value).map(|()| value)
+        });
+        checking.await.unwrap_or_else(|_| Err("it cannot be checked".into()))
     }
 
     /// Checks `value`.

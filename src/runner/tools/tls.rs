@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use super::ToolError;
-use super::headers::expand;
+use super::headers::{Variables, expand};
 use crate::mcp::Trust;
 
 /// As it is rendered. The text comes from a Secret, so it is never printed.
@@ -25,21 +25,15 @@ impl Tls {
     ///
     /// # Errors
     /// A variable that is not set.
-    pub(super) fn trust(
-        &self,
-        environment: &(dyn Fn(&str) -> Option<String> + Send + Sync),
-    ) -> Result<Trust, ToolError> {
+    pub(super) fn trust(&self, environment: &Variables<'_>) -> Result<Trust, ToolError> {
         if self.insecure_skip_verify {
             return Ok(Trust::Anyone);
         }
         if self.ca.is_empty() {
             return Ok(Trust::System);
         }
-        let pem = expand(&self.ca, environment).map_err(|variable| {
-            ToolError::Failed(format!(
-                "the server's authorities are in the environment variable {variable}, which is not set"
-            ))
-        })?;
+        let pem = expand(&self.ca, |name| environment.get(name))
+            .map_err(|problem| ToolError::Failed(format!("the server's authorities are in {problem}")))?;
         Ok(Trust::Also(pem.into_bytes()))
     }
 }
@@ -59,7 +53,7 @@ mod tests {
     fn trust(tls: Value) -> Result<Trust, String> {
         let tls: Tls = serde_json::from_value(tls).unwrap();
         let environment = |name: &str| (name == "CA").then(|| "certificates".to_owned());
-        tls.trust(&environment).map_err(|error| error.to_string())
+        tls.trust(&Variables::of("t", [], &environment)).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -152,3 +152,40 @@ async fn a_servers_authorities_reach_those_that_call_its_tools() {
     operator.run(60 * MINUTE).await;
     assert_eq!(sim.take_requests(), []);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_service_of_another_namespace_is_asked_only_where_its_server_allows_it() {
+    let sim = Sim::new();
+    let team = Id { kind: "Namespace", namespace: String::new(), name: server_id().namespace };
+    sim.store().create(&team, json!({"kind": "Namespace", "metadata": {"labels": {"team": "a"}}}));
+    let files = Id { namespace: "tools".to_owned(), ..id("MCPServer", "files") };
+    let spec = json!({"transportType": "http", "deployment": {"image": "i"}});
+    sim.store().create(&files, object("MCPServer", spec));
+    let urls =
+        ["files.tools.svc", "files.tools", "files-0.files.tools.svc.cluster.local", "FILES.tools.svc.cluster.local."];
+    let others = ["secrets.tools.svc", "files.tools.svc.example.com", "mcp.example"];
+    for (at, host) in urls.iter().chain(&others).enumerate() {
+        let url = format!("http://{host}:3000/mcp");
+        sim.serve(&url, tells(&[("echo", "Echoes")]));
+        let remote = id("RemoteMCPServer", ["s0", "s1", "s2", "s3", "other", "outside", "internet"][at]);
+        sim.store().create(&remote, object("RemoteMCPServer", json!({"url": url})));
+    }
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    let is = |name: &'static str| phase(&sim, &id("RemoteMCPServer", name));
+    assert_eq!(["s0", "s1", "s2", "s3", "other"].map(is), [(); 5].map(|()| json!("Error")));
+    assert_eq!(["outside", "internet"].map(is), [(); 2].map(|()| json!("Available")));
+    let denied = condition(&sim, &id("RemoteMCPServer", "s0"), "Ready").unwrap();
+    assert_eq!(denied.1, "AddressDenied");
+    assert!(denied.2.contains("an MCPServer that is not for this namespace"), "{}", denied.2);
+    assert!(message(&sim, &id("RemoteMCPServer", "other")).contains("which is no MCPServer"));
+
+    let selector = json!({"from": "Selector", "selector": {"matchLabels": {"team": "a"}}});
+    sim.store().edit(&files, |body| body["spec"]["allowedNamespaces"] = selector.clone());
+    operator.run(3 * MINUTE).await;
+    assert_eq!(["s0", "s1", "s2", "s3"].map(is), [(); 4].map(|()| json!("Available")));
+    assert_eq!(is("other"), "Error");
+    sim.store().edit(&files, |body| body["spec"]["allowedNamespaces"] = json!({"from": "Same"}));
+    operator.run(3 * MINUTE).await;
+    assert_eq!(is("s0"), "Error");
+}

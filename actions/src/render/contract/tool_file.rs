@@ -96,6 +96,8 @@ enum Implementation<'a> {
     Cli {
         binary: &'a str,
         allowed_commands: &'a [String],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        allowed_flags: Option<&'a [String]>,
         #[serde(skip_serializing_if = "<[String]>::is_empty")]
         allowed_env: &'a [String],
     },
@@ -120,6 +122,7 @@ fn implementation<'a>(spec: &'a ToolSpec, url: &'a str) -> Implementation<'a> {
         Some(ToolType::Cli) => Implementation::Cli {
             binary: or_empty(&spec.binary),
             allowed_commands: &spec.allowed_commands,
+            allowed_flags: spec.allowed_flags.as_deref(),
             allowed_env: &spec.allowed_env,
         },
         // A Tool of a type that this build does not know is never Available, and so never rendered.

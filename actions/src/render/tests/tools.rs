@@ -21,8 +21,7 @@ fn a_tool_is_rendered_without_what_it_does_not_have() {
             "timeout": 10,
         }),
     );
-    let kubectl =
-        json!({ "type": "cli", "binary": "kubectl", "allowedCommands": ["get"], "allowedEnv": ["KUBECONFIG"] });
+    let kubectl = json!({ "type": "cli", "binary": "kubectl", "allowedCommands": ["get"], "allowedFlags": [], "allowedEnv": ["KUBECONFIG"] });
     let kubectl = tool("kubectl", kubectl);
     let mcp = tool("search", json!({ "type": "mcp", "mcpEndpoint": "http://mcp/mcp" }));
     let expected = concat!(
@@ -30,7 +29,7 @@ fn a_tool_is_rendered_without_what_it_does_not_have() {
         r#""endpoint":"https://weather.example/{city}","method":"GET","parameters":["#,
         r#"{"name":"city","type":"string","description":"Name of the city","required":true},"#,
         r#"{"name":"days","type":"integer","required":false,"default":3}],"timeout":10},"#,
-        r#"{"name":"kubectl","type":"cli","binary":"kubectl","allowedCommands":["get"],"#,
+        r#"{"name":"kubectl","type":"cli","binary":"kubectl","allowedCommands":["get"],"allowedFlags":[],"#,
         r#""allowedEnv":["KUBECONFIG"],"timeout":30},"#,
         r#"{"name":"search","type":"mcp","mcpEndpoint":"http://mcp/mcp","timeout":30}]"#,
     );

@@ -37,8 +37,8 @@ async fn openai_gets_its_calls_and_results_back() {
                 call("call_a", "weather", r#"{"city":"Bern"}"#),
                 call("call_b", "time", "{}"),
             ]}),
-            json!({"role": "tool", "tool_call_id": "call_a", "content": "Error: there is no tool `weather`"}),
-            json!({"role": "tool", "tool_call_id": "call_b", "content": "Error: there is no tool `time`"}),
+            json!({"role": "tool", "tool_call_id": "call_a", "content": "Error: there is no tool `weather`; there are: none"}),
+            json!({"role": "tool", "tool_call_id": "call_b", "content": "Error: there is no tool `time`; there are: none"}),
         ]
     );
 }
@@ -47,7 +47,7 @@ async fn openai_gets_its_calls_and_results_back() {
 async fn anthropic_gets_its_thoughts_calls_and_results_back() {
     let result = |id: &str, name: &str| {
         json!({
-            "type": "tool_result", "tool_use_id": id, "content": format!("there is no tool `{name}`"), "is_error": true,
+            "type": "tool_result", "tool_use_id": id, "content": format!("there is no tool `{name}`; there are: none"), "is_error": true,
         })
     };
     let [thought, redacted] = &anthropic::thoughts()[..] else { panic!() };
@@ -72,7 +72,7 @@ async fn gemini_gets_its_calls_signature_and_results_back() {
     let id = &found[0]["parts"][0]["functionCall"]["id"];
     assert_eq!(id.as_str().unwrap().len(), 21);
     let result = |id: &Value, name: &str| {
-        let response = json!({"error": format!("there is no tool `{name}`")});
+        let response = json!({"error": format!("there is no tool `{name}`; there are: none")});
         json!({"functionResponse": {"id": id, "name": name, "response": response}})
     };
     assert_eq!(
@@ -96,8 +96,8 @@ async fn ollama_gets_its_calls_and_results_back() {
                 {"function": {"name": "weather", "arguments": {"city": "Bern"}}},
                 {"function": {"name": "time", "arguments": {}}},
             ]}),
-            json!({"role": "tool", "tool_name": "weather", "content": "Error: there is no tool `weather`"}),
-            json!({"role": "tool", "tool_name": "time", "content": "Error: there is no tool `time`"}),
+            json!({"role": "tool", "tool_name": "weather", "content": "Error: there is no tool `weather`; there are: none"}),
+            json!({"role": "tool", "tool_name": "time", "content": "Error: there is no tool `time`; there are: none"}),
         ]
     );
 }

@@ -46,7 +46,7 @@ async fn a_tool_that_answers_badly_is_the_models_business() {
     assert!(answer.len() < (1 << 20) + 100);
     assert_eq!(
         runner.post("/", r#"{"tool": "none"}"#).await,
-        (200, "tool none failed: there is no tool `none`".into())
+        (200, "tool none failed: there is no tool `none`; there are: hangs, huge, text".into())
     );
 }
 
@@ -66,6 +66,12 @@ async fn a_prompt_has_the_tools_it_names_or_all() {
     let runner = contract.serve(&[]).await;
     assert_eq!(runner.post("/list", "").await, (200, "text: d".into()));
     assert_eq!(runner.post("/all", "").await, (200, "hangs: d\nhuge: d\ntext: d".into()));
-    assert_eq!(runner.post("/none", "").await, (200, "tool text failed: there is no tool `text`".into()));
-    assert_eq!(runner.post("/one", "").await, (200, "tool huge failed: there is no tool `huge`".into()));
+    assert_eq!(
+        runner.post("/none", "").await,
+        (200, "tool text failed: there is no tool `text`; there are: none".into())
+    );
+    assert_eq!(
+        runner.post("/one", "").await,
+        (200, "tool huge failed: there is no tool `huge`; there are: text".into())
+    );
 }

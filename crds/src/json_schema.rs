@@ -1,0 +1,169 @@
+//! Bounds on a JSON Schema of others: what it costs to check a value against it.
+//!
+//! A schema is small and its check may be endless: sixty definitions of which each refers twice to the next make 2^60
+//! branches. So a schema is unrolled, on paper, before anything is checked against it; a reference that leads back into
+//! itself counts once, because only a value can keep it going.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+/// Most bytes of a schema, as JSON.
+pub const MOST_BYTES: usize = 256 * 1024;
+/// Deepest nesting of lists and objects in it: readers of JSON give up at 128, and it is put into others.
+pub const MOST_DEPTH: usize = 110;
+/// Most branches that one check may look at.
+pub const MOST_BRANCHES: u64 = 10_000;
+/// Longest way from one reference to the next.
+const REFERENCES: usize = 100;
+
+/// Keywords whose value is a schema, or a list of them.
+const SCHEMAS: [&str; 15] = [
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "contains",
+    "else",
+    "if",
+    "items",
+    "not",
+    "oneOf",
+    "prefixItems",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
+/// Keywords whose value has a schema under each of its keys.
+const NAMED: [&str; 4] = ["dependencies", "dependentSchemas", "patternProperties", "properties"];
+
+/// Judges a schema.
+///
+/// # Errors
+/// Which bound it breaks.
+pub fn judge(schema: &Value) -> Result<(), String> {
+    let bytes = schema.to_string().len();
+    if bytes > MOST_BYTES {
+        return Err(format!("it has {bytes} bytes, more than {MOST_BYTES}"));
+    }
+    if depth(schema) > MOST_DEPTH {
+        return Err(format!("it is nested deeper than {MOST_DEPTH}"));
+    }
+    let mut unrolling = Unrolling { root: schema, known: HashMap::new(), path: Vec::new() };
+    match unrolling.branches(schema)? {
+        0..=MOST_BRANCHES => Ok(()),
+        _ => Err(format!("a check of it has more than {MOST_BRANCHES} branches")),
+    }
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(list) => 1 + list.iter().map(depth).max().unwrap_or_default(),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or_default(),
+        _ => 0,
+    }
+}
+
+struct Unrolling<'s> {
+    root: &'s Value,
+    /// Branches of what a reference leads to.
+    known: HashMap<&'s str, u64>,
+    /// The references that lead to where it is.
+    path: Vec<&'s str>,
+}
+
+impl<'s> Unrolling<'s> {
+    fn branches(&mut self, schema: &'s Value) -> Result<u64, String> {
+        let Some(fields) = schema.as_object() else { return Ok(1) };
+        let mut sum: u64 = 0;
+        for (key, value) in fields {
+            let more = match (key.as_str(), value) {
+                ("$ref" | "$dynamicRef", Value::String(reference)) => self.target(reference)?,
+                (key, Value::Array(list)) if SCHEMAS.contains(&key) => self.all(list.iter())?,
+                (key, value) if SCHEMAS.contains(&key) => self.branches(value)?,
+                (key, Value::Object(named)) if NAMED.contains(&key) => self.all(named.values())?,
+                _ => 0,
+            };
+            sum = sum.saturating_add(more);
+        }
+        Ok(sum.max(1))
+    }
+
+    fn all(&mut self, schemas: impl Iterator<Item = &'s Value>) -> Result<u64, String> {
+        let mut sum: u64 = 0;
+        for schema in schemas {
+            sum = sum.saturating_add(self.branches(schema)?);
+        }
+        Ok(sum)
+    }
+
+    fn target(&mut self, reference: &'s str) -> Result<u64, String> {
+        let Some(pointer) = reference.strip_prefix('#') else {
+            return Err("it refers to another document by `$ref`: nothing is fetched, put it below `$defs`".into());
+        };
+        if let Some(known) = self.known.get(pointer) {
+            return Ok(*known);
+        }
+        if self.path.contains(&pointer) {
+            return Ok(1);
+        }
+        if self.path.len() == REFERENCES {
+            return Err(format!("more than {REFERENCES} references follow one another"));
+        }
+        // What is not found, an anchor say, is for whoever compiles the schema.
+        let Some(target) = self.root.pointer(pointer) else { return Ok(1) };
+        self.path.push(pointer);
+        let branches = self.branches(target);
+        self.path.pop();
+        let branches = branches?;
+        self.known.insert(pointer, branches);
+        Ok(branches)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    /// Definitions of which each refers to the next by `keyword`, twice.
+    fn doubling(levels: usize, keyword: &str) -> Value {
+        let level = |n: usize| {
+            let next = json!({ "$ref": format!("#/$defs/a{}", n + 1) });
+            (format!("a{n}"), json!({ keyword: [next, next] }))
+        };
+        let mut defs: Map<_, _> = (0..levels).map(level).collect();
+        defs.insert(format!("a{levels}"), json!({ "required": ["zzz"] }));
+        json!({ "type": "object", "$ref": "#/$defs/a0", "$defs": defs })
+    }
+
+    #[test]
+    fn a_schema_is_judged_by_what_its_check_costs() {
+        for keyword in ["anyOf", "oneOf", "allOf"] {
+            assert_eq!(judge(&doubling(13, keyword)), Ok(()), "{keyword}");
+            let problem = judge(&doubling(60, keyword)).unwrap_err();
+            assert_eq!(problem, "a check of it has more than 10000 branches", "{keyword}");
+        }
+        let nested = |levels: usize| (0..levels).fold(json!({}), |schema, _| json!({ "items": schema }));
+        let chain: Map<_, _> =
+            (0..5000).map(|n| (format!("a{n}"), json!({ "$ref": format!("#/$defs/a{}", n + 1) }))).collect();
+        for (schema, problem) in [
+            (nested(100), None),
+            (nested(111), Some("nested deeper than 110")),
+            (json!({ "description": "x".repeat(MOST_BYTES) }), Some("more than 262144")),
+            (json!({ "properties": { "a": { "$ref": "https://x/s.json" } } }), Some("another document")),
+            (json!({ "$ref": "#/$defs/a0", "$defs": chain }), Some("references follow one another")),
+            (json!({ "properties": { "$ref": { "type": "string" } }, "default": { "$ref": "x" } }), None),
+            (json!({ "$defs": { "tree": { "items": { "$ref": "#/$defs/tree" } } }, "$ref": "#/$defs/tree" }), None),
+            (json!({ "$ref": "#" }), None),
+            (json!(true), None),
+        ] {
+            match problem {
+                None => assert_eq!(judge(&schema), Ok(())),
+                Some(problem) => assert!(judge(&schema).unwrap_err().contains(problem), "{problem}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What a provider says when it refuses a request, as far as a log may hold it: at most 500 characters, credentials
+//! masked.
+
+use reqwest::Response;
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+
+/// Most bytes of an answer that are read.
+const READ: usize = 64 << 10;
+/// Most characters that are told.
+const TOLD: usize = 500;
+/// How keys of the usual providers begin, and what stands before one.
+const KEYS: [&str; 9] = ["Bearer ", "sk-", "sk_", "pk-", "AIza", "gsk_", "xai-", "hf_", "eyJ"];
+/// What stands in place of a credential.
+const MASK: &str = "***";
+
+/// The message of `response`, which was asked with `headers`; empty when there is none.
+pub(super) async fn read(mut response: Response, headers: &HeaderMap) -> String {
+    let mut body = Vec::new();
+    while let Ok(Some(chunk)) = response.chunk().await {
+        body.extend_from_slice(&chunk[..chunk.len().min(READ - body.len())]);
+        if body.len() == READ {
+            break;
+        }
+    }
+    let secrets = headers.values().filter(|value| value.is_sensitive()).filter_map(|value| value.to_str().ok());
+    message(&String::from_utf8_lossy(&body), secrets)
+}
+
+/// The message in an answer, without `secrets`, each the value of a header.
+fn message<'s>(body: &str, secrets: impl Iterator<Item = &'s str>) -> String {
+    let json: Value = serde_json::from_str(body).unwrap_or_default();
+    // Gemini answers some requests with a list of one error.
+    let json = json.get(0).unwrap_or(&json);
+    let places = [&json["error"]["message"], &json["error"], &json["message"], &json["detail"]];
+    let mut text = places.iter().find_map(|place| place.as_str()).unwrap_or(body).to_owned();
+    for secret in secrets {
+        let secret = secret.rsplit(' ').next().unwrap_or(secret);
+        if !secret.is_empty() {
+            text = text.replace(secret, MASK);
+        }
+    }
+    for key in KEYS {
+        text = masked(&text, key);
+    }
+    let printable = |c: char| if c.is_control() { ' ' } else { c };
+    text.trim().chars().map(printable).take(TOLD).collect()
+}
+
+/// `text` with every word that begins with `key` masked; a key has at least 8 characters after its beginning.
+fn masked(text: &str, key: &str) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.+/=*".contains(c);
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(key) {
+        let (before, found) = rest.split_at(at);
+        let after = &found[key.len()..];
+        let length = after.find(|c| !is_part(c)).unwrap_or(after.len());
+        out.push_str(before);
+        out.push_str(key);
+        let begins_a_word = !before.ends_with(|c: char| c.is_ascii_alphanumeric());
+        out.push_str(if begins_a_word && length >= 8 { MASK } else { &after[..length] });
+        rest = &after[length..];
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_found_cut_and_holds_no_credential() {
+        let secrets = ["Bearer my-own-key-1", "plainkey"];
+        let long = "x".repeat(600);
+        for (body, said) in [
+            (r#"{"error": {"message": "`tools` is not supported", "type": "x"}}"#, "`tools` is not supported"),
+            (r#"{"error": "model not found"}"#, "model not found"),
+            (r#"[{"error": {"message": "quota"}}]"#, "quota"),
+            (r#"{"message": "no", "code": 1}"#, "no"),
+            ("<html>\nBad Gateway</html>", "<html> Bad Gateway</html>"),
+            ("", ""),
+            (r#"{"error": {"message": "bad key my-own-key-1, plainkey"}}"#, "bad key ***, ***"),
+            (
+                r#"{"error": {"message": "Incorrect API key provided: sk-proj-abc123DEF456."}}"#,
+                "Incorrect API key provided: sk-***",
+            ),
+            (
+                r#"{"error": {"message": "got Bearer eyJhbGciOi.J9.x and AIzaSyA1234567890"}}"#,
+                "got Bearer *** and AIza***",
+            ),
+            (r#"{"error": {"message": "a risk-assessment task-force"}}"#, "a risk-assessment task-force"),
+            (&long, &long[..500]),
+        ] {
+            assert_eq!(message(body, secrets.into_iter()), said, "{body}");
+        }
+    }
+}
