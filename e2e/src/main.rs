@@ -10,6 +10,7 @@ mod gateway;
 mod inside;
 mod kinds;
 mod manifests;
+mod mutate;
 mod namespace;
 mod object;
 mod operator;

@@ -19,6 +19,7 @@ mod gateway;
 mod gateway_auth;
 mod manifests;
 mod mcp_servers;
+mod mutations;
 mod pods;
 mod quota;
 mod references;
@@ -112,6 +113,7 @@ const THEMES: &[&[Scenario]] = &[
     control_plane::SCENARIOS,
     manifests::SCENARIOS,
     manifests::ALONE,
+    mutations::SCENARIOS,
     faults::SCENARIOS,
     drain::ALONE,
     steady::SCENARIOS,
