@@ -59,6 +59,35 @@ async fn it_ends_with_0_when_it_is_told_to_whatever_is_in_flight() {
     }
 }
 
+#[tokio::test]
+async fn the_programs_own_hook_tells_it_that_the_pod_is_going() {
+    let workload = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let upstream = format!("http://{}", workload.local_addr().unwrap());
+    let mut variables =
+        vec![("RECIF_LISTEN_ADDR", "127.0.0.1:0"), ("RECIF_UPSTREAM_URL", upstream.as_str()), ("RECIF_KEY", "key")];
+    let mut proxy = program(&variables).spawn().unwrap();
+    let address = address(&mut proxy).await;
+    variables[0].1 = &address;
+    let hook = async |variables: &[(&str, &str)]| {
+        timeout(SOON, program(variables).arg("lame-duck").output()).await.unwrap().unwrap()
+    };
+    let told = hook(&variables).await;
+    assert!(told.status.success(), "{told:?}");
+    let mut client = TcpStream::connect(&address).await.unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    let (mut held, _) = timeout(SOON, workload.accept()).await.unwrap().unwrap();
+    held.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    timeout(SOON, client.read_to_string(&mut answer)).await.unwrap().unwrap();
+    assert!(answer.contains("Connection: close\r\n"), "it is a lame duck: {answer}");
+
+    variables[2].1 = "another";
+    let refused = hook(&variables).await;
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && said.contains("404") && said.contains("RECIF_KEY"), "{said}");
+    assert!(!said.contains("another"), "{said}");
+}
+
 /// Where it says that it listens.
 async fn address(proxy: &mut Child) -> String {
     let mut lines = BufReader::new(proxy.stderr.take().unwrap()).lines();

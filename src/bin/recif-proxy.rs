@@ -22,6 +22,9 @@ struct Cli {
 #[derive(Subcommand)]
 enum Instead {
     McpBridge(bridge::Args),
+    /// Tells the sidecar that runs in this container that its Pod is going: the container's preStop hook. It has the sidecar's
+    /// environment.
+    LameDuck,
     /// Copies this program, which runs in any image, to FILE: an init container shares it so with a container of another image.
     Install {
         /// The copy; its folder has to exist.
@@ -49,6 +52,10 @@ fn main() -> ExitCode {
                 Err(error) => failed(2, error),
             }
         }
+        Some(Instead::LameDuck) => match Config::read(|name| std::env::var(name).ok()) {
+            Ok(config) => ended(runtime.block_on(proxy::lame_duck(&config))),
+            Err(error) => failed(2, error),
+        },
         Some(Instead::McpBridge(args)) => match runtime.block_on(bridge::run(args)) {
             Err(error @ ServeError::Args(_)) => failed(2, error),
             end => ended(end),

@@ -46,6 +46,10 @@ pub struct GatewayArgs {
     #[arg(long, env = "RECIF_MAX_CONNECTIONS", default_value_t = 20_000, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_connections: u32,
+    /// Connections of one address at most, further ones are closed; 0 for any number. Addresses of --trusted-proxies, which
+    /// stand for many clients, may have any
+    #[arg(long, env = "RECIF_MAX_CONNECTIONS_PER_ADDRESS", default_value_t = 5_000, value_name = "N")]
+    pub(super) max_connections_per_address: u32,
     /// Requests that one client, known by its name or its address, may have in flight; 0 for any number
     #[arg(long, env = "RECIF_MAX_IN_FLIGHT_PER_CLIENT", default_value_t = 0, value_name = "N")]
     pub(super) max_in_flight_per_client: u32,

@@ -1,4 +1,4 @@
-//! How many requests each client has in flight, so that one cannot take the whole gateway.
+//! How many requests each client has in flight, or connections, so that one cannot take the whole gateway.
 
 use std::{
     collections::HashMap,

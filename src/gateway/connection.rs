@@ -15,6 +15,7 @@ use super::{
     h2,
     object::Kind,
     path::{Astray, Path},
+    recheck::{PERIOD, while_allowed},
     relay::{self, Call, Outcome},
     serve::Shared,
     sessions::Session,
@@ -108,6 +109,7 @@ pub(super) async fn requests<S: Link>(client: &mut Side<S>, peer: &Peer, shared:
     let mut client = Guarded { side: client, clean: true };
     let mut fields = Fields::default();
     let mut timer = std::pin::pin!(sleep(KEEP_ALIVE));
+    let mut rechecks = Box::pin(sleep(PERIOD));
     let mut first = true;
     while let Some(head) = next_head(client.side, timer.as_mut(), shared).await {
         if std::mem::take(&mut first) && head == h2::PREFACE {
@@ -115,7 +117,8 @@ pub(super) async fn requests<S: Link>(client: &mut Side<S>, peer: &Peer, shared:
             return Ended::SpeaksH2;
         }
         client.clean = false;
-        let again = request(client.side, &head, &mut fields, peer, shared, timer.as_mut()).await;
+        let timers = (timer.as_mut(), rechecks.as_mut());
+        let again = request(client.side, &head, &mut fields, peer, shared, timers).await;
         let Ok(again) = again else { return Ended::Closed };
         client.clean = true;
         if !again {
@@ -162,7 +165,7 @@ async fn request<S: Link>(
     fields: &mut Fields,
     peer: &Peer,
     shared: &Arc<Shared>,
-    timer: Pin<&mut Sleep>,
+    (timer, rechecks): (Pin<&mut Sleep>, Pin<&mut Sleep>),
 ) -> Result<bool, Aborted> {
     let arrived = Instant::now();
     let head = match RequestHead::read(bytes, fields) {
@@ -201,7 +204,12 @@ async fn request<S: Link>(
         Err(refusal) => return refuse(client, &refusal, kind, head.is_head(), close, shared).await,
     };
     let call = Call { head: &head, path: &path, caller: &caller, peer, arrived, session, shared };
-    match relay::relay(client, &call, route, timer).await {
+    let ended = {
+        let relayed = std::pin::pin!(relay::relay(client, &call, route, timer));
+        let is_allowed = || may_go_on(&call);
+        while_allowed(relayed, arrived, rechecks, is_allowed).await
+    };
+    match ended.unwrap_or(Outcome::Aborted) {
         Outcome::Served { again } => Ok(again && !shared.leaving()),
         Outcome::Aborted => Err(Aborted),
         // The body may not have been read, or not to its end.
@@ -210,6 +218,19 @@ async fn request<S: Link>(
             refuse(client, &refusal, kind, head.is_head(), close, shared).await
         }
     }
+}
+
+/// Whether a request would be let in now, too. That nobody can be asked ends nothing.
+async fn may_go_on(call: &Call<'_>) -> bool {
+    let Call { head, path, peer, shared, .. } = call;
+    let route = shared.routes.find(path.key);
+    let admitted = shared.auth.admit(head, path, route.as_deref(), || origin(head, peer, shared)).await;
+    let lost = admitted.is_err_and(|refusal| matches!(refusal.status, 401 | 403));
+    if lost {
+        let target = String::from_utf8_lossy(path.prefix);
+        tracing::info!(%target, "a stream is ended: its caller may not call the workload any more");
+    }
+    !lost
 }
 
 /// Where a request comes from: the last address in the chain that is no proxy of ours.

@@ -5,14 +5,15 @@ use super::{
     path::Path,
     relay::Call,
     sessions::{self, Tag},
+    workload::Workload,
 };
 use crate::http1::{HeadWriter, ResponseHead, Version, is_read_as};
 
 /// Fields by which frameworks are told another path or method than that of the request.
 const REROUTES: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-http-method-override"];
 
-/// Writes the head that a Pod gets.
-pub(super) fn forward(call: &Call<'_>, out: &mut Vec<u8>) {
+/// Writes the head that a Pod of the workload gets.
+pub(super) fn forward(call: &Call<'_>, workload: &Workload, out: &mut Vec<u8>) {
     let Call { head, path, caller, peer, shared, session, .. } = call;
     // Enough for what is added, so that the buffer grows once.
     out.reserve(head.bytes.len() + 512);
@@ -58,7 +59,8 @@ pub(super) fn forward(call: &Call<'_>, out: &mut Vec<u8>) {
     if let Some(user) = &caller.user {
         writer = writer.field("X-Recif-User", user.as_bytes());
     }
-    writer = writer.field("x-recif-via", &shared.instance);
+    // An address may be another Pod's by now, whose sidecar then knows that the request is not for it.
+    writer = writer.field("x-recif-via", &shared.instance).field("X-Recif-Workload", workload.named.as_bytes());
     writer.end_request(head);
 }
 

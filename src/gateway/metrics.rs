@@ -36,6 +36,7 @@ pub(super) struct Metrics {
     requests: Family<Answered, Counter>,
     refused: Family<Why, Counter>,
     retries: Family<Why, Counter>,
+    connections_refused: Counter,
     kinds: [PerKind; Kind::ALL.len()],
 }
 
@@ -82,12 +83,15 @@ impl Metrics {
         let ours = registry.sub_registry_with_prefix("recif_gateway");
         let requests = Family::<Answered, Counter>::default();
         let (refused, retries) = (Family::<Why, Counter>::default(), Family::<Why, Counter>::default());
+        let connections_refused = Counter::default();
         let histogram: fn() -> Histogram = || Histogram::new(BUCKETS);
         let (duration, ttfb) = (Family::new_with_constructor(histogram), Family::new_with_constructor(histogram));
         let (queued, active) = (Family::<OfKind, Gauge>::default(), Family::<OfKind, Gauge>::default());
         ours.register("requests", "Requests answered, by status code", requests.clone());
         ours.register("refused", "Requests that the gateway itself refused", refused.clone());
         ours.register("retries", "Requests sent again", retries.clone());
+        let text = "Connections closed because their address had as many as it may";
+        ours.register("connections_refused", text, connections_refused.clone());
         ours.register("duration_seconds", "Time from a request's head to the end of its answer", duration.clone());
         ours.register("ttfb_seconds", "Time from a request's head to the head of its answer", ttfb.clone());
         ours.register("queue_depth", "Requests that wait for room in a Pod", queued.clone());
@@ -101,7 +105,7 @@ impl Metrics {
                 active: active.get_or_create_owned(&label),
             }
         });
-        Self { registry, requests, refused, retries, kinds }
+        Self { registry, requests, refused, retries, connections_refused, kinds }
     }
 
     /// A request that arrived at `began` is under way.
@@ -129,6 +133,11 @@ impl Metrics {
         let kind = kind.map_or("none", Kind::name);
         self.requests.get_or_create(&Answered { kind, code: answer.status }).inc();
         self.refused.get_or_create(&Why { reason: answer.reason }).inc();
+    }
+
+    /// A connection was closed because its address has as many as it may.
+    pub(super) fn connection_refused(&self) {
+        self.connections_refused.inc();
     }
 
     /// A request is sent again.

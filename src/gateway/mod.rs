@@ -25,6 +25,7 @@ mod path;
 mod pod;
 mod process;
 mod queue;
+mod recheck;
 mod relay;
 mod routes;
 mod serve;

@@ -92,6 +92,7 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
         routes: Routes::new(clock),
         auth,
         clients: Clients::new(args.max_in_flight_per_client),
+        connections: Clients::new(args.max_connections_per_address),
         metrics: Metrics::new(|registry| api_metrics.register(registry)),
         clock,
         instance: instance()?,

@@ -6,6 +6,9 @@
 //!
 //! A Pod of an MCP server may have room for requests and none for another session: another Pod is asked for one, once, and when none
 //! has room, the client is told what the last one said.
+//!
+//! An address may belong to another workload's Pod before the slices say so. Its sidecar answers 421, misdirected: it is left
+//! alone like one that cannot be reached, and costs no budget.
 
 use std::{
     pin::Pin,
@@ -28,7 +31,7 @@ use super::{
     pod::Reported,
     routes::Route,
     serve::Shared,
-    sessions::{Session, Tag},
+    sessions::{self, Session, Tag},
     turn::{self, NoTurn, TIMEOUT},
     workload::Workload,
 };
@@ -96,7 +99,7 @@ pub(super) async fn relay<S: Link>(
         let tag = lease.pod.tag;
         // What one says again is its last word.
         let others = !tried.contains(&tag) && route.pods.iter().any(|pod| pod.tag != tag && !tried.contains(&pod.tag));
-        let sessionless = AtomicBool::new(false);
+        let (sessionless, misdirected) = (AtomicBool::new(false), AtomicBool::new(false));
         let mut kept = lease.pod.reuse();
         let end = loop {
             let was_reused = kept.is_some();
@@ -107,7 +110,7 @@ pub(super) async fn relay<S: Link>(
                     Err(_) => break Err(Unreachable),
                 },
             };
-            forward::forward(call, &mut upstream.outgoing);
+            forward::forward(call, &route.workload, &mut upstream.outgoing);
             let policy = Answers {
                 call,
                 pod: &lease.pod,
@@ -115,6 +118,7 @@ pub(super) async fn relay<S: Link>(
                 sidecar: route.object.sidecar,
                 others,
                 sessionless: &sessionless,
+                misdirected: &misdirected,
             };
             let first_byte = route.object.timeout.unwrap_or(TIMEOUT);
             let patience = Patience { first_byte, idle: IDLE };
@@ -143,6 +147,13 @@ pub(super) async fn relay<S: Link>(
             break Ok(end);
         };
         match end {
+            Ok(End::Declined { .. }) if misdirected.load(Relaxed) => {
+                lease.unreachable(shared.clock.now());
+                shared.metrics.retried("misdirected");
+                if call.session.is_some() {
+                    return Outcome::Refused(sessions::gone());
+                }
+            }
             Ok(End::Declined { .. }) if sessionless.load(Relaxed) => {
                 // It has room for anything else.
                 elsewhere = true;
@@ -205,10 +216,16 @@ struct Answers<'a> {
     others: bool,
     /// Whether that is what this one says.
     sessionless: &'a AtomicBool,
+    /// Whether it is not of this workload at all.
+    misdirected: &'a AtomicBool,
 }
 
 impl Policy for Answers<'_> {
     fn declines(&mut self, head: &ResponseHead<'_>) -> bool {
+        if self.sidecar && head.status == 421 && reason(head) == Some(b"misdirected") {
+            self.misdirected.store(true, Relaxed);
+            return true;
+        }
         if self.call.session.is_some() || !self.sidecar || head.status != 503 {
             return false;
         }

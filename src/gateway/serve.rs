@@ -22,7 +22,7 @@ use super::{
     answer::Answer,
     args::Settings,
     auth::Auth,
-    clients::Clients,
+    clients::{Client, Clients},
     clock::Clock,
     connection::{self, Peer},
     h2,
@@ -47,6 +47,8 @@ pub(super) struct Shared {
     pub(super) auth: Auth,
     /// What each client has in flight.
     pub(super) clients: Clients,
+    /// The connections of each address.
+    pub(super) connections: Clients,
     /// What is counted.
     pub(super) metrics: Metrics,
     /// The time.
@@ -171,12 +173,21 @@ pub(super) async fn accept(
     }
 }
 
-/// Serves one connection.
+/// Serves one connection, unless its address has as many as it may.
 async fn serve(io: TcpStream, address: IpAddr, tls: Option<Tls>, shared: Arc<Shared>) {
+    let address = address.to_canonical();
+    let counted = match shared.trusts(address) {
+        true => None,
+        false => match shared.connections.begin(|| Client::Address(address)) {
+            Some(ticket) => Some(ticket),
+            None => return shared.metrics.connection_refused(),
+        },
+    };
     match tls {
         None => connection::serve(io, &shared.peer(address, "http"), &shared).await,
-        Some(tls) => Box::pin(serve_tls(io, address, tls, shared)).await,
+        Some(tls) => Box::pin(serve_tls(io, address, tls, shared.clone())).await,
     }
+    drop(counted);
 }
 
 async fn serve_tls(io: TcpStream, address: IpAddr, tls: Tls, shared: Arc<Shared>) {

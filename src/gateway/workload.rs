@@ -30,6 +30,8 @@ pub(super) struct Workload {
     pub(super) namespace: Box<str>,
     /// Its name.
     pub(super) name: Box<str>,
+    /// As requests name it to a sidecar, which serves one workload: `agent/default/weather`.
+    pub(super) named: Box<str>,
     /// When an answer below 500 was last relayed from it, in milliseconds since 1970; 0: never by this process.
     pub(super) invoked_at: AtomicI64,
     /// What may be tried again.
@@ -87,6 +89,7 @@ impl Workload {
             kind,
             namespace: namespace.into(),
             name: name.into(),
+            named: format!("{}/{namespace}/{name}", kind.name().to_lowercase()).into(),
             invoked_at: AtomicI64::new(0),
             budget: Budget::default(),
             clock,

@@ -1,5 +1,7 @@
 //! What the proxy answers itself: probes, metrics, its load, and the hooks of the Pod.
 
+use std::net::IpAddr;
+
 use super::{life::Stage, serve::Shared};
 use crate::http1::{Bad, RequestHead, write_own};
 
@@ -60,8 +62,8 @@ pub(super) enum Own {
 }
 
 impl Own {
-    /// Whether a request is for one of the proxy's own paths, and what it asks, or why it is refused.
-    pub(super) fn of(head: &RequestHead<'_>, shared: &Shared) -> Option<Result<Self, Answer>> {
+    /// Whether a request is for one of the proxy's own paths, and what `peer` asks, or why it is refused.
+    pub(super) fn of(head: &RequestHead<'_>, peer: &str, shared: &Shared) -> Option<Result<Self, Answer>> {
         let path = head.target.split(|byte| *byte == b'?').next().unwrap_or_default();
         let known = matches!(path, b"/healthz" | b"/readyz" | b"/metrics") || path.starts_with(b"/_recif/");
         if !known {
@@ -71,12 +73,14 @@ impl Own {
             return Some(Err(Answer::refusal(405, "only GET is answered here", "method")));
         }
         let proven = || head.value("x-recif-key").is_some_and(|key| shared.config.key.is(key));
+        // The key stands in the Pod's template, which others may read; who is inside of the Pod has to say it too.
+        let inside = || shared.config.hook_by_network || peer.parse().is_ok_and(|peer: IpAddr| peer.is_loopback());
         Some(Ok(match path {
             b"/healthz" => Self::Health,
             b"/readyz" => Self::Ready,
             b"/metrics" => Self::Metrics,
             b"/_recif/inflight" => Self::InFlight,
-            b"/_recif/lame-duck" if proven() => Self::LameDuck,
+            b"/_recif/lame-duck" if proven() && inside() => Self::LameDuck,
             b"/_recif/drain" if proven() => Self::Drain,
             _ => return Some(Err(Answer::refusal(404, "there is no such path", "unknown"))),
         }))

@@ -19,8 +19,8 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("RECIF_LAME_DUCK", "5s", "how long a Pod that goes serves as before"),
     ("RECIF_SHUTDOWN_TIMEOUT", "25s", "how long requests may take to end after that"),
     ("RECIF_KEY", "", "what the hooks of the Pod prove themselves with; never printed"),
-    ("RECIF_NAME", "", "name of the workload, for logs"),
-    ("RECIF_NAMESPACE", "", "its namespace, for logs"),
+    ("RECIF_NAME", "", "name of the workload: a request that names another one in X-Recif-Workload is answered 421"),
+    ("RECIF_NAMESPACE", "", "its namespace"),
 ];
 
 /// The part of `--help` that lists the environment variables.
@@ -56,6 +56,8 @@ pub struct Config {
     pub key: Key,
     /// The workload, as `namespace/name`.
     pub workload: String,
+    /// Whether the template is one whose hook tells the lame duck from the node, as all did before the program could be run for it.
+    pub hook_by_network: bool,
 }
 
 /// A shared secret; never printed.
@@ -69,6 +71,11 @@ impl std::fmt::Debug for Key {
 }
 
 impl Key {
+    /// As it is given.
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Whether `given` is it. An unset key is never right.
     pub fn is(&self, given: &[u8]) -> bool {
         !self.0.is_empty() && self.0.as_bytes() == given
@@ -131,8 +138,17 @@ impl Config {
             lame_duck: duration("RECIF_LAME_DUCK")?,
             shutdown_timeout: duration("RECIF_SHUTDOWN_TIMEOUT")?,
             key: Key(text("RECIF_KEY")),
+            hook_by_network: text("RECIF_CALLER_KEYS").is_empty(),
             workload: format!("{}/{}", text("RECIF_NAMESPACE"), text("RECIF_NAME")),
         })
+    }
+}
+
+impl Config {
+    /// Whether `named`, such as `agent/default/weather`, is this workload. One that does not know its name serves any.
+    pub fn is_workload(&self, named: &[u8]) -> bool {
+        let at = memchr::memchr(b'/', named).map_or(0, |slash| slash + 1);
+        self.workload == "/" || named.get(at..) == Some(self.workload.as_bytes())
     }
 }
 
@@ -166,6 +182,16 @@ mod tests {
         assert_eq!((config.concurrency, config.timeout), (0, Duration::from_secs(60)));
         assert_eq!((config.lame_duck, config.shutdown_timeout), (Duration::from_secs(5), Duration::from_secs(25)));
         assert!(!config.key.is(b""), "an unset key lets nobody in");
+    }
+
+    #[test]
+    fn a_workload_is_known_by_namespace_and_name() {
+        let config = read(&[("RECIF_NAME", "weather"), ("RECIF_NAMESPACE", "default")]).unwrap();
+        assert!(config.is_workload(b"agent/default/weather") && config.is_workload(b"flow/default/weather"));
+        for other in ["agent/default/other", "agent/other/weather", "agent/default/weather/x", "default/weather", ""] {
+            assert!(!config.is_workload(other.as_bytes()), "{other}");
+        }
+        assert!(read(&[]).unwrap().is_workload(b"agent/default/weather"));
     }
 
     #[test]

@@ -112,10 +112,15 @@ fn judge(head: &[u8], fields: &mut Fields, peer: &str, shared: &Shared) -> Next 
     };
     let to_head = head.is_head();
     let close = !head.keeps_alive || head.framing != Framing::Length(0);
-    match Own::of(&head, shared) {
+    match Own::of(&head, peer, shared) {
         Some(Ok(own)) => return Next::Own { own, to_head, close },
         Some(Err(answer)) => return Next::Tell { answer, to_head, close },
         None => {}
+    }
+    if head.value("x-recif-workload").is_some_and(|named| !shared.config.is_workload(named)) {
+        let answer = Answer::refusal(421, "the request is for another workload, whose address this was", "misdirected");
+        count(&answer, shared);
+        return Next::Tell { answer, to_head, close };
     }
     let (now, stage) = (Instant::now(), shared.life.stage());
     let answer = match stage {

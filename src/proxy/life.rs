@@ -8,7 +8,8 @@
 //!   connection next time. It stays ready: an unready Pod would no longer be a fallback of its Service.
 //! - **draining**: new requests are refused; those in flight end, or are aborted after the shutdown timeout.
 //!
-//! A drain that no lame duck came before is a restart of the workload's container alone.
+//! A drain that no lame duck came before is a restart of the workload's container alone, or somebody's who may read the Pod's
+//! template. It only waits; requests are refused from when the workload's port has closed until it is open again.
 
 use std::{
     future::poll_fn,
@@ -61,6 +62,8 @@ pub(super) struct Life {
     upstream: Arc<Upstream>,
     lame_duck: Duration,
     shutdown: Duration,
+    /// Whether a restart is waited for.
+    restarts: AtomicBool,
 }
 
 impl Life {
@@ -74,6 +77,7 @@ impl Life {
             upstream,
             lame_duck: config.lame_duck,
             shutdown: config.shutdown_timeout,
+            restarts: AtomicBool::new(false),
         })
     }
 
@@ -153,32 +157,41 @@ impl Life {
             let _ = timeout(self.lame_duck + self.shutdown, empty).await;
             return;
         }
-        self.stage.send_replace(Stage::Restarting);
-        tracing::info!(in_flight = self.load.in_flight(), "the workload's container restarts: draining");
+        tracing::info!(
+            in_flight = self.load.in_flight(),
+            "the workload's container restarts: waiting for what is in flight"
+        );
+        if !self.restarts.swap(true, Ordering::AcqRel) {
+            let life = self.clone();
+            tokio::spawn(async move { life.await_restart().await });
+        }
         let _ = timeout(RESTART, self.load.empty()).await;
-        let life = self.clone();
-        tokio::spawn(async move { life.await_restart().await });
     }
 
-    /// Serves again once the workload's port has closed and accepts again, or when nothing of that kind happens.
+    /// Refuses requests from when the workload's port has closed until it accepts again, if anything of that kind happens.
     async fn await_restart(self: Arc<Self>) {
+        let change = |from, to| {
+            self.stage.send_if_modified(|stage| {
+                let changes = *stage == from;
+                if changes {
+                    *stage = to;
+                }
+                changes
+            })
+        };
         let restarted = async {
             while self.upstream.accepts().await {
                 sleep(RETRY).await;
             }
+            change(Stage::Serving, Stage::Restarting);
+            self.upstream.forget();
             while !self.upstream.accepts().await {
                 sleep(RETRY).await;
             }
         };
         let _ = timeout(self.lame_duck + self.shutdown + GRACE, restarted).await;
-        self.upstream.forget();
-        self.stage.send_if_modified(|stage| {
-            let back = *stage == Stage::Restarting;
-            if back {
-                *stage = Stage::Serving;
-            }
-            back
-        });
+        change(Stage::Restarting, Stage::Serving);
+        self.restarts.store(false, Ordering::Release);
     }
 
     fn abort_all(&self) {

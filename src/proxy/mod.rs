@@ -9,6 +9,7 @@
 mod admin;
 mod config;
 mod connection;
+mod hook;
 mod life;
 mod load;
 mod metrics;
@@ -20,4 +21,5 @@ mod upstream;
 mod tests;
 
 pub use config::{Config, ConfigError, help};
+pub use hook::{HookError, lame_duck};
 pub use serve::{ServeError, run};

@@ -17,7 +17,10 @@ use super::{
 };
 use crate::{client::Target, manifests::workload, namespace::Namespace};
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared: bad_requests_are_refused_and_never_passed_on);
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    bad_requests_are_refused_and_never_passed_on,
+    what_a_server_could_take_for_more_stays_behind,
+);
 
 /// Longest wait for an answer and the end of the connection. A head may take 10 s.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -117,6 +120,41 @@ async fn bad_requests_are_refused_and_never_passed_on(ns: Namespace) -> Result<(
     // The last `serves` are the only requests that have reached the workload.
     let after = completed(&ns, &targets[0]).await?;
     ensure!(after == before + targets.len() as u64, "the workload got {} requests more", after - before);
+    Ok(())
+}
+
+/// Headers that are passed on by nobody who reads them, each with the end of its line.
+const LEFT_OUT: &[&str] = &[
+    "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAABAAAAIAAAAB\r\n",
+    "Connection: Upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAABAAAAIAAAAB\r\n",
+    "Connection: Upgrade\r\nUpgrade: TLS/1.0\r\n",
+    "X_Recif_User: smuggled\r\nX-Recif_User: smuggled\r\nX_Forwarded_For: smuggled\r\n",
+    "Trailer: X-Recif-User\r\n",
+];
+
+async fn what_a_server_could_take_for_more_stays_behind(ns: Namespace) -> Result<()> {
+    ns.start(&workload("literal", json!({}))).await?;
+    for target in ways(&ns, "literal").await? {
+        serves(&ns, &target).await?;
+        for fields in LEFT_OUT {
+            let target = Target { headers: format!("{}{fields}", target.headers), ..target.clone() };
+            let answer = ask(&ns, &target, "GET", "/seen").await?;
+            let seen = answer.text.to_lowercase();
+            let found = ["upgrade", "h2c", "http2", "smuggled", "trailer"].iter().find(|word| seen.contains(*word));
+            ensure!(answer.status == 200 && found.is_none(), "through the {}: {found:?} of {fields:?}", target.way);
+        }
+        let Target { address, prefix, headers, way } = target;
+        let inside = ns.env.inside().await?;
+        let answer = inside.run(async move {
+            let mut io = TcpStream::connect(address).await?;
+            let chunks = "2\r\n{}\r\n0\r\nX-Recif-User: smuggled\r\nX-Pad: 1\r\n\r\n";
+            let head = format!("POST {prefix}/seen HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n");
+            io.write_all(format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunks}").as_bytes()).await?;
+            to_the_end(&mut io).await
+        });
+        let answer = answer.await?;
+        ensure!(answer.starts_with("HTTP/1.1 200 ") && !answer.contains("smuggled"), "through the {way}: trailers");
+    }
     Ok(())
 }
 

@@ -9,15 +9,17 @@ use super::{
 };
 use crate::{
     client::{Answer, Connection, Target},
-    kinds::AGENT,
+    kinds::{AGENT, SERVICE},
     manifests::{agent, workload},
     namespace::{Namespace, SAID},
+    object::Read as _,
     watch::poll,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     who_cannot_be_reached_is_said_in_a_sentence,
     nothing_of_the_sidecar_is_reached_through_it,
+    a_service_with_a_workloads_labels_gets_none_of_its_requests,
     the_rest_of_the_path_and_the_headers_arrive_as_they_should,
 );
 
@@ -75,6 +77,38 @@ async fn nothing_of_the_sidecar_is_reached_through_it(ns: Namespace) -> Result<(
         ensure!(answer.status == 404, "{path}: {answer:?}");
     }
     serves(&ns, &gateway).await
+}
+
+async fn a_service_with_a_workloads_labels_gets_none_of_its_requests(ns: Namespace) -> Result<()> {
+    for name in ["owner", "stranger"] {
+        ns.start(&workload(name, json!({}))).await?;
+    }
+    let (gateway, stranger) = (Target::gateway(&ns, AGENT, "owner").await?, Target::service(&ns, "stranger").await?);
+    serves(&ns, &gateway).await?;
+    serves(&ns, &stranger).await?;
+    let (owned, theirs) = (ns.get(SERVICE, "owner").await?, ns.get(SERVICE, "stranger").await?);
+    // What an EndpointSlice has are the labels of its Service.
+    let thief = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "thief", "labels": owned.metadata.labels},
+        "spec": {"selector": theirs.at("/spec/selector"), "ports": theirs.at("/spec/ports")
+            .as_array().into_iter().flatten().map(|port| json!({"name": port["name"], "port": port["port"],
+                "targetPort": port["targetPort"]})).collect::<Vec<_>>()},
+    });
+    ns.create_object(&thief).await?;
+    let thief = Target::service(&ns, "thief").await?;
+    serves(&ns, &thief).await?;
+    let completed = async || -> Result<Value> {
+        let stats = ask(&ns, &stranger, "GET", "/stats").await?;
+        Ok(serde_json::from_str::<Value>(&stats.text).with_context(|| format!("{stats:?}"))?["completed"].clone())
+    };
+    let before = completed().await?;
+    for _ in 0..30 {
+        let answer = ask(&ns, &gateway, "GET", "/sleep?ms=0").await?;
+        ensure!(answer.status == 200, "{answer:?}");
+    }
+    let after = completed().await?;
+    ensure!(before.is_u64() && before == after, "the stranger got {after} requests, {before} before");
+    Ok(())
 }
 
 async fn the_rest_of_the_path_and_the_headers_arrive_as_they_should(ns: Namespace) -> Result<()> {

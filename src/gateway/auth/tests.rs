@@ -27,6 +27,8 @@ use crate::{
 pub(in crate::gateway) struct Roles {
     asked: Mutex<Vec<String>>,
     away: AtomicBool,
+    /// Whether no token is anybody's any more.
+    pub(in crate::gateway) revoked: AtomicBool,
 }
 
 impl Roles {
@@ -50,7 +52,7 @@ impl Reviews for Roles {
         if token.starts_with("slow-") {
             std::future::pending::<()>().await;
         }
-        let name = token.strip_prefix("good-");
+        let name = token.strip_prefix("good-").filter(|_| !self.revoked.load(Ordering::Relaxed));
         Ok(name.map(|name| Identity { name: name.into(), groups: vec!["g".into()], ..Identity::default() }))
     }
 

@@ -106,6 +106,7 @@ impl Gateway {
             routes: Routes::new(clock),
             auth,
             clients: Clients::new(args.max_in_flight_per_client),
+            connections: Clients::new(args.max_connections_per_address),
             metrics: Metrics::new(|_| {}),
             clock,
             instance: "gw".into(),

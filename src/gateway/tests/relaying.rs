@@ -1,7 +1,10 @@
 //! What reaches a Pod, and what comes back.
 
 use super::*;
-use crate::gateway::serve::{accept_on_all, bind};
+use crate::gateway::{
+    auth::tests::gate,
+    serve::{accept_on_all, bind},
+};
 
 #[tokio::test]
 async fn exactly_the_prefix_is_taken_off_and_everything_else_is_passed_on() {
@@ -19,7 +22,7 @@ async fn exactly_the_prefix_is_taken_off_and_everything_else_is_passed_on() {
         format!(
             "GET //b%2Fc;d?e=/.. HTTP/1.1\r\nHost: h:1\r\ntraceparent: {trace}\r\nAuthorization: Bearer t\r\nA: b\r\n\
              X-Forwarded-For: 192.0.2.1, 127.0.0.1\r\nX-Forwarded-Host: h:1\r\nX-Forwarded-Proto: http\r\n\
-             X-Forwarded-Prefix: /v1/agents/ns/a\r\nx-recif-via: gw\r\n\r\n"
+             X-Forwarded-Prefix: /v1/agents/ns/a\r\nx-recif-via: gw\r\nX-Recif-Workload: agent/ns/a\r\n\r\n"
         )
     );
     workload.write_all(OK).await.unwrap();
@@ -232,4 +235,70 @@ async fn an_open_stream_holds_little() {
     let peer = gateway.shared.peer([127, 0, 0, 1].into(), "http");
     let serving = connection::serve(gateway.client().await, &peer, &gateway.shared);
     assert!(size_of_val(&serving) <= 2000, "{}", size_of_val(&serving));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tunnel_and_a_stream_end_soon_after_their_right_is_gone() {
+    let mut pod = Pod::start().await;
+    let (roles, auth) = gate();
+    let gateway = Gateway::guarded(auth, &[], &[pod.address]).await;
+    let fields = "Host: h\r\nAuthorization: Bearer good-alice\r\n";
+    let upgrade =
+        format!("GET /v1/agents/ns/a/ws HTTP/1.1\r\n{fields}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    let mut tunnel = gateway.asks(upgrade.as_bytes()).await;
+    let (mut socket, _) = pod.next().await;
+    socket.write_all(b"HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").await.unwrap();
+    head(&mut tunnel).await;
+    let mut stream = gateway.asks(format!("GET /v1/agents/ns/a/events HTTP/1.1\r\n{fields}\r\n").as_bytes()).await;
+    let (mut events, _) = pod.next().await;
+    events.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
+    head(&mut stream).await;
+    for _ in 0..10 {
+        sleep(Duration::from_secs(60)).await;
+        socket.write_all(b"ping").await.unwrap();
+        assert_eq!(exactly(&mut tunnel, 4).await, "ping");
+        events.write_all(b"1\r\na\r\n").await.unwrap();
+        assert_eq!(exactly(&mut stream, 6).await, "1\r\na\r\n");
+    }
+    roles.revoked.store(true, std::sync::atomic::Ordering::Relaxed);
+    let begun = tokio::time::Instant::now();
+    for client in [&mut tunnel, &mut stream] {
+        let mut rest = Vec::new();
+        assert!(client.read_to_end(&mut rest).await.is_err() && rest.is_empty(), "aborted, not ended");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(150), "{:?}", begun.elapsed());
+    gateway.until_in_flight(0).await;
+}
+
+#[tokio::test]
+async fn one_address_has_no_more_connections_than_it_may() {
+    let mut pod = Pod::start().await;
+    let most = ["--max-connections-per-address", "2"];
+    let gateway = Gateway::start(&most, &[pod.address]).await;
+    let (idle, mut served) = (gateway.client().await, gateway.asks(GET).await);
+    let (mut workload, _) = pod.next().await;
+    let mut third = gateway.client().await;
+    let mut rest = Vec::new();
+    let end = timeout(SOON, third.read_to_end(&mut rest)).await.unwrap();
+    assert!(end.is_ok() && rest.is_empty(), "closed at once: {end:?}");
+    workload.write_all(OK).await.unwrap();
+    assert!(whole(&mut served).await.0.starts_with("HTTP/1.1 200 "), "the others are not concerned");
+    drop((idle, served));
+    let again = async {
+        loop {
+            let mut client = gateway.asks(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await;
+            let mut answer = String::new();
+            if client.read_to_string(&mut answer).await.is_ok() && answer.starts_with("HTTP/1.1 404 ") {
+                return;
+            }
+        }
+    };
+    timeout(SOON, again).await.unwrap();
+
+    let trusted = Gateway::start(&[&most[..], &["--trusted-proxies", "127.0.0.0/8"]].concat(), &[pod.address]).await;
+    let mut clients = Vec::new();
+    for _ in 0..5 {
+        clients.push(trusted.asks(GET).await);
+        pod.next().await;
+    }
 }

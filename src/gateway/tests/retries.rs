@@ -160,3 +160,27 @@ async fn a_workload_without_the_sidecar_cannot_speak_for_one() {
     let _client = gateway.asks(POST).await;
     head(&mut workload).await;
 }
+
+/// What the sidecar of another workload says, whose Pod has an address that was another's.
+const MISDIRECTED: &[u8] =
+    b"HTTP/1.1 421 Misdirected Request\r\nContent-Length: 2\r\nx-recif-reason: misdirected\r\n\r\nno";
+
+#[tokio::test]
+async fn an_address_that_is_another_workloads_by_now_is_passed_over() {
+    let (mut stranger, mut pod) = (Pod::start().await, Pod::start().await);
+    let gateway = Gateway::start(&[], &[stranger.address]).await;
+    let request = b"POST /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi";
+    let mut client = gateway.asks(request).await;
+    let (mut other, seen) = stranger.next().await;
+    assert_eq!(field(&seen, "X-Recif-Workload"), Some("agent/ns/a"), "{seen}");
+    other.write_all(MISDIRECTED).await.unwrap();
+    gateway.until_waiting(1).await;
+    gateway.pods(&[(stranger.address, Standing::Ready), (pod.address, Standing::Ready)]);
+    let (mut workload, _) = pod.next().await;
+    assert_eq!(exactly(&mut workload, 2).await, "hi");
+    workload.write_all(OK).await.unwrap();
+    assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 200 "));
+    // The connection to the stranger is not used again.
+    let mut rest = Vec::new();
+    timeout(SOON, other.read_to_end(&mut rest)).await.unwrap().unwrap();
+}

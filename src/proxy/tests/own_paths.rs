@@ -1,6 +1,13 @@
 //! What the proxy answers itself.
 
 use super::*;
+use crate::{
+    http1::{Fields, RequestHead},
+    proxy::admin::Own,
+};
+
+/// A public key of a gateway, with which templates come whose hook is the program itself.
+const KEYS: &str = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
 
 #[tokio::test]
 async fn the_proxy_speaks_for_itself() {
@@ -63,4 +70,43 @@ async fn what_is_counted_has_the_names_and_labels_that_are_documented() {
         (Some(1), Some(1)),
         "one is the gateway's to count"
     );
+}
+
+#[tokio::test]
+async fn the_lame_duck_is_told_from_inside_of_the_pod_alone() {
+    // Of a template whose hook is the program itself.
+    let proxy = shared("127.0.0.1:1".parse().unwrap(), &[("RECIF_CALLER_KEYS", KEYS)]);
+    let older = shared("127.0.0.1:1".parse().unwrap(), &[]);
+    for (shared, peer, path, key, found) in [
+        (&proxy, "127.0.0.1", "/_recif/lame-duck", "key", true),
+        (&proxy, "::1", "/_recif/lame-duck", "key", true),
+        (&proxy, "127.0.0.1", "/_recif/lame-duck", "other", false),
+        (&proxy, "10.0.0.7", "/_recif/lame-duck", "key", false),
+        (&proxy, "10.0.0.7", "/_recif/drain", "key", true),
+        (&proxy, "10.0.0.7", "/_recif/drain", "other", false),
+        (&older, "10.0.0.7", "/_recif/lame-duck", "key", true),
+        (&older, "10.0.0.7", "/_recif/lame-duck", "other", false),
+    ] {
+        let bytes = format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-Recif-Key: {key}\r\n\r\n");
+        let mut fields = Fields::default();
+        let head = RequestHead::read(bytes.as_bytes(), &mut fields).unwrap();
+        let own = Own::of(&head, peer, shared).unwrap();
+        assert_eq!(own.map_err(|answer| answer.status).err(), (!found).then_some(404), "{peer} {path} {key}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_for_another_workload_is_misdirected() {
+    let mut proxy = Proxy::start(&[("RECIF_NAME", "a"), ("RECIF_NAMESPACE", "ns")]).await;
+    let request = |named: &str| format!("GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{named}\r\n");
+    for other in ["X-Recif-Workload: agent/ns/b\r\n", "x-recif-workload: agent/other/a\r\n", "X-Recif-Workload:\r\n"] {
+        let answer = proxy.answer(request(other).as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 421 ") && answer.contains("x-recif-reason: misdirected\r\n"), "{answer}");
+    }
+    assert!(proxy.accepted.try_recv().is_err());
+    for ours in ["X-Recif-Workload: agent/ns/a\r\n", ""] {
+        let (mut client, mut workload, _) = proxy.asked(request(ours).as_bytes()).await;
+        workload.write_all(OK).await.unwrap();
+        assert!(head(&mut client).await.starts_with("HTTP/1.1 200 "), "{ours}");
+    }
 }

@@ -1,0 +1,97 @@
+//! Periodic re-authorization: what lasts longer than a right may be remembered is asked for its right again.
+//!
+//! A WebSocket or an event stream may stay open for days, and a token may be revoked meanwhile. The timer is the connection's: a
+//! request that ends soon only looks whether it has fired, for arming one for each would cost more than the rest of it.
+
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    task::{Poll, ready},
+    time::Duration,
+};
+
+use tokio::time::{Instant, Sleep};
+
+/// How long nobody is asked. A right is believed for as long.
+pub(super) const PERIOD: Duration = Duration::from_secs(60);
+
+/// What `work` gives, which began at `began`; `None` once `is_allowed`, asked each minute, says that it may not go on. `timer` is
+/// armed for whatever it was used for before.
+// Not an async function, which would hold what it is given twice.
+pub(super) fn while_allowed<T, A: Future<Output = bool> + Send>(
+    mut work: Pin<&mut impl Future<Output = T>>,
+    began: Instant,
+    mut timer: Pin<&mut Sleep>,
+    is_allowed: impl Fn() -> A,
+) -> impl Future<Output = Option<T>> {
+    let mut due = began + PERIOD;
+    // Whether the timer wakes this task.
+    let mut waits = false;
+    let mut question: Option<Pin<Box<A>>> = None;
+    poll_fn(move |cx| {
+        if let Poll::Ready(done) = work.as_mut().poll(cx) {
+            return Poll::Ready(Some(done));
+        }
+        loop {
+            if let Some(asked) = &mut question {
+                if !ready!(asked.as_mut().poll(cx)) {
+                    return Poll::Ready(None);
+                }
+                question = None;
+                due = Instant::now() + PERIOD;
+            }
+            if timer.is_elapsed() {
+                timer.as_mut().reset(due);
+                waits = false;
+            }
+            if waits {
+                return Poll::Pending;
+            }
+            waits = true;
+            ready!(timer.as_mut().poll(cx));
+            // It may have been armed for an earlier request.
+            if due <= Instant::now() {
+                question = Some(Box::pin(is_allowed()));
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::pending,
+        pin::pin,
+        sync::atomic::{AtomicU32, Ordering::Relaxed},
+    };
+
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_lasts_is_asked_for_its_right_each_minute_and_what_ends_soon_is_not() {
+        let mut timer = pin!(sleep(PERIOD));
+        let (began, asked) = (Instant::now(), AtomicU32::new(0));
+        let ask = |answer: bool| {
+            asked.fetch_add(1, Relaxed);
+            async move { answer }
+        };
+        for number in 0..100 {
+            let work = pin!(async {
+                sleep(Duration::from_secs(1)).await;
+                number
+            });
+            assert_eq!(while_allowed(work, Instant::now(), timer.as_mut(), || ask(false)).await, Some(number));
+        }
+        assert_eq!((asked.load(Relaxed), began.elapsed().as_secs()), (0, 100));
+        let began = Instant::now();
+        let forever = pin!(pending::<()>());
+        let ended = while_allowed(forever, began, timer.as_mut(), || {
+            let times = asked.load(Relaxed);
+            ask(times < 4)
+        });
+        assert_eq!(ended.await, None);
+        assert_eq!((asked.load(Relaxed), began.elapsed().as_secs()), (5, 300));
+    }
+}
