@@ -77,6 +77,9 @@ enum State {
     LastEnd,
 }
 
+/// How far a body came, and what of the bytes is passed on.
+pub(super) type Passed<'b> = (Progress, Cow<'b, [u8]>);
+
 impl Body {
     /// A body of this framing, before its first byte.
     pub fn new(framing: Framing) -> Self {
@@ -113,7 +116,7 @@ impl Body {
     ///
     /// # Errors
     /// As [`Body::advance`].
-    pub fn advance_without_trailers<'b>(&mut self, bytes: &'b [u8]) -> Result<(Progress, Cow<'b, [u8]>), (usize, Bad)> {
+    pub fn advance_without_trailers<'b>(&mut self, bytes: &'b [u8]) -> Result<Passed<'b>, (usize, Bad)> {
         let before = self.trailers;
         let progress = self.advance(bytes)?;
         let body = &bytes[..progress.taken];
