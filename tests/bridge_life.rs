@@ -196,3 +196,31 @@ async fn it_can_be_copied_to_where_it_is_not() {
     assert!(status == Some(1) && said.contains("/no/such/folder/x"), "{said}");
     std::fs::remove_file(file).unwrap();
 }
+
+#[tokio::test]
+async fn a_program_that_cannot_be_started_makes_it_unready_and_says_the_cause_until_it_can() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let program = std::env::temp_dir().join(format!("recif-bridge-life-{}", std::process::id()));
+    let write = |text: &str| {
+        std::fs::write(&program, text).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    write("#!/no/such/interpreter\n");
+    let bridge = Bridge::of(&[], &[program.to_str().unwrap()]).await;
+    assert_eq!(bridge.probe("/readyz").await, 200, "nobody has asked for it");
+    let open = request(0, "initialize", json!({"protocolVersion": "2025-11-25"}));
+    let cause = "the MCP server cannot be started: No such file or directory";
+    let refused = bridge.post(&open).send().await.unwrap();
+    assert_eq!(refused.status(), 502);
+    let text = refused.text().await.unwrap();
+    assert!(text.contains(cause), "{text}");
+    bridge.until("/readyz", 503).await;
+    let refused = bridge.modern(1, "tools/list", json!({})).send().await.unwrap();
+    assert_eq!(refused.status(), 502);
+    let text = refused.text().await.unwrap();
+    assert!(text.contains(cause), "{text}");
+    write("#!/bin/sh\nexec cat\n");
+    bridge.until("/readyz", 200).await;
+    std::fs::remove_file(&program).unwrap();
+}

@@ -1,6 +1,8 @@
 //! The two parts of a Dotprompt text: YAML frontmatter between two lines `---`, the first of which begins the text, and
 //! the template. Operator and runner read texts by these rules; what the fields mean is the runner's.
 
+mod blocks;
+
 use std::fmt;
 
 use serde_json::{Map, Value};
@@ -21,6 +23,23 @@ impl fmt::Display for BadFrontmatter {
 }
 
 impl std::error::Error for BadFrontmatter {}
+
+/// Why no reader of Handlebars takes the template of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadTemplate {
+    /// The line in the text, from 1.
+    pub line: usize,
+    /// What is wrong and what to do.
+    pub problem: String,
+}
+
+impl fmt::Display for BadTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.problem)
+    }
+}
+
+impl std::error::Error for BadTemplate {}
 
 /// The two parts of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +98,14 @@ pub fn fields(yaml: &str) -> Result<Map<String, Value>, BadFrontmatter> {
         Value::Object(fields) => Ok(fields),
         _ => Err(BadFrontmatter { line: 2, problem: "the frontmatter must be lines of `key: value`".to_owned() }),
     }
+}
+
+/// Judges the template of a text by what every reader of Handlebars wants: tags and blocks that end.
+///
+/// # Errors
+/// What does not end, with its line in the text.
+pub fn judge_template(document: &Document<'_>) -> Result<(), BadTemplate> {
+    blocks::judge(document.template, document.lines_before)
 }
 
 /// YAML as JSON: keys become strings. What JSON does not have is refused.

@@ -101,6 +101,9 @@ pub struct FlowSetStatus {
     pub total_flows: Option<i32>,
 }
 
+/// Pinned in `status.inputs` under `flow/NAME` for a flow that the set runs without.
+pub const LEFT_OUT: &str = "left out";
+
 /// How one flow of a set is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -19,6 +19,7 @@ pub mod phase;
 pub mod plugin_config;
 pub mod postgres_url;
 pub mod prompt;
+pub mod provider;
 pub mod references;
 pub mod remote_mcp_server;
 pub mod schema;
@@ -44,7 +45,9 @@ pub use plugin_config::{PluginConfig, PluginConfigSpec};
 pub use prompt::{Prompt, PromptSpec};
 pub use references::{RefKind, Reference, Refers};
 pub use remote_mcp_server::{RemoteMCPServer, RemoteMCPServerSpec};
-pub use status::{ChildRecord, Failure, HistoryEntry, MachineStatus, ReferenceStatus, UNDATED, WorkloadStatus};
+pub use status::{
+    ChildRecord, ENDED_BY_READY_PODS, Failure, HistoryEntry, MachineStatus, ReferenceStatus, UNDATED, WorkloadStatus,
+};
 pub use tool::{Tool, ToolSpec};
 pub use tool_server::ToolServerStatus;
 pub use traffic::{Expose, PROXY_PORT, Proxy, Scaling, Traffic};

@@ -97,7 +97,7 @@ phases! {
         /// Not serving, and it will not mend itself without a cause.
         Failed => Failed, "the status does not say why it failed";
         /// Stopped at zero replicas.
-        Terminated => Stopped, "no replicas are wanted";
+        Terminated => Stopped, "spec.replicas is 0";
         /// Being deleted.
         Terminating => Terminating, "its Pods are being ended";
     }

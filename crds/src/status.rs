@@ -69,11 +69,21 @@ impl MachineStatus {
         new && !written
     }
 
+    /// Whether the object is Failed for a reason that a ready Pod ends, so that a Pod is worth keeping.
+    pub fn is_ended_by_ready_pods(&self) -> bool {
+        let failed = self.phase.as_deref() == Some(WorkloadPhase::Failed.as_str());
+        let reason = self.failure.as_ref().map(|failure| failure.reason.as_str());
+        failed && reason.is_some_and(|reason| ENDED_BY_READY_PODS.contains(&reason))
+    }
+
     /// The phase that an operator wrote; `None` while none has.
     pub fn seen_phase(&self) -> Option<&str> {
         self.phase.as_deref().filter(|_| !self.is_unseen())
     }
 }
+
+/// Reasons of a failure that is over as soon as the Pods are ready.
+pub const ENDED_BY_READY_PODS: &[&str] = &["Unhealthy", "ProgressDeadlineExceeded", "ReplicaFailure"];
 
 /// The time of a condition that nobody has dated.
 pub const UNDATED: Timestamp = Timestamp::UNIX_EPOCH;

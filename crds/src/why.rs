@@ -6,7 +6,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::{MachineStatus, Phase, ReferencePhase, Standing, WorkloadPhase};
+use crate::{ENDED_BY_READY_PODS, MachineStatus, Phase, ReferencePhase, Standing, WorkloadPhase};
 
 /// The answer to "why is it like this?".
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,9 +29,9 @@ const DEFECT: &str = "report it as a defect of the operator, with the output of 
 
 /// What a user can do about a reason, in the imperative.
 const HINTS: &[(&str, &str)] = &[
-    ("MissingDependency", "create what is missing, mend what is in Error, or remove the reference"),
+    ("MissingDependency", "create what is missing, fix what is in Error, or remove the reference"),
     ("ReferenceCycle", "take one of the references named here out of the circle"),
-    ("Degraded", "mend what the message names; the flows that are in order are served"),
+    ("Degraded", "fix what the message names; the other flows are served"),
     ("ServerUnreachable", "see whether the server runs at spec.url and lets the operator in; its last tools stay"),
     ("ServerTimeout", "raise spec.timeout, or see why the server takes so long; its last tools stay"),
     ("ServerRefused", "correct spec.url or the credentials in spec.headersFrom"),
@@ -43,26 +43,21 @@ const HINTS: &[(&str, &str)] = &[
         "ToolNotFound",
         "choose a tool that the server has, in mcpServerRef.toolName; it goes on by itself once the server has it",
     ),
-    ("NameConflict", "rename this object, or delete the one that has its name"),
+    ("NameConflict", "rename this object or delete that one"),
     ("InvalidSpec", "correct the spec and apply it again"),
+    ("Refused", "see which admission policy or webhook refuses it, and have it changed, or change the spec"),
     ("ImagePull", "check the image's name and imagePullSecrets; an image without '/' must be on the node already"),
     ("CrashLoop", "read the Pod's log with `kubectl logs --previous`"),
     ("Unschedulable", "lower the resource requests, loosen the node selection, or add nodes"),
     ("CreateContainerConfigError", "create the Secret, ConfigMap or key that the container's environment names"),
-    ("NotReady", "read the Pod's log: its readiness probe does not pass"),
-    ("PodsNotReady", "read the Pod's log: its readiness probe does not pass"),
-    ("SelectorImmutable", "delete the Deployment of this name, which somebody else made; it will be made anew"),
+    ("NotReady", "if it stays, its readiness probe fails: see `kubectl logs`"),
+    ("PodsNotReady", "if it stays, its readiness probe fails: see `kubectl logs`"),
+    ("SelectorImmutable", "delete the Deployment of this name, which Récif did not make; it will be made anew"),
     ("MissingDatabaseUrl", "set spec.databaseUrl, give the operator a DATABASE_URL, or set storage to memory"),
     ("InvalidDatabaseUrl", "correct spec.databaseUrl: postgresql://user:password@host:5432/database"),
-    (
-        "ProgressDeadlineExceeded",
-        "look at the Pods with `kubectl describe pods`; it goes on by itself once they are ready",
-    ),
-    ("Unhealthy", "read the Pod's log; it goes on by itself once a Pod is ready, or when the spec changes"),
-    (
-        "ReplicaFailure",
-        "see which quota, LimitRange or Pod Security level refuses the Pods, and change it or the spec; it goes on by itself",
-    ),
+    ("ProgressDeadlineExceeded", "see `kubectl describe pods` and `kubectl logs`"),
+    ("Unhealthy", "see `kubectl logs`"),
+    ("ReplicaFailure", "see which quota, LimitRange or Pod Security level refuses the Pods, and change it or the spec"),
     ("Contested", "find who changes it with `kubectl get --show-managed-fields -o yaml`, and stop them"),
     ("Deleting", "wait; if it stays, see which finalizers hold it with `kubectl get -o yaml`"),
     ("Draining", "wait until its Pods have ended; if it stays, look at them and at the finalizers of the Deployment"),
@@ -85,6 +80,12 @@ const ASKED_AGAIN: &[&str] = &[
     "InvalidHeader",
     "InvalidCertificate",
 ];
+
+/// Failures whose cause is looked at again and again, ever more rarely, without a word.
+const LOOKED_AT: &[&str] = &["NameConflict", "SelectorImmutable", "Refused"];
+
+/// What `Available` says of a workload whose number of Pods somebody else sets, up to who that is.
+const DEPLOYMENT_READY: &str = " deployment is ready; ";
 
 /// What a user can do about a condition's reason: a clause in the imperative. `None` for a reason without advice.
 pub fn hint(reason: &str) -> Option<&'static str> {
@@ -208,17 +209,35 @@ fn in_phase(phase: &str, status: &MachineStatus, cause: &Cause<'_>) -> Told {
     let text = match standing {
         None => format!("is {phase}, a phase this build does not know"),
         Some(Standing::Settled | Standing::Stopped) if cause.ready != Some(false) => {
+            let serves = standing == Some(Standing::Settled) && WorkloadPhase::parse(phase).is_some();
+            let word = if serves { "Ready" } else { phase };
             // What a converged object says of itself repeats the phase.
-            match cause.message {
-                "" => format!("is {phase} and waits for nothing"),
-                message => format!("is {phase}: {message}"),
+            match (cause.reason, cause.message) {
+                (Some("Stopped"), _) => "is stopped: spec.replicas is 0".into(),
+                (Some("ScaledToZero"), _) => "is Ready, scaled to zero: the next request starts a Pod".into(),
+                (_, "") => match replicas_by_others(status) {
+                    Some(others) => format!("is {word}; {others}"),
+                    None => format!("is {word}"),
+                },
+                (_, message) => format!("is {word}: {message}"),
             }
         }
         Some(_) if said.is_empty() => format!("is {phase}{retry}"),
+        // A phase that is its own reason waits for nothing but its Pods.
+        Some(Standing::Progressing) if cause.reason == Some(phase) => match cause.message {
+            "" => format!("is {phase}{retry}"),
+            message => format!("is {phase}: {message}{retry}"),
+        },
         Some(Standing::Progressing) => format!("is {phase} and waits: {said}{retry}"),
         Some(_) => format!("is {phase}: {said}{retry}"),
     };
     Told::new(text, cause.hint().filter(|_| cause.ready != Some(true)))
+}
+
+/// What `Available` says of somebody else who sets the number of Pods.
+fn replicas_by_others(status: &MachineStatus) -> Option<&str> {
+    let available = status.conditions.iter().find(|condition| condition.type_ == "Available")?;
+    available.message.split_once(DEPLOYMENT_READY).map(|(_, others)| others)
 }
 
 /// Whether the failure is what keeps the object where it is: its record outlives the recovery by ten minutes.
@@ -229,13 +248,20 @@ fn is_of_now(status: &MachineStatus, cause: &Cause<'_>) -> bool {
 /// When a failure is tried again.
 fn retry(status: &MachineStatus) -> String {
     let Some(failure) = &status.failure else { return String::new() };
-    if ASKED_AGAIN.contains(&failure.reason.as_str()) {
+    let reason = failure.reason.as_str();
+    if ASKED_AGAIN.contains(&reason) {
         return ", asked again by itself".into();
+    }
+    if LOOKED_AT.contains(&reason) {
+        return ", checked again within 5 minutes".into();
+    }
+    if ENDED_BY_READY_PODS.contains(&reason) {
+        return ", goes on by itself once its Pods are ready".into();
     }
     match (&failure.next_attempt_at, failure.retryable) {
         (Some(at), true) if failure.attempts > 0 => format!(", attempt {} failed, next at {}", failure.attempts, at.0),
         (Some(at), true) => format!(", tried again at {}", at.0),
-        (_, false) => ", not tried again by itself".into(),
+        (_, false) => ", not retried until the spec or its references change".into(),
         (None, true) => String::new(),
     }
 }

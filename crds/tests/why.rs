@@ -43,12 +43,35 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
         (
             json!({}),
             json!({ "phase": "Running", "observedGeneration": 1, "conditions": [ready("True", "Running", "")] }),
-            "Agent default/my-agent is Running and waits for nothing.",
+            "Agent default/my-agent is Ready.",
         ),
         (
             json!({}),
             json!({ "phase": "Terminated", "conditions": [ready("True", "Stopped", "replicas is 0.")] }),
-            "Agent default/my-agent is Terminated: replicas is 0.",
+            "Agent default/my-agent is stopped: spec.replicas is 0.",
+        ),
+        (
+            json!({}),
+            json!({ "phase": "Running", "conditions": [ready("True", "ScaledToZero", "nobody calls it")] }),
+            "Agent default/my-agent is Ready, scaled to zero: the next request starts a Pod.",
+        ),
+        (
+            json!({}),
+            json!({
+                "phase": "Running",
+                "conditions": [
+                    ready("True", "Running", ""),
+                    condition("Available", "True", "DeploymentReady", "Agent deployment is ready; kubectl sets the \
+                        replicas of the Deployment, spec.replicas is not used until it is edited"),
+                ],
+            }),
+            "Agent default/my-agent is Ready; kubectl sets the replicas of the Deployment, spec.replicas is not used until \
+             it is edited.",
+        ),
+        (
+            json!({}),
+            json!({ "phase": "Available", "conditions": [ready("True", "Available", "")] }),
+            "Agent default/my-agent is Available.",
         ),
         (
             json!({}),
@@ -57,12 +80,17 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
                 "conditions": [ready("False", "MissingDependency", "Tool/weather-api is missing")],
             }),
             "Agent default/my-agent is Resolving and waits: Tool/weather-api is missing (MissingDependency) — create what is \
-             missing, mend what is in Error, or remove the reference.",
+             missing, fix what is in Error, or remove the reference.",
         ),
         (
             json!({}),
-            json!({ "phase": "Deploying", "conditions": [ready("False", "Deploying", "0 of 1 Pods are ready")] }),
-            "Agent default/my-agent is Deploying and waits: 0 of 1 Pods are ready (Deploying).",
+            json!({ "phase": "Deploying", "conditions": [ready("False", "Deploying", "0 of 1 Pods ready")] }),
+            "Agent default/my-agent is Deploying: 0 of 1 Pods ready.",
+        ),
+        (
+            json!({}),
+            json!({ "phase": "Deploying", "conditions": [ready("False", "Deploying", "")] }),
+            "Agent default/my-agent is Deploying.",
         ),
         (
             json!({}),
@@ -79,8 +107,8 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
                 "phase": "Running",
                 "conditions": [ready("False", "Degraded", "flow \"b\": prompt \"later\" not found")],
             }),
-            "Agent default/my-agent is Running: flow \"b\": prompt \"later\" not found (Degraded) — mend what the message \
-             names; the flows that are in order are served.",
+            "Agent default/my-agent is Running: flow \"b\": prompt \"later\" not found (Degraded) — fix what the message \
+             names; the other flows are served.",
         ),
         (
             json!({}),
@@ -94,12 +122,37 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
                 "phase": "Failed",
                 "conditions": [ready("False", "Failed", "no"), stalled("NameConflict", "Service my-agent is not ours")],
                 "failure": {
-                    "reason": "NameConflict", "during": "Rendering", "retryable": true, "attempts": 3,
+                    "reason": "NameConflict", "during": "Rendering", "retryable": false, "attempts": 1,
+                },
+            }),
+            "Agent default/my-agent is Failed: Service my-agent is not ours (NameConflict), checked again within 5 minutes \
+             — rename this object or delete that one.",
+        ),
+        (
+            json!({}),
+            json!({
+                "phase": "Failed",
+                "conditions": [stalled("Refused", "apply Deployment ns/a: no (422)")],
+                "failure": {
+                    "reason": "Refused", "during": "Deploying", "retryable": true, "attempts": 1,
                     "nextAttemptAt": "2026-01-02T03:04:05Z",
                 },
             }),
-            "Agent default/my-agent is Failed: Service my-agent is not ours (NameConflict), attempt 3 failed, next at \
-             2026-01-02T03:04:05Z — rename this object, or delete the one that has its name.",
+            "Agent default/my-agent is Failed: apply Deployment ns/a: no (422) (Refused), checked again within 5 minutes — \
+             see which admission policy or webhook refuses it, and have it changed, or change the spec.",
+        ),
+        (
+            json!({}),
+            json!({
+                "phase": "Failed",
+                "conditions": [stalled("Panic", "render panicked")],
+                "failure": {
+                    "reason": "Panic", "during": "Rendering", "retryable": true, "attempts": 8,
+                    "nextAttemptAt": "2026-01-02T03:04:05Z",
+                },
+            }),
+            "Agent default/my-agent is Failed: render panicked (Panic), attempt 8 failed, next at 2026-01-02T03:04:05Z — \
+             report it as a defect of the operator, with the output of `recif trace`.",
         ),
         (
             json!({}),
@@ -108,14 +161,14 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
                 "conditions": [stalled("InvalidSpec", "env PORT is set twice")],
                 "failure": { "reason": "InvalidSpec", "during": "Pending", "retryable": false },
             }),
-            "Agent default/my-agent is Failed: env PORT is set twice (InvalidSpec), not tried again by itself — correct the \
-             spec and apply it again.",
+            "Agent default/my-agent is Failed: env PORT is set twice (InvalidSpec), not retried until the spec or its \
+             references change — correct the spec and apply it again.",
         ),
         (
             json!({}),
             json!({ "phase": "Failed", "failure": { "reason": "Unhealthy", "during": "Running", "retryable": false } }),
-            "Agent default/my-agent is Failed: Unhealthy, not tried again by itself — read the Pod's log; it goes on by \
-             itself once a Pod is ready, or when the spec changes.",
+            "Agent default/my-agent is Failed: Unhealthy, goes on by itself once its Pods are ready — see \
+             `kubectl logs`.",
         ),
         (
             json!({}),
@@ -140,8 +193,8 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
                     "nextAttemptAt": "2026-01-02T03:04:05Z",
                 },
             }),
-            "Agent default/my-agent is Deploying and waits: the Pods are not ready yet (NotReady) — read the Pod's log: its \
-             readiness probe does not pass.",
+            "Agent default/my-agent is Deploying and waits: the Pods are not ready yet (NotReady) — if it stays, its \
+             readiness probe fails: see `kubectl logs`.",
         ),
         (
             json!({}),
@@ -186,6 +239,7 @@ fn every_reason_a_user_can_act_on_has_a_hint() {
         "MissingDependency",
         "NameConflict",
         "InvalidSpec",
+        "Refused",
         "ImagePull",
         "CrashLoop",
         "Unschedulable",

@@ -46,6 +46,10 @@ pub(crate) const CLUSTER_ROLE: Kind = kind("rbac.authorization.k8s.io", "v1", "C
 pub(crate) const CLUSTER_ROLE_BINDING: Kind =
     kind("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings");
 
+pub(crate) const ADMISSION_POLICY: Kind =
+    kind("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies");
+pub(crate) const ADMISSION_POLICY_BINDING: Kind =
+    kind("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings");
 pub(crate) const DEFINITION: Kind =
     kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
 

@@ -22,7 +22,7 @@ use super::{
     session::Session,
     session_state::Kind,
     sessions::{NoSession, User},
-    shared::Ask,
+    shared::{Ask, Unable},
 };
 
 /// Says why nothing was done, in words that the sidecar passes on and a gateway understands: another Pod may have room.
@@ -49,10 +49,12 @@ pub(super) async fn handle(bridge: Arc<Bridge>, request: Request<Incoming>, crow
         "/readyz" if bridge.closing.is_cancelled() => {
             return reply::text(StatusCode::SERVICE_UNAVAILABLE, "about to end\n");
         }
-        "/readyz" if !bridge.shared.is_ready() => {
-            return reply::text(StatusCode::SERVICE_UNAVAILABLE, "the MCP server ended and is being started again\n");
+        "/readyz" => {
+            return match bridge.shared.unready() {
+                None => reply::text(StatusCode::OK, "ok\n"),
+                Some(why) => reply::text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+            };
         }
-        "/readyz" => return reply::text(StatusCode::OK, "ok\n"),
         path if path != bridge.options.path => return reply::text(StatusCode::NOT_FOUND, "there is no such path\n"),
         _ => {}
     }
@@ -189,8 +191,12 @@ async fn post(bridge: &Arc<Bridge>, request: Request<Incoming>) -> Answer {
             let wants_log = meta.is_some_and(|meta| meta.log_level.is_some());
             let given = Ask { id: id.clone(), method: &method, params, token, wants_log };
             let inlet = bridge.shared.ask(given, bridge).await;
-            let busy = |why: super::shared::Unable| {
-                refusal(StatusCode::SERVICE_UNAVAILABLE, Some(&id), -32000, &why.to_string())
+            let busy = |why: Unable| {
+                let status = match why {
+                    Unable::NotStarted(_) => StatusCode::BAD_GATEWAY,
+                    _ => StatusCode::SERVICE_UNAVAILABLE,
+                };
+                refusal(status, Some(&id), -32000, &why.to_string())
             };
             let accepts = Accepts { json: accepts.json && method != "subscriptions/listen", ..accepts };
             Ok(reply::answer(inlet.map_err(busy)?, accepts).await)
@@ -234,6 +240,9 @@ async fn open(bridge: &Arc<Bridge>, headers: &HeaderMap, id: Id, received: Recei
         let mut refusal = refusal(status, Some(&id), -32000, &error.to_string());
         if full {
             refusal.headers_mut().insert(REASON, HeaderValue::from_static(NO_SESSION));
+        }
+        if let NoSession::Start(error) = error {
+            bridge.shared.not_started(error, bridge);
         }
         refusal
     })?;

@@ -42,6 +42,8 @@ pub(super) struct Shared {
 struct State {
     requests: Requests,
     child: Child,
+    /// Why the last child was not started.
+    cause: Option<Arc<str>>,
 }
 
 #[derive(Debug, Default)]
@@ -56,11 +58,14 @@ enum Child {
 }
 
 /// A request that cannot be taken now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unable {
     /// There is no child.
     #[error("the MCP server ended and is being started again")]
     Died,
+    /// The system does not start one.
+    #[error("the MCP server cannot be started: {0}")]
+    NotStarted(Arc<str>),
     /// There are too many.
     #[error("the MCP server has too many requests in flight")]
     Full,
@@ -79,9 +84,22 @@ pub(super) struct Ask<'a> {
 }
 
 impl Shared {
-    /// Whether requests can be taken.
-    pub(super) fn is_ready(&self) -> bool {
-        matches!(self.state().child, Child::None | Child::Runs { proven: true, .. })
+    /// Why no requests can be taken, if so.
+    pub(super) fn unready(&self) -> Option<Unable> {
+        let state = self.state();
+        match state.child {
+            Child::None | Child::Runs { proven: true, .. } => None,
+            Child::Died | Child::Runs { .. } => Some(state.died()),
+        }
+    }
+
+    /// A child of a session was not started: neither would another one be. It is tried again and again until one is, and the
+    /// Pod is unready meanwhile.
+    pub(super) fn not_started(self: &Arc<Self>, error: std::io::Error, bridge: &Arc<Bridge>) {
+        let mut state = self.state();
+        if let Child::None = state.child {
+            state.not_started(self, bridge, error);
+        }
     }
 
     /// Sends a request to the child, and gives what comes back. A client that drops it cancels the request.
@@ -136,8 +154,8 @@ impl Shared {
     }
 
     /// Runs one child after the other, from a first one on.
-    async fn supervise(self: Arc<Self>, bridge: Arc<Bridge>, first: (Input, Output, Process)) {
-        let mut next = Ok(first);
+    async fn supervise(self: Arc<Self>, bridge: Arc<Bridge>, first: std::io::Result<(Input, Output, Process)>) {
+        let mut next = first;
         let mut pause = PAUSE;
         loop {
             let began = Instant::now();
@@ -158,8 +176,12 @@ impl Shared {
             }
             pause = (2 * pause).min(LONGEST_PAUSE);
             next = child::start(&bridge.options.command, &bridge.reaper, &bridge.memory, "shared");
-            if let Ok((input, ..)) = &next {
-                self.state().child = Child::Runs { input: input.clone(), proven: false };
+            let mut state = self.state();
+            match &next {
+                Ok((input, ..)) => {
+                    (state.child, state.cause) = (Child::Runs { input: input.clone(), proven: false }, None)
+                }
+                Err(error) => state.cause = Some(error.to_string().into()),
             }
         }
     }
@@ -255,23 +277,33 @@ impl Shared {
 }
 
 impl State {
+    /// Why there is no child that takes requests.
+    fn died(&self) -> Unable {
+        self.cause.clone().map_or(Unable::Died, Unable::NotStarted)
+    }
+
+    fn not_started(&mut self, shared: &Arc<Shared>, bridge: &Arc<Bridge>, error: std::io::Error) {
+        (self.child, self.cause) = (Child::Died, Some(error.to_string().into()));
+        bridge.tasks.spawn(shared.clone().supervise(bridge.clone(), Err(error)));
+    }
+
     /// The child's input; the first to ask starts it.
     fn input(&mut self, shared: &Arc<Shared>, bridge: &Arc<Bridge>) -> Result<Input, Unable> {
         match &self.child {
             Child::Runs { input, .. } => return Ok(input.clone()),
-            Child::Died => return Err(Unable::Died),
+            Child::Died => return Err(self.died()),
             Child::None => {}
         }
         match child::start(&bridge.options.command, &bridge.reaper, &bridge.memory, "shared") {
             Ok(started) => {
                 let input = started.0.clone();
                 self.child = Child::Runs { input: input.clone(), proven: true };
-                bridge.tasks.spawn(shared.clone().supervise(bridge.clone(), started));
+                bridge.tasks.spawn(shared.clone().supervise(bridge.clone(), Ok(started)));
                 Ok(input)
             }
             Err(error) => {
-                tracing::error!(child = "shared", "start the MCP server: {error}");
-                Err(Unable::Died)
+                self.not_started(shared, bridge, error);
+                Err(self.died())
             }
         }
     }

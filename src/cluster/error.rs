@@ -104,6 +104,9 @@ pub fn classify(operation: Operation, error: RequestError) -> ApiError {
         {
             ApiError::SelectorImmutable(message)
         }
+        // Only the API server's own validation names a field; an admission policy or webhook does not.
+        422 if causes.iter().any(|cause| !cause.field.is_empty()) => ApiError::Invalid(message),
+        400 | 405 | 406 | 413 | 415 | 422 if applies => ApiError::Refused(message),
         400 | 405 | 406 | 413 | 415 | 422 => ApiError::Invalid(message),
         500 if applies && NOT_TYPED.iter().any(|start| status.message.starts_with(start)) => ApiError::Invalid(message),
         _ => ApiError::Transient { message, after },
@@ -130,6 +133,7 @@ mod tests {
             ApiError::NotFound => "not found",
             ApiError::SelectorImmutable(_) => "selector",
             ApiError::Invalid(_) => "invalid",
+            ApiError::Refused(_) => "refused",
         }
     }
 
@@ -229,7 +233,17 @@ mod tests {
             ),
             (
                 Apply,
-                "invalid",
+                "refused",
+                r#"{"kind":"Status","status":"Failure","message":"deployments.apps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no Deployments today","reason":"Invalid","details":{"name":"a","group":"apps","kind":"deployments","causes":[{"message":"ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no Deployments today"}]},"code":422}"#,
+            ),
+            (
+                Create,
+                "refused",
+                r#"{"kind":"Status","status":"Failure","message":"admission webhook \"w.example.com\" denied the request: id 7f3a","code":400}"#,
+            ),
+            (
+                Apply,
+                "refused",
                 r#"{"kind":"Status","status":"Failure","message":"Request entity too large: limit is 3145728","reason":"RequestEntityTooLarge","code":413}"#,
             ),
         ];

@@ -6,15 +6,17 @@
 //! {
 //!   "instance": "0123456789abcdef", "uptimeMs": 61000,
 //!   "workloads": [
-//!     { "kind": "Agent", "namespace": "default", "name": "weather", "waiting": 2, "waitingMs": 5400, "refused": 7 }
+//!     { "kind": "Agent", "namespace": "default", "name": "weather", "waiting": 2, "waitingMs": 5400, "refused": 7,
+//!       "halted": 0 }
 //!   ]
 //! }
 //! ```
 //!
 //! `instance` is new after each start. `waiting` is how many requests wait now; `waitingMs` is that number integrated over
 //! time, so that its difference between two looks, divided by the difference of `uptimeMs`, is the mean number that waited.
-//! `refused` counts those that were refused for want of room. `waitingMs` and `refused` only grow within an instance, unless
-//! the workload is deleted; reading changes nothing.
+//! `refused` counts those that were refused for want of room, `halted` those of a workload that is Failed without Pods for a
+//! reason that a ready Pod would end. `waitingMs` and both counts only grow within an instance, unless the workload is
+//! deleted; reading changes nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -50,6 +52,7 @@ struct Demand {
     waiting: usize,
     waiting_ms: u64,
     refused: u64,
+    halted: u64,
 }
 
 impl Admin {
@@ -97,13 +100,15 @@ async fn demand(State(admin): State<Admin>) -> Json<Demands> {
     let workloads = admin.shared.routes.all().into_iter().filter_map(|route| {
         let workload = &route.workload;
         let demand = workload.demand();
-        (demand.waiting > 0 || demand.waited > Duration::ZERO || demand.refused > 0).then(|| Demand {
+        let counted = demand.refused + demand.halted > 0;
+        (demand.waiting > 0 || demand.waited > Duration::ZERO || counted).then(|| Demand {
             kind: workload.kind.name(),
             namespace: workload.namespace.clone().into(),
             name: workload.name.clone().into(),
             waiting: demand.waiting,
             waiting_ms: millis(demand.waited),
             refused: demand.refused,
+            halted: demand.halted,
         })
     });
     Json(Demands {

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use crds::{MachineStatus, Period, Proxy, why};
+use crds::{
+    MachineStatus, Period, Proxy,
+    flow_set::{FlowState, LEFT_OUT},
+    why,
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::Deserialize;
@@ -68,6 +72,17 @@ pub struct Object {
     pub last_invocation_at: Option<Timestamp>,
     /// Why it is of no use to wait for a Pod, if it is not.
     pub halt: Option<Halt>,
+    /// Of a set: the flows that its Pods run without, each with why.
+    pub left_out: Box<[(Box<str>, Box<str>)]>,
+}
+
+impl Object {
+    /// Why the flow that this rest of a path leads to is not served, if the Pods run without it.
+    pub(super) fn left_out(&self, rest: &[u8]) -> Option<&str> {
+        let first = rest.strip_prefix(b"/")?.split(|byte| matches!(byte, b'/' | b'?')).next()?;
+        let found = self.left_out.iter().find(|(flow, _)| flow.as_bytes() == first);
+        found.map(|(_, why)| &**why)
+    }
 }
 
 /// Why nobody should wait for a Pod.
@@ -78,6 +93,8 @@ pub struct Halt {
     /// Whether Pods that are still there serve until they are gone. Those of a failed update do; those of an object that is
     /// being deleted do not.
     pub pods_serve: bool,
+    /// Whether a ready Pod would end it, so that a request is a reason to have one.
+    pub ended_by_pods: bool,
 }
 
 /// Reads an object of this kind.
@@ -87,6 +104,7 @@ pub struct Halt {
 pub(super) fn read(kind: Kind, head: &Head, json: &str) -> Result<Object, serde_json::Error> {
     let Wire { metadata, spec, status } = serde_json::from_str(json)?;
     let status = status.unwrap_or_default();
+    let left_out = left_out(&status);
     Ok(Object {
         uid: head.uid.as_str().into(),
         // That of a server is for its discovery.
@@ -96,8 +114,19 @@ pub(super) fn read(kind: Kind, head: &Head, json: &str) -> Result<Object, serde_
         sidecar: spec.proxy.enabled,
         anonymous_paths: spec.expose.anonymous_paths,
         last_invocation_at: status.last_invocation_at.as_deref().and_then(|text| text.parse().ok()),
+        left_out,
         halt: halt(kind, head, metadata, &status.machine),
     })
+}
+
+fn left_out(status: &Status) -> Box<[(Box<str>, Box<str>)]> {
+    let inputs = status.machine.inputs.as_ref().filter(|_| status.machine.phase.as_deref() == Some("Running"));
+    let is_out = |flow: &&FlowState| {
+        let pinned = inputs.and_then(|inputs| inputs.get(&format!("flow/{}", flow.name)));
+        pinned.is_some_and(|pinned| pinned == LEFT_OUT)
+    };
+    let why = |flow: &FlowState| format!("flow {:?} is not served: {}", flow.name, flow.message);
+    status.flows.iter().filter(is_out).map(|flow| (flow.name.as_str().into(), why(flow).into())).collect()
 }
 
 fn halt(kind: Kind, head: &Head, metadata: Meta, status: &MachineStatus) -> Option<Halt> {
@@ -121,7 +150,7 @@ fn halt(kind: Kind, head: &Head, metadata: Meta, status: &MachineStatus) -> Opti
         ..ObjectMeta::default()
     };
     let sentence = why::why(kind.name(), &metadata, Some(status)).sentence.into();
-    Some(Halt { sentence, pods_serve: !deleting })
+    Some(Halt { sentence, pods_serve: !deleting, ended_by_pods: !deleting && status.is_ended_by_ready_pods() })
 }
 
 #[derive(Deserialize)]
@@ -174,6 +203,8 @@ struct Status {
     last_invocation_at: Option<String>,
     #[serde(default)]
     children: Vec<ChildOf>,
+    #[serde(default)]
+    flows: Vec<FlowState>,
 }
 
 #[derive(Deserialize)]
@@ -199,6 +230,7 @@ pub(super) mod testing {
             anonymous_paths: Box::default(),
             last_invocation_at: None,
             halt: None,
+            left_out: Box::default(),
         }
     }
 }
@@ -239,6 +271,20 @@ mod tests {
             r#"{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7"},"spec":{"timeout":"5s"}}"#;
         let timeout = |kind| read(kind, &head(json).unwrap(), json).unwrap().timeout;
         assert_eq!((timeout(Kind::McpServer), timeout(Kind::Flow)), (None, Some(Duration::from_secs(5))));
+    }
+
+    #[test]
+    fn a_flow_that_a_set_runs_without_is_told_with_its_reason() {
+        let flows = r#","inputs":{"flow/a":"served","flow/b":"left out"},"flows":[
+            {"name":"a","ready":true,"phase":"Running","message":""},
+            {"name":"b","ready":false,"phase":"Resolving","message":"prompt \"p\" not found"}]"#;
+        let running = object("", &format!(r#","phase":"Running"{flows}"#), "");
+        let why = Some("flow \"b\" is not served: prompt \"p\" not found");
+        for (rest, expected) in [("/b", why), ("/b?x", why), ("/b/x", why), ("/bb", None), ("/a", None), ("", None)] {
+            assert_eq!(running.left_out(rest.as_bytes()), expected, "{rest}");
+        }
+        let resolving = object("", &format!(r#","phase":"Resolving"{flows}"#), "");
+        assert_eq!(resolving.left_out(b"/b"), None, "the Pods of before may still serve it");
     }
 
     #[test]

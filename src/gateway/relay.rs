@@ -79,6 +79,9 @@ pub(super) async fn relay<S: Link>(
 ) -> Outcome {
     let Call { head, shared, .. } = call;
     let _under_way = shared.metrics.begins(route.workload.kind, call.arrived);
+    if let Some(why) = route.object.left_out(call.path.rest) {
+        return Outcome::Refused(Answer::new(503, "unavailable", why.to_owned()));
+    }
     route.workload.budget.earn();
     let mut failures = 0;
     // Pods that did not take it, and whether one of them has no room but for another session.

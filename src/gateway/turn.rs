@@ -124,6 +124,9 @@ pub(super) fn held(route: &Route, session: &Session<'_>) -> Result<Lease, Answer
 fn check(route: &Route) -> Result<(), NoTurn> {
     match &route.object.halt {
         Some(halt) if route.pods.is_empty() || !halt.pods_serve => {
+            if halt.ended_by_pods {
+                route.workload.refuse_halted();
+            }
             Err(NoTurn::Refused(Answer::new(503, "unavailable", String::from(&*halt.sentence))))
         }
         _ => Ok(()),

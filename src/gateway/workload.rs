@@ -39,6 +39,7 @@ pub(super) struct Workload {
     clock: Clock,
     waiting: AtomicUsize,
     refused: AtomicU64,
+    halted: AtomicU64,
     room: Mutex<Room>,
 }
 
@@ -79,6 +80,8 @@ pub(super) struct Demand {
     pub(super) waited: Duration,
     /// Requests that were refused for want of room.
     pub(super) refused: u64,
+    /// Requests that were refused because the workload is Failed and has no Pod, which a ready Pod would end.
+    pub(super) halted: u64,
 }
 
 impl Workload {
@@ -95,6 +98,7 @@ impl Workload {
             clock,
             waiting: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
+            halted: AtomicU64::new(0),
             room: Mutex::new(room),
         })
     }
@@ -186,6 +190,11 @@ impl Workload {
         self.refused.fetch_add(1, Relaxed);
     }
 
+    /// Counts a request that was refused because the workload is Failed, for a reason that a ready Pod would end.
+    pub(super) fn refuse_halted(&self) {
+        self.halted.fetch_add(1, Relaxed);
+    }
+
     /// Takes note that an answer below 500 was relayed from it.
     pub(super) fn invoked(&self) {
         self.invoked_at.fetch_max(Timestamp::now().as_millisecond(), Relaxed);
@@ -195,7 +204,8 @@ impl Workload {
     pub(super) fn demand(&self) -> Demand {
         let mut room = self.room();
         self.settle(&mut room);
-        Demand { waiting: room.queue.len(), waited: room.waited, refused: self.refused.load(Relaxed) }
+        let (refused, halted) = (self.refused.load(Relaxed), self.halted.load(Relaxed));
+        Demand { waiting: room.queue.len(), waited: room.waited, refused, halted }
     }
 
     fn lease(self: &Arc<Self>, pod: Arc<Pod>) -> Lease {
@@ -317,7 +327,7 @@ mod tests {
         advance(Duration::from_millis(100)).await;
         drop(first);
         advance(Duration::from_millis(50)).await;
-        let expected = Demand { waiting: 1, waited: Duration::from_millis(550), refused: 0 };
+        let expected = Demand { waiting: 1, waited: Duration::from_millis(550), refused: 0, halted: 0 };
         assert_eq!(workload.demand(), expected);
         drop((second, held));
         advance(Duration::from_secs(9)).await;

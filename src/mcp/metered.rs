@@ -211,8 +211,14 @@ impl Metered {
     }
 }
 
+/// How that begins.
+const NOT_STARTED: &str = "the MCP server cannot be started";
+
 /// A status, in words.
 pub(super) fn refusal(status: StatusCode, body: &str) -> String {
+    if let Some(cause) = not_started(body) {
+        return format!("it answers HTTP {status}: {cause}");
+    }
     let about_host = body.to_ascii_lowercase().contains("host");
     match status {
         StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST if about_host => format!(
@@ -227,6 +233,13 @@ pub(super) fn refusal(status: StatusCode, body: &str) -> String {
         }
         _ => format!("it answers HTTP {status}"),
     }
+}
+
+/// What our bridge says of a program that the system does not start.
+fn not_started(body: &str) -> Option<String> {
+    let body: serde_json::Value = serde_json::from_str(body).ok()?;
+    let message = body["error"]["message"].as_str().filter(|message| message.starts_with(NOT_STARTED))?;
+    Some(message.chars().take(200).collect())
 }
 
 /// Why a request was not answered.

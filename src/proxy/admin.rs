@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{life::Stage, serve::Shared};
+use super::{life::Stage, serve::Shared, upstream::Readiness};
 use crate::http1::{Bad, RequestHead, write_own};
 
 /// An answer of the proxy's own.
@@ -117,9 +117,12 @@ impl Own {
 async fn ready(shared: &Shared) -> Answer {
     match shared.life.stage() {
         Stage::Draining | Stage::Restarting => Answer::refusal(503, "draining", "draining"),
-        Stage::Serving | Stage::LameDuck if shared.upstream.accepts().await => Answer::text(200, "ok\n"),
-        Stage::Serving | Stage::LameDuck => {
-            Answer::refusal(503, "the workload does not accept connections", "upstream")
-        }
+        Stage::Serving | Stage::LameDuck => match shared.upstream.readiness().await {
+            Readiness::Ready => Answer::text(200, "ok\n"),
+            Readiness::Closed => Answer::refusal(503, "the workload does not accept connections", "upstream"),
+            Readiness::Never => {
+                Answer::refusal(503, "the workload can never answer as it is configured: its log says why", "never")
+            }
+        },
     }
 }

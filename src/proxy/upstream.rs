@@ -3,11 +3,15 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
 use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     time::{Instant, sleep, timeout},
 };
@@ -20,6 +24,10 @@ const IDLE: Duration = Duration::from_secs(2);
 const CONNECT: Duration = Duration::from_secs(5);
 /// Longest wait for a connection that is only to show that there is somebody.
 const PROBE: Duration = Duration::from_secs(1);
+/// Longest wait for the workload's own word on whether it is ready; the kubelet gives a probe a second in all.
+const ASK: Duration = Duration::from_millis(500);
+/// Longest head of that answer, in bytes.
+const HEAD: usize = 8 << 10;
 /// Idle connections kept at most.
 const POOL: usize = 256;
 
@@ -28,6 +36,19 @@ const POOL: usize = 256;
 pub(super) struct Upstream {
     address: SocketAddr,
     idle: Mutex<Idle>,
+    /// Whether the process that accepts connections has answered that it can serve.
+    can_serve: AtomicBool,
+}
+
+/// How the workload stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Readiness {
+    /// It accepts connections.
+    Ready,
+    /// It accepts none.
+    Closed,
+    /// It says that it can never serve, so waiting is of no use.
+    Never,
 }
 
 #[derive(Debug, Default)]
@@ -41,7 +62,7 @@ struct Idle {
 impl Upstream {
     /// Nothing is opened yet.
     pub(super) fn new(address: SocketAddr) -> Self {
-        Self { address, idle: Mutex::default() }
+        Self { address, idle: Mutex::default(), can_serve: AtomicBool::new(false) }
     }
 
     /// An idle connection that looks alive.
@@ -103,8 +124,43 @@ impl Upstream {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the workload is ready: it accepts connections, and does not say `x-recif-ready: never` at its `/readyz`, as our
+    /// runner does when its configuration can never serve. Asked until it has once answered otherwise; images of others may
+    /// answer anything there, or nothing.
+    pub(super) async fn readiness(&self) -> Readiness {
+        let Ok(Ok(mut io)) = timeout(PROBE, TcpStream::connect(self.address)).await else {
+            self.can_serve.store(false, Relaxed);
+            return Readiness::Closed;
+        };
+        if self.can_serve.load(Relaxed) {
+            return Readiness::Ready;
+        }
+        match timeout(ASK, readyz(&mut io)).await {
+            Ok(Ok(head)) if says_never(&head) => return Readiness::Never,
+            Ok(Ok(head)) if head.starts_with(b"HTTP/") => self.can_serve.store(true, Relaxed),
+            _ => {}
+        }
+        Readiness::Ready
+    }
+
     /// Whether somebody accepts connections.
     pub(super) async fn accepts(&self) -> bool {
         matches!(timeout(PROBE, TcpStream::connect(self.address)).await, Ok(Ok(_)))
     }
+}
+
+/// The head of the answer to `GET /readyz`, as far as it comes.
+async fn readyz(io: &mut TcpStream) -> io::Result<Vec<u8>> {
+    io.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < HEAD && io.read_buf(&mut head).await? > 0 {}
+    Ok(head)
+}
+
+/// Whether a head has the field `x-recif-ready: never`.
+fn says_never(head: &[u8]) -> bool {
+    let end = head.windows(4).position(|end| end == b"\r\n\r\n").unwrap_or(head.len());
+    let lines = head[..end].split(|byte| *byte == b'\n');
+    let mut fields = lines.filter_map(|line| line.split_at_checked(line.iter().position(|byte| *byte == b':')?));
+    fields.any(|(name, value)| name.eq_ignore_ascii_case(b"x-recif-ready") && value[1..].trim_ascii() == b"never")
 }

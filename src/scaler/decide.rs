@@ -99,7 +99,7 @@ pub fn decide(policy: &Policy, current: i32, demand: &Demand, window: &mut Windo
 fn asked(policy: &Policy, demand: &Demand) -> i32 {
     // A load just above a whole number by nothing but rounding is that number.
     let wanted = (demand.load / f64::from(policy.concurrency.max(1)) - 1e-9).ceil().clamp(0.0, f64::from(i32::MAX));
-    (wanted as i32).clamp(policy.min, policy.max.max(policy.min))
+    (wanted as i32).max(i32::from(demand.halted)).clamp(policy.min, policy.max.max(policy.min))
 }
 
 /// Fewest that stay whatever the load.
@@ -107,7 +107,7 @@ fn floor(policy: &Policy, current: i32, demand: &Demand) -> i32 {
     match policy.zero_after {
         Some(after) if policy.min == 0 && demand.idle >= after => 0,
         // Somebody who waits in a gateway wakes it; without anybody it sleeps on.
-        Some(_) if policy.min == 0 && current == 0 && demand.load <= 0.0 => 0,
+        Some(_) if policy.min == 0 && current == 0 && demand.load <= 0.0 && !demand.halted => 0,
         _ => policy.min.max(1),
     }
 }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     fn load(load: f64) -> Demand {
-        Demand { load, complete: true, idle: Duration::ZERO }
+        Demand { load, complete: true, idle: Duration::ZERO, halted: false }
     }
 
     /// What is decided about a workload that has asked for the same for longer than its window.

@@ -36,6 +36,8 @@ pub struct Heard {
     pub waiting: f64,
     /// Requests per second that gateways refused for good.
     pub refused: f64,
+    /// Whether gateways refused requests because the workload is Failed without Pods.
+    pub halted: bool,
 }
 
 /// What a workload is asked to do.
@@ -47,6 +49,9 @@ pub struct Demand {
     pub complete: bool,
     /// How long nothing has been in flight, waiting or refused.
     pub idle: Duration,
+    /// Whether requests were refused for being Failed: worth one Pod, however many they are. Nothing says how long they would
+    /// have taken, and more Pods mend nothing that one does not.
+    pub halted: bool,
 }
 
 /// Remembers the last samples of one workload.
@@ -101,10 +106,15 @@ impl Meter {
         let in_flight: f64 = self.pods.values().map(|known| known.load).sum();
         let load = in_flight + heard.waiting + refused * self.services.mean(now);
         // A request may be over in less than what the counters count in.
-        if load > 0.0 || served || !complete {
+        if load > 0.0 || served || !complete || heard.halted {
             self.busy_since = now;
         }
-        Demand { load, complete, idle: now.saturating_sub(self.busy_since) }
+        Demand { load, complete, idle: now.saturating_sub(self.busy_since), halted: heard.halted }
+    }
+
+    /// Lets what counts as idleness begin now.
+    pub fn wake(&mut self, now: Duration) {
+        self.busy_since = now;
     }
 
     /// Requests that a Pod last had in flight; `None`: it has not answered yet.

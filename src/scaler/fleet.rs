@@ -27,6 +27,8 @@ pub struct Seen {
     pub scaling: Option<Scaling>,
     /// Whether the user stopped it.
     pub stopped: bool,
+    /// Whether it is Failed for a reason that a ready Pod ends.
+    pub failed: bool,
     /// Its Deployment.
     pub deployment: Option<Arc<Child>>,
     /// Its Pods.

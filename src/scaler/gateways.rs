@@ -45,6 +45,9 @@ struct Queue {
     /// Requests refused for good.
     #[serde(default)]
     refused: u64,
+    /// Requests refused because the workload is Failed without Pods.
+    #[serde(default)]
+    halted: u64,
 }
 
 /// What is asked for in vain.
@@ -54,6 +57,8 @@ pub(super) struct Unmet {
     pub(super) waiting: f64,
     /// Requests refused per second.
     pub(super) refused: f64,
+    /// Whether requests were refused because the workload is Failed without Pods.
+    pub(super) halted: bool,
 }
 
 /// Every gateway, as last heard.
@@ -67,7 +72,7 @@ pub(super) struct Gateways {
 struct Gateway {
     instance: String,
     uptime_ms: u64,
-    counted: HashMap<Id, (u64, u64)>,
+    counted: HashMap<Id, (u64, u64, u64)>,
     unmet: HashMap<Id, Unmet>,
     voice: Voice,
     asked: bool,
@@ -140,6 +145,7 @@ impl Gateways {
         each.fold(Unmet::default(), |sum, one| Unmet {
             waiting: sum.waiting + one.waiting,
             refused: sum.refused + one.refused,
+            halted: sum.halted || one.halted,
         })
     }
 
@@ -170,19 +176,20 @@ impl Gateway {
             let id = Id { kind: kind.name, key: Key::new(queue.namespace, queue.name) };
             let unmet = if same {
                 // A workload that was not named before had counted nothing.
-                let (waiting_ms, refused) = before.get(&id).copied().unwrap_or_default();
+                let (waiting_ms, refused, halted) = before.get(&id).copied().unwrap_or_default();
                 Unmet {
                     waiting: queue.waiting_ms.saturating_sub(waiting_ms) as f64 / elapsed,
                     refused: queue.refused.saturating_sub(refused) as f64 * 1000.0 / elapsed,
+                    halted: queue.halted > halted,
                 }
             } else {
                 // The first sample of an instance gives no rate; who waits in it waits.
-                Unmet { waiting: f64::from(queue.waiting), refused: 0.0 }
+                Unmet { waiting: f64::from(queue.waiting), ..Unmet::default() }
             };
             if unmet != Unmet::default() {
                 self.unmet.insert(id.clone(), unmet);
             }
-            self.counted.insert(id, (queue.waiting_ms, queue.refused));
+            self.counted.insert(id, (queue.waiting_ms, queue.refused, queue.halted));
         }
         self.instance = sample.instance;
         self.uptime_ms = sample.uptime_ms;
@@ -227,8 +234,8 @@ mod tests {
         assert!(hear(sample("i", 9000, json!([queue("a", 0, 700, 50)]))).is_empty());
         let called = hear(sample("i", 11_000, json!([queue("a", 0, 1700, 54), queue("b", 1, 500, 0)])));
         assert_eq!(called.len(), 2);
-        assert_eq!(gateways.unmet(&id("a")), Unmet { waiting: 0.5, refused: 2.0 });
-        assert_eq!(gateways.unmet(&id("b")), Unmet { waiting: 0.25, refused: 0.0 });
+        assert_eq!(gateways.unmet(&id("a")), Unmet { waiting: 0.5, refused: 2.0, halted: false });
+        assert_eq!(gateways.unmet(&id("b")), Unmet { waiting: 0.25, ..Unmet::default() });
         gateways.heard(address(1), sample("i", 12_000, json!([queue("a", 0, 1700, 54)])), None, SECOND);
         assert_eq!(gateways.unmet(&id("a")), Unmet::default());
     }
@@ -238,7 +245,7 @@ mod tests {
         let mut gateways = one();
         gateways.heard(address(1), sample("i", 9000, json!([queue("a", 0, 9000, 9)])), None, SECOND);
         gateways.heard(address(1), sample("j", 10, json!([queue("a", 2, 10, 1)])), None, SECOND);
-        assert_eq!(gateways.unmet(&id("a")), Unmet { waiting: 2.0, refused: 0.0 });
+        assert_eq!(gateways.unmet(&id("a")), Unmet { waiting: 2.0, ..Unmet::default() });
     }
 
     #[test]

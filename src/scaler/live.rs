@@ -13,7 +13,7 @@ use actions::{
     workload::{SCALER, Workload},
 };
 use async_trait::async_trait;
-use crds::{Agent, Flow, FlowSet, GROUP, KINDS, RefKind};
+use crds::{Agent, Flow, FlowSet, GROUP, KINDS, MachineStatus, RefKind};
 use tokio::sync::Notify;
 
 use super::{
@@ -183,6 +183,7 @@ impl<K: Workload + Custom> KindFleet for OfKind<K> {
             uid: cr.uid().to_owned(),
             scaling,
             stopped: cr.replicas() == 0,
+            failed: cr.machine().is_some_and(MachineStatus::is_ended_by_ready_pods),
             deployment,
             pods: self.views.pods(K::KIND, &key.namespace, &key.name),
             tool: None,

@@ -83,6 +83,7 @@ impl Toy {
             uid: "u".into(),
             scaling: Some(scaling),
             stopped: false,
+            failed: false,
             deployment: Some(Arc::new(deployment)),
             pods: Vec::new(),
             tool: None,

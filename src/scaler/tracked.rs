@@ -18,6 +18,11 @@ use super::{
 
 /// A Pod that has not answered for this long is told of.
 const UNREACHABLE: Duration = Duration::from_secs(10);
+/// A workload that is Failed and may scale to zero keeps a Pod for this long after it failed or was last called: only a ready
+/// Pod ends the failure, so without one it would never be looked at again.
+const KEPT: Duration = Duration::from_secs(30 * 60);
+/// A Pod that was ready within this time and is no longer has not answered: it may be too busy to.
+const READY_LATELY: Duration = Duration::from_secs(5 * 60);
 
 /// What is known of the gateways.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +61,10 @@ pub(super) struct Tracked {
     meter: Meter,
     window: Window,
     pods: HashMap<String, Line>,
+    /// When each Pod was last ready.
+    ready: HashMap<String, Duration>,
+    /// Whether it was Failed when it was last judged.
+    failed: bool,
     /// Whether it has something to do, so that it is asked in every round.
     pub(super) active: bool,
     /// When it is asked although nothing happens.
@@ -94,6 +103,8 @@ impl Tracked {
             meter: Meter::new(now),
             window: Window::new(now),
             pods: HashMap::new(),
+            ready: HashMap::new(),
+            failed: false,
             active: false,
             next: now,
             is_new: true,
@@ -182,8 +193,14 @@ impl Tracked {
                 }
             }
         }
-        let heard = Heard { pods: round.answers, waiting: gateways.unmet.waiting, refused: gateways.unmet.refused };
-        let demand = self.meter.hear(&heard, now);
+        let Unmet { waiting, refused, halted } = gateways.unmet;
+        let mut pods = round.answers;
+        pods.extend(self.unready(seen, now).into_iter().map(|uid| (uid, None)));
+        if seen.failed && !std::mem::replace(&mut self.failed, seen.failed) {
+            self.meter.wake(now);
+        }
+        self.failed = seen.failed;
+        let demand = self.meter.hear(&Heard { pods, waiting, refused, halted }, now);
         let mut orders = self.hand_over(seen);
         let own = |live: &&Arc<Child>| {
             let state = live.deployment.as_ref().filter(|_| !live.deleting);
@@ -193,8 +210,20 @@ impl Tracked {
         {
             self.scale(seen, scaling, live, &demand, gateways, now, &mut orders);
         }
-        self.active = demand.load > 0.0 || !orders.is_empty();
+        self.active = demand.load > 0.0 || demand.halted || !orders.is_empty();
         orders
+    }
+
+    /// The Pods that were ready lately, are no longer and are not being deleted. Overload looks like this too, so they count
+    /// as Pods that do not answer, not as Pods that are gone.
+    fn unready(&mut self, seen: &Seen, now: Duration) -> Vec<String> {
+        let stays = |uid: &String| seen.pods.iter().any(|pod| pod.uid == *uid && !pod.terminating);
+        self.ready.retain(|uid, since| stays(uid) && now.saturating_sub(*since) < READY_LATELY);
+        for pod in seen.pods.iter().filter(|pod| pod.ready && !pod.terminating) {
+            self.ready.insert(pod.uid.clone(), now);
+        }
+        let is_ready = |uid: &String| seen.pods.iter().any(|pod| pod.uid == *uid && pod.ready);
+        self.ready.keys().filter(|uid| !is_ready(uid)).cloned().collect()
     }
 
     #[expect(clippy::too_many_arguments, reason = "everything that a decision depends on")]
@@ -211,12 +240,16 @@ impl Tracked {
         let current = live.deployment.as_ref().map_or(0, |state| state.desired);
         let awake = (scaling.min_replicas == 0).then(|| stays_awake(seen, gateways)).flatten();
         let sees_all = gateways.all_answer || current == 0;
+        let zero_after = match seen.failed {
+            true => scaling.scale_to_zero_after().max(KEPT),
+            false => scaling.scale_to_zero_after(),
+        };
         let policy = Policy {
             min: scaling.min_replicas,
             max: scaling.max_replicas,
             concurrency: scaling.concurrency,
             stable_window: scaling.stable_window(),
-            zero_after: (awake.is_none() && sees_all).then(|| scaling.scale_to_zero_after()),
+            zero_after: (awake.is_none() && sees_all).then_some(zero_after),
         };
         let decision = decide(&policy, current, demand, &mut self.window, now);
         let in_flight = |uid: &str| self.meter.in_flight(uid).unwrap_or(u32::MAX);
@@ -236,6 +269,8 @@ impl Tracked {
         if decision.direction != Direction::Down {
             orders.costs = stale_marks(&seen.pods, current).into_iter().map(|pod| (pod, None)).collect();
         }
+        let kept = || active(true, "Failed", KEPT_SENTENCE);
+        let awake = awake.or_else(|| (seen.failed && scaling.min_replicas == 0).then(kept));
         let told = Told { desired: Some(desired), active: self.standing(seen, awake, now) };
         self.desired = desired;
         orders.told = (told != seen.told).then_some(told);
@@ -261,6 +296,9 @@ impl Tracked {
         Some(awake.unwrap_or_else(|| active(true, "FollowsLoad", "the number of Pods follows the load")))
     }
 }
+
+/// What `ScalingActive` says of a workload that is Failed.
+const KEPT_SENTENCE: &str = "only a ready Pod ends the failure: one stays for 30 minutes after it or after the last request, then none until a request comes";
 
 /// Why the last Pod stays although it need not.
 fn stays_awake(seen: &Seen, gateways: GatewayState) -> Option<Active> {

@@ -9,7 +9,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Gateways that know of nobody who waits.
 const QUIET: GatewayState =
-    GatewayState { unmet: Unmet { waiting: 0.0, refused: 0.0 }, all_answer: true, none_is_known: false };
+    GatewayState { unmet: Unmet { waiting: 0.0, refused: 0.0, halted: false }, all_answer: true, none_is_known: false };
 
 fn deployment(desired: i32, by: ReplicasBy) -> Option<Arc<Child>> {
     Some(Arc::new(testing::deployment(DeploymentState {
@@ -29,6 +29,7 @@ fn seen(desired: i32, min: i32) -> Seen {
         uid: "u".into(),
         scaling: Some(Scaling { min_replicas: min, ..Scaling::default() }),
         stopped: false,
+        failed: false,
         deployment: deployment(desired, by),
         pods: (0..desired).map(|at| Arc::new(pod(&format!("p{at}"), Ipv4Addr::LOCALHOST))).collect(),
         tool: None,
@@ -77,7 +78,7 @@ fn more_load_is_a_number_at_once_and_the_same_again_is_no_write() {
 fn who_waits_in_a_gateway_wakes_what_sleeps() {
     let mut tracked = Tracked::new(Duration::ZERO);
     assert_eq!(round(&mut tracked, &seen(0, 0), QUIET, 400, &[]).replicas, None);
-    let waits = GatewayState { unmet: Unmet { waiting: 0.1, refused: 0.0 }, ..QUIET };
+    let waits = GatewayState { unmet: Unmet { waiting: 0.1, ..Unmet::default() }, ..QUIET };
     assert_eq!(round(&mut tracked, &seen(0, 0), waits, 401, &[]).replicas, Some(Some(1)));
 }
 
@@ -191,4 +192,79 @@ fn a_stopped_workload_is_not_scaled_and_says_so() {
     assert_eq!((orders.replicas, told.desired), (None, Some(0)));
     assert_eq!(told.active.clone().unwrap().reason, "Stopped");
     assert!(round(&mut tracked, &Seen { told, ..stopped }, QUIET, 101, &[]).is_empty());
+}
+
+/// A workload that may scale to zero after 5 minutes, is Failed, and whose Pods are not ready.
+fn failed(desired: i32) -> Seen {
+    let mut there = Seen { failed: true, ..seen(desired, 0) };
+    for pod in &mut there.pods {
+        *pod = Arc::new(Pod { ready: false, ..pod.as_ref().clone() });
+    }
+    there
+}
+
+#[test]
+fn a_failed_workload_keeps_one_pod_for_half_an_hour_so_that_it_can_become_ready() {
+    let mut tracked = Tracked::new(Duration::ZERO);
+    round(&mut tracked, &seen(1, 0), QUIET, 1, &[Some(0)]);
+    let told = round(&mut tracked, &failed(1), QUIET, 301, &[]).told.unwrap().active.unwrap();
+    assert_eq!((told.status, told.reason.as_str()), (true, "Failed"));
+    for second in [302, 360, 660, 2100] {
+        assert_eq!(round(&mut tracked, &failed(1), QUIET, second, &[]).replicas, None, "{second}");
+    }
+    assert_eq!(round(&mut tracked, &failed(1), QUIET, 2101, &[]).replicas, Some(Some(0)));
+    assert_eq!(round(&mut tracked, &failed(0), QUIET, 2102, &[]).replicas, None, "and stays");
+    assert_eq!(round(&mut Tracked::new(Duration::ZERO), &failed(0), QUIET, 1, &[]).replicas, None, "a new leader too");
+}
+
+#[test]
+fn a_request_refused_for_a_failure_is_worth_one_pod_however_many_they_are_and_the_half_hour_begins_anew() {
+    let mut tracked = Tracked::new(Duration::ZERO);
+    let called = GatewayState { unmet: Unmet { halted: true, ..Unmet::default() }, ..QUIET };
+    round(&mut tracked, &failed(0), QUIET, 7000, &[]);
+    assert_eq!(round(&mut tracked, &failed(0), called, 7200, &[]).replicas, Some(Some(1)));
+    for second in 7201..7400 {
+        assert_eq!(round(&mut tracked, &failed(1), called, second, &[]).replicas, None, "never more than one");
+    }
+    assert_eq!(round(&mut tracked, &failed(1), QUIET, 7399 + 1799, &[]).replicas, None);
+    assert_eq!(round(&mut tracked, &failed(1), QUIET, 7399 + 1800, &[]).replicas, Some(Some(0)));
+    let two = Seen { failed: true, ..seen(2, 0) };
+    let mut tracked = Tracked::new(Duration::ZERO);
+    round(&mut tracked, &two, QUIET, 1, &[Some(20), Some(4)]);
+    let busy = round(&mut tracked, &two, called, 2, &[Some(20), Some(4)]).replicas;
+    assert_eq!(busy, Some(Some(3)), "Pods of a failed update go on to follow the load");
+}
+
+#[test]
+fn a_workload_that_recovered_scales_to_zero_as_ever() {
+    let mut tracked = Tracked::new(Duration::ZERO);
+    round(&mut tracked, &failed(1), QUIET, 1, &[]);
+    assert_eq!(round(&mut tracked, &seen(1, 0), QUIET, 360, &[Some(0)]).replicas, Some(Some(0)));
+}
+
+#[test]
+fn a_pod_that_was_ready_lately_and_is_overloaded_keeps_all() {
+    let mut tracked = Tracked::new(Duration::ZERO);
+    let there = seen(3, 1);
+    let loads = [Some(9), Some(9), Some(6)];
+    round(&mut tracked, &there, QUIET, 99, &loads);
+    round(&mut tracked, &there, QUIET, 100, &loads);
+    let mut overloaded = there.clone();
+    for pod in &mut overloaded.pods[1..] {
+        *pod = Arc::new(Pod { ready: false, ..pod.as_ref().clone() });
+    }
+    for second in [101, 200, 399] {
+        let orders = round(&mut tracked, &overloaded, QUIET, second, &[Some(0), None, None]);
+        assert_eq!((orders.replicas, orders.costs.len()), (None, 0), "{second}");
+    }
+    let orders = round(&mut tracked, &overloaded, QUIET, 401, &[Some(0), None, None]);
+    assert_eq!(orders.replicas, Some(Some(2)), "for five minutes");
+    let mut ending = there.clone();
+    for pod in &mut ending.pods[1..] {
+        *pod = Arc::new(Pod { ready: false, terminating: true, ..pod.as_ref().clone() });
+    }
+    let mut tracked = Tracked::new(Duration::ZERO);
+    round(&mut tracked, &there, QUIET, 100, &loads);
+    let orders = round(&mut tracked, &ending, QUIET, 200, &[Some(0), None, None]);
+    assert_eq!(orders.replicas, Some(Some(2)), "one that is being deleted is none");
 }

@@ -10,7 +10,7 @@ use crate::{
     kind,
     machine::{ActionError, BadTable, Registry, condition},
     ports::World,
-    references::{self, Inputs, Lookup},
+    references::{self, Given, Inputs, Lookup},
     render::{self, AgentParts, RenderError, Settings},
     workload::{self, Rendered, Workload},
 };
@@ -49,6 +49,23 @@ impl Workload for Agent {
         let mut inputs = lookup.inputs(Some(&Node::new(RefKind::Agent, name)), &self.references());
         inputs.add("Settings", references::Found::Here(settings_digest(&world.settings)));
         inputs
+    }
+
+    fn never_answers(&self, world: &World) -> Option<String> {
+        let spec = &self.spec;
+        if spec.image != world.settings.runner_image {
+            return None;
+        }
+        let (views, namespace) = (world.views.as_ref(), namespace(self));
+        let mut given = Given::of(views, namespace, &spec.env, &spec.env_from, spec.pod_template.as_ref());
+        match &spec.model_ref {
+            None => given.lacks(&spec.model_type),
+            Some(named) => {
+                let model = views.model(namespace, &named.name)?;
+                let config = &model.spec.plugin_config_ref.name;
+                given.lacks_of(views, namespace, config, &views.plugin_config(namespace, config)?.spec)
+            }
+        }
     }
 
     fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {

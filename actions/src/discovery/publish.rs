@@ -75,7 +75,9 @@ async fn published<K: ToolServer>(cx: &Context<K>, cr: &K, told: &Catalogue) -> 
         match ensure(cx, cr, name, &tool).await {
             Ok(true) => count += 1,
             Ok(false) => refused.push(format!("tool \"{name}\" exists and belongs to somebody else")),
-            Err(ActionError::Api(ApiError::Invalid(message))) => refused.push(format!("tool \"{name}\": {message}")),
+            Err(ActionError::Api(ApiError::Invalid(message) | ApiError::Refused(message))) => {
+                refused.push(format!("tool \"{name}\": {message}"))
+            }
             Err(error) => return Err(error),
         }
     }

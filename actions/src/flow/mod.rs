@@ -6,7 +6,12 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use crds::{Flow, RefKind, Refers, Traffic, WorkloadStatus, cycle::Node, digest};
+use crds::{
+    Flow, RefKind, Refers, Traffic, WorkloadStatus,
+    cycle::Node,
+    digest,
+    flow::{FlowDefinition, Runtime},
+};
 
 pub(crate) use parts::flow_parts;
 
@@ -15,7 +20,7 @@ use crate::{
     machine::{ActionError, BadTable, Machine, Registry},
     ports::World,
     prompt::inline_problem,
-    references::{Found, Inputs, Lookup},
+    references::{Found, Given, Inputs, Lookup},
     render::{self, Contract, FLOW, FlowImages, FlowKind, FlowParts, RenderError, Settings},
     workload::{self, Rendered, Workload},
 };
@@ -44,7 +49,7 @@ impl Workload for Flow {
     fn validate(&self, settings: &Settings) -> Result<(), ActionError> {
         let (name, definition) = (self.key().name, &self.spec.definition);
         render::check_names(&name, definition).map_err(terminal)?;
-        if let Some(problem) = inline_problem(definition) {
+        if let Some(problem) = inline_problem(definition, true) {
             return Err(ActionError::terminal("InvalidSpec", problem));
         }
         let inline = definition.prompts.iter().filter_map(|source| source.prompt.as_ref());
@@ -59,6 +64,10 @@ impl Workload for Flow {
         let mut inputs = Lookup::new(world, &key.namespace).inputs(Some(&node), &self.references());
         inputs.add("Settings", Found::Here(settings_digest(&world.settings)));
         inputs
+    }
+
+    fn never_answers(&self, world: &World) -> Option<String> {
+        never_answers(world, &self.key().namespace, &self.spec.runtime, &self.spec.definition)
     }
 
     fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {
@@ -76,6 +85,26 @@ impl Workload for Flow {
     fn endpoint(&self, settings: &Settings) -> String {
         render::endpoint(self, self.spec.runtime.port, settings)
     }
+}
+
+/// Why a flow could never answer in our runtime, as far as its model's key tells.
+pub(crate) fn never_answers(
+    world: &World,
+    namespace: &str,
+    runtime: &Runtime,
+    definition: &FlowDefinition,
+) -> Option<String> {
+    let image = runtime.image.as_deref().unwrap_or_default();
+    if !image.is_empty() && image != world.settings.runner_image {
+        return None;
+    }
+    let views = world.views.as_ref();
+    let config = match (&definition.model_ref, &definition.model_spec) {
+        (Some(named), _) => views.model(namespace, &named.name)?.spec.plugin_config_ref.name.clone(),
+        (None, inline) => inline.as_ref()?.plugin_config_ref.name.clone(),
+    };
+    let mut given = Given::of(views, namespace, &runtime.env, &[], runtime.pod_template.as_ref());
+    given.lacks_of(views, namespace, &config, &views.plugin_config(namespace, &config)?.spec)
 }
 
 fn rendered(

@@ -265,3 +265,72 @@ async fn a_prompt_in_place_is_judged_like_a_prompt() {
         assert!(ready["message"].as_str().unwrap().starts_with(expected), "{name}: {ready}");
     }
 }
+
+/// Why the flow is not Ready.
+fn message(sim: &Sim) -> String {
+    let conditions = status(sim, "f", "/conditions");
+    let ready = conditions.as_array().unwrap().iter().find(|found| found["type"] == "Ready").unwrap().clone();
+    ready["message"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flow_whose_model_has_no_key_waits_and_names_the_secret_and_the_key() {
+    let env = json!([{ "name": "OPENAI_API_KEY", "value": "k" }]);
+    let cases: [(&str, Value, Value); 8] = [
+        ("Secret keys has no key OPENAI_API_KEY (PluginConfig p)", json!({ "type": "openai" }), json!({})),
+        (
+            "Secret keys has no key GEMINI_API_KEY or GOOGLE_API_KEY or GOOGLE_GENAI_API_KEY (PluginConfig p)",
+            json!({ "type": "google" }),
+            json!({}),
+        ),
+        ("", json!({ "type": "openai" }), json!({ "env": env })),
+        ("", json!({ "type": "openai", "extraConfig": { "baseUrl": "http://local" } }), json!({})),
+        ("", json!({ "type": "openai", "credentialKeys": ["KEY"] }), json!({})),
+        ("", json!({ "type": "openai" }), json!({ "image": "registry/theirs:1" })),
+        (
+            "",
+            json!({ "type": "openai" }),
+            json!({ "podTemplate": { "spec": { "containers": [{ "name": "flow", "envFrom": [] }] } } }),
+        ),
+        ("", json!({ "type": "ollama" }), json!({})),
+    ];
+    for (expected, plugin, more) in cases {
+        let sim = Sim::new();
+        needs(&mut sim.store());
+        let said = format!("{plugin} {more}");
+        sim.store().edit(&id("PluginConfig", "p"), |body| {
+            body["spec"]["credentialKeys"] = json!([]);
+            body["spec"].as_object_mut().unwrap().extend(plugin.as_object().unwrap().clone());
+        });
+        sim.store().create(&id("Flow", "f"), flow("hello", more));
+        let mut operator = Operator::start(&sim);
+        operator.run(MINUTE).await;
+        if expected.is_empty() {
+            assert_eq!(phase(&sim, "f"), "Running", "{said}: {}", message(&sim));
+            continue;
+        }
+        assert_eq!((phase(&sim, "f"), message(&sim)), ("Resolving".into(), expected.into()), "{said}");
+        let key = expected.split(' ').nth(5).unwrap();
+        sim.store().edit(&id("Secret", "keys"), |body| body["data"][key] = json!("b25l"));
+        operator.run(MINUTE).await;
+        assert_eq!(phase(&sim, "f"), "Running", "{said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flow_that_runs_without_a_key_is_judged_when_it_is_resolved_anew() {
+    let (sim, _) = running().await;
+    let older = |body: &mut Value| body["spec"]["image"] = json!("recif.local/runner:1");
+    sim.store().edit(&id("PluginConfig", "p"), |body| body["spec"]["credentialKeys"] = json!([]));
+    sim.store().edit(&id("Flow", "f"), |body| body["spec"]["image"] = json!("registry/theirs:1"));
+    Operator::start(&sim).run(MINUTE).await;
+    assert_eq!(phase(&sim, "f"), "Running");
+    // To this build it is as one that an older build has let run.
+    let settings = Settings { runner_image: "registry/theirs:1".to_owned(), ..settings() };
+    sim.take_requests();
+    Operator::with(&sim, agents::registry().unwrap(), settings).run(20 * MINUTE).await;
+    assert_eq!((sim.take_writes(), phase(&sim, "f")), (Vec::new(), "Running".into()));
+    sim.store().edit(&id("Flow", "f"), older);
+    Operator::start(&sim).run(MINUTE).await;
+    assert_eq!(phase(&sim, "f"), "Resolving");
+}

@@ -1,9 +1,9 @@
 //! The flows of a set: which of them can be rendered.
 
-use crds::{FlowSet, Refers};
+use crds::{FlowSet, Refers, WorkloadPhase};
 
 use crate::{
-    flow::flow_parts,
+    flow::{flow_parts, never_answers},
     machine::Machine,
     ports::World,
     prompt::inline_problem,
@@ -29,15 +29,22 @@ pub(super) enum Member {
 pub(super) fn members<'a>(set: &'a FlowSet, world: &World) -> Vec<(&'a str, Member)> {
     let key = set.key();
     let lookup = Lookup::new(world, &key.namespace);
+    let resolving = set.phase() == Some(WorkloadPhase::Resolving);
     let flows = set.spec.flows.iter().map(|flow| {
         let inputs = lookup.inputs(None, &flow.definition.references());
+        // One that is served goes on until the set is resolved anew: nothing about it has changed.
+        let anew = resolving || !is_served(set, &flow.name);
         let member = match inputs.waiting_for() {
             Some(wait) if wait.missing => Member::Broken(wait.sentence),
             Some(wait) => Member::Late(wait.sentence),
-            None if let Some(problem) = inline_problem(&flow.definition) => Member::Broken(problem),
+            None if let Some(problem) = inline_problem(&flow.definition, anew) => Member::Broken(problem),
             None => {
                 let parts = flow_parts(world, &key.namespace, &flow.name, &flow.definition);
                 match check_member(&key.name, &parts) {
+                    Ok(()) if anew => match never_answers(world, &key.namespace, &set.spec.runtime, &flow.definition) {
+                        None => Member::Fine(inputs),
+                        Some(sentence) => Member::Broken(sentence),
+                    },
                     Ok(()) => Member::Fine(inputs),
                     Err(error) => Member::Broken(error.to_string()),
                 }

@@ -284,3 +284,32 @@ async fn dying_at_any_write_changes_nothing_in_the_end() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_flow_whose_model_has_no_key_is_left_out_until_it_has_one() {
+    let sim = Sim::new();
+    needs(&mut sim.store());
+    sim.store().create(&id("Secret", "keys"), crate::fake::secret(json!({ "OTHER": "b25l" })));
+    let plugin = json!({ "type": "openai", "credentialsRef": { "name": "keys" } });
+    sim.store().create(&id("PluginConfig", "oai"), object("PluginConfig", plugin));
+    let model = json!({ "provider": "openai", "model": "big", "pluginConfigRef": { "name": "oai" } });
+    sim.store().create(&id("Model", "big"), object("Model", model));
+    let mut dear = entry("dear", "bye");
+    dear["modelRef"]["name"] = json!("big");
+    sim.store().create(&id("FlowSet", "s"), set(&[entry("cheap", "hello"), dear]));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    is_degraded(&sim, "flow \"dear\": Secret keys has no key OPENAI_API_KEY (PluginConfig oai)");
+    assert_eq!(served(&sim), ["cheap"]);
+    sim.take_requests();
+    Operator::start(&sim).run(20 * MINUTE).await;
+    assert_eq!(sim.take_writes(), Vec::<String>::new());
+    sim.store().edit(&id("Secret", "keys"), |body| body["data"]["OPENAI_API_KEY"] = json!("b25l"));
+    operator.run(MINUTE).await;
+    is_whole(&sim, 2);
+    assert_eq!(served(&sim), ["cheap", "dear"]);
+    sim.store()
+        .edit(&id("Secret", "keys"), |body| drop(body["data"].as_object_mut().unwrap().remove("OPENAI_API_KEY")));
+    operator.run(MINUTE).await;
+    assert_eq!(served(&sim), ["cheap"], "one that loses its key");
+}

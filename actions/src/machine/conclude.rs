@@ -15,6 +15,9 @@ const UNREACHABLE: Duration = Duration::from_secs(5);
 const FORBIDDEN: Duration = Duration::from_secs(10);
 const NAMESPACE_GOES: Duration = Duration::from_secs(30);
 
+/// The most that is kept of a refusal, in characters.
+const REFUSAL: usize = 299;
+
 /// The result of a step, sorted by what the driver does about it.
 enum Verdict<K> {
     /// Store it.
@@ -38,6 +41,10 @@ impl<K: Machine> Driver<K> {
         let result = std::mem::replace(&mut step.result, Ok(None));
         match self.judge(&step, result) {
             Verdict::Change(next) => {
+                let held_back = step.wait.as_ref().filter(|wait| wait.holds_back && next.phase() == cr.phase());
+                if let Some(left) = held_back.and_then(|wait| self.patience_left(&step, wait)) {
+                    return self.told(&step, StepOutcome::Waiting, soonest(left, step.recheck));
+                }
                 self.memory.done_waiting(key);
                 let outcome = match step.wait {
                     _ if next.phase() != cr.phase() => StepOutcome::Moved,
@@ -103,25 +110,22 @@ impl<K: Machine> Driver<K> {
             Err(ActionError::Terminal { reason, message }) => fail(reason, message),
             Err(ActionError::Api(error)) => match error {
                 ApiError::Transient { message, after } => {
-                    let patience = Duration::from_secs(2);
-                    let wait = Wait { reason: "ApiServerUnavailable", message, missing: false, patience, unmet: None };
+                    let wait = Wait::new("ApiServerUnavailable", message, Duration::from_secs(2));
                     Verdict::Refused { wait, after, most: UNREACHABLE }
                 }
                 ApiError::NamespaceTerminating => {
                     let message = "the namespace is being deleted".to_owned();
-                    let patience = Duration::from_secs(2);
-                    let wait = Wait { reason: "NamespaceTerminating", message, missing: false, patience, unmet: None };
+                    let wait = Wait::new("NamespaceTerminating", message, Duration::from_secs(2));
                     // The deletion of the object itself will wake it.
                     Verdict::Refused { wait, after: Some(NAMESPACE_GOES), most: NAMESPACE_GOES }
                 }
                 ApiError::Forbidden(message) => {
-                    let wait =
-                        Wait { reason: "Forbidden", message, missing: true, patience: Duration::ZERO, unmet: None };
+                    let wait = Wait { missing: true, ..Wait::new("Forbidden", message, Duration::ZERO) };
                     Verdict::Refused { wait, after: None, most: FORBIDDEN }
                 }
                 ApiError::WrongUid(_) | ApiError::Stale | ApiError::NotFound => Verdict::Stale,
                 ApiError::SelectorImmutable(message) => fail("SelectorImmutable", message),
-                ApiError::Invalid(message) => fail("InvalidSpec", message),
+                ApiError::Invalid(message) | ApiError::Refused(message) => fail("Refused", shortened(message)),
             },
         }
     }
@@ -221,6 +225,15 @@ fn is_known<K: Machine>(cr: &K, failed: &Failed) -> bool {
     let Some(machine) = cr.machine().filter(|_| cr.phase() == Some(K::Phase::FAILED)) else { return false };
     let reason = machine.failure.as_ref().is_some_and(|failure| failure.reason == failed.reason);
     reason && machine.conditions.iter().any(|found| found.type_ == "Ready" && found.message == failed.message)
+}
+
+/// The words of a refusal, which come from outside and may be of any length, as far as a condition has room for them.
+fn shortened(mut message: String) -> String {
+    if let Some((end, _)) = message.char_indices().nth(REFUSAL) {
+        message.truncate(end);
+        message.push('…');
+    }
+    message
 }
 
 fn soonest(after: Duration, recheck: Option<Duration>) -> Next {

@@ -16,6 +16,9 @@ const DERIVED: [&str; 3] = ["Ready", "Reconciling", "Stalled"];
 /// The reason of `Available` while nobody calls and no Pod runs.
 pub const SCALED_TO_ZERO: &str = "ScaledToZero";
 
+/// Reasons that say all.
+const WORDLESS: [&str; 2] = ["Stopped", SCALED_TO_ZERO];
+
 /// A condition of this type, its time and generation left to the driver.
 pub fn condition(type_: &str, status: bool, reason: &str, message: impl Into<String>) -> Condition {
     Condition {
@@ -106,6 +109,39 @@ pub(super) fn derive<K: Machine>(cr: &mut K, phase: K::Phase, findings: Findings
     } else if unknown {
         // Every kind has it from the first status on; from then on it is the actions'.
         set_condition(conditions, condition("Available", false, name, ""));
+    }
+}
+
+/// Leaves the words of reasons that say all as they were: another build may have others, which is not worth a write.
+pub(super) fn keep_words<K: Machine>(cr: &mut K, before: &[Condition]) {
+    for condition in &mut cr.machine_mut().conditions {
+        let same = |old: &&Condition| {
+            old.type_ == condition.type_ && old.status == condition.status && old.reason == condition.reason
+        };
+        if WORDLESS.contains(&condition.reason.as_str())
+            && let Some(old) = before.iter().find(same)
+        {
+            condition.message.clone_from(&old.message);
+        }
+    }
+}
+
+/// Brings the reason of an `Available` that is False up to date, for a status that is written anyway: none of an earlier
+/// phase stays, and what failed does not sleep.
+pub(super) fn renew_available<K: Machine>(cr: &mut K, phase: K::Phase, wait: Option<&Wait>) {
+    let (name, standing) = (phase.as_str(), phase.standing());
+    let failed = standing == Standing::Failed;
+    let in_progress = failed || standing == Standing::Progressing;
+    let stopping = wait.is_some_and(|wait| wait.reason == "Stopping");
+    let conditions = &mut cr.machine_mut().conditions;
+    let Some(found) = conditions.iter_mut().find(|found| found.type_ == "Available") else { return };
+    let of_a_phase = K::Phase::parse(&found.reason).is_some();
+    let outdated = match found.status.as_str() {
+        "False" => of_a_phase || (in_progress && !stopping && found.reason == "Stopped"),
+        _ => failed && found.reason == SCALED_TO_ZERO,
+    };
+    if outdated && found.reason != name {
+        *found = condition("Available", false, name, phase.doing());
     }
 }
 

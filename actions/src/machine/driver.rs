@@ -136,8 +136,7 @@ impl<K: Machine> Driver<K> {
         let Some(action) = action else {
             let phase = step.cr.raw_phase().unwrap_or_default();
             let message = format!("no action handles this object in phase {phase}");
-            let patience = Duration::ZERO;
-            step.wait = Some(Wait { reason: "Unhandled", message, missing: true, patience, unmet: None });
+            step.wait = Some(Wait { missing: true, ..Wait::new("Unhandled", message, Duration::ZERO) });
             return;
         };
         let cx = Context { world: self.world.clone(), clock: self.clock.clone(), notes: Notes::default() };

@@ -34,9 +34,19 @@ pub enum ApiError {
     /// A Deployment exists whose selector cannot be changed.
     #[error("{0}")]
     SelectorImmutable(String),
-    /// Any other 400 or 422: the API server will never take this.
+    /// A 422 that names a field, or a body that does not fit the schema: the API server itself judges what was sent as wrong.
     #[error("{0}")]
     Invalid(String),
+    /// Any other 400 or 422 of an apply: an admission policy or webhook does not want it now, and may change its mind.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl ApiError {
+    /// Whether a dry run says nothing of the request itself: a webhook refuses to judge dry runs.
+    pub fn is_undecided(&self) -> bool {
+        matches!(self, Self::Refused(message) if message.contains("does not support dry run"))
+    }
 }
 
 /// Why an action could not finish.

@@ -19,8 +19,20 @@ pub struct Wait {
     pub missing: bool,
     /// How long the wait may last before it is worth a write.
     pub patience: Duration,
+    /// Something is wrong with the Pods: told in an Event.
+    pub trouble: bool,
+    /// Nothing is written while it is quiet, not even what the action changed.
+    pub holds_back: bool,
     /// The condition that is False, in the words of the wait, once the wait is written.
     pub unmet: Option<&'static str>,
+}
+
+impl Wait {
+    /// A wait for something that will come by itself.
+    pub(super) fn new(reason: &'static str, message: impl Into<String>, patience: Duration) -> Self {
+        let message = message.into();
+        Self { reason, message, missing: false, patience, trouble: false, holds_back: false, unmet: None }
+    }
 }
 
 /// A wait shorter than this is not written.
@@ -47,12 +59,24 @@ impl Notes {
 
     /// As [`Notes::waiting`], silent for longer because such a wait is usual.
     pub fn waiting_up_to(&self, patience: Duration, reason: &'static str, message: impl Into<String>) {
-        self.set(Wait { reason, message: message.into(), missing: false, patience, unmet: None });
+        self.set(Wait::new(reason, message, patience));
+    }
+
+    /// As [`Notes::waiting`], for something that is wrong and that a person wants to be told of.
+    pub fn trouble(&self, reason: &'static str, message: impl Into<String>) {
+        self.set(Wait { trouble: true, ..Wait::new(reason, message, PATIENCE) });
+    }
+
+    /// What the step waits for is so usual that until it has lasted this long nothing of the step is written at all.
+    pub fn hold_back(&self, patience: Duration) {
+        if let Some(wait) = &mut self.lock().wait {
+            (wait.patience, wait.holds_back) = (patience, true);
+        }
     }
 
     /// The step waits for something that somebody has to bring or mend.
     pub fn missing(&self, reason: &'static str, message: impl Into<String>) {
-        self.set(Wait { reason, message: message.into(), missing: true, patience: Duration::ZERO, unmet: None });
+        self.set(Wait { missing: true, ..Wait::new(reason, message, Duration::ZERO) });
     }
 
     /// What the step waits for is what this condition stands for: it is False from when the wait is written.
@@ -60,6 +84,12 @@ impl Notes {
         if let Some(wait) = &mut self.lock().wait {
             wait.unmet = Some(condition);
         }
+    }
+
+    /// A wait of this reason is over, which was noted before more was known.
+    pub fn withdraw(&self, reason: &str) {
+        let mut said = self.lock();
+        said.wait = said.wait.take().filter(|wait| wait.reason != reason);
     }
 
     /// Something worth a word in the trace, such as `applied` = `Deployment/a`.

@@ -80,8 +80,12 @@ pub(super) fn complete<K: Machine>(before: &K, decision: Decision<K>, now: Times
     }
     conditions::derive(&mut next, phase, findings);
     let generation = if observed { Some(before.generation()) } else { old.observed_generation };
-    conditions::stamp(&mut next, &old.conditions, generation, now);
+    conditions::keep_words(&mut next, &old.conditions);
     let says_new = from != Some(phase) || failure.is_some() || ready_words(&next) != words(&old.conditions);
+    if says_new && !K::AVAILABLE_BY_PHASE {
+        conditions::renew_available(&mut next, phase, wait.as_ref());
+    }
+    conditions::stamp(&mut next, &old.conditions, generation, now);
     let machine = next.machine_mut();
     machine.failure = record;
     machine.observed_generation = generation;

@@ -70,7 +70,8 @@ impl<K: Machine> Driver<K> {
                 self.tell(&record, Next::After(step::backoff(refusals, step.cr.uid(), LEFT_BEHIND)))
             }
             Err(error) => {
-                let defect = matches!(error, ApiError::Invalid(_) | ApiError::SelectorImmutable(_));
+                let defect =
+                    matches!(error, ApiError::Invalid(_) | ApiError::Refused(_) | ApiError::SelectorImmutable(_));
                 record.outcome = if defect { StepOutcome::Defect } else { StepOutcome::Retry };
                 record.reason = format!("the status could not be written: {error}");
                 let most = if defect { step::LONGEST_BACKOFF } else { Duration::from_secs(5) };
@@ -174,8 +175,8 @@ fn announcement<K: Machine>(before: &K, after: &K, wait: Option<&Wait>) -> Optio
         Standing::Settled if moved && failure(after) => say(false, "Recovered", "works again"),
         Standing::Settled if moved && K::FINALIZER.is_some() => say(false, to.as_str(), "ready"),
         Standing::Stopped if moved => say(false, to.as_str(), &ready.message),
-        Standing::Progressing => {
-            let wait = wait.filter(|wait| wait.missing)?;
+        Standing::Progressing | Standing::Settled => {
+            let wait = wait.filter(|wait| wait.missing || wait.trouble)?;
             let known =
                 before.machine()?.conditions.iter().any(|old| old.type_ == "Ready" && old.reason == wait.reason);
             if known { None } else { say(true, wait.reason, &wait.message) }

@@ -13,17 +13,23 @@ use std::{
 use crds::{MCPServer, Refers, Traffic, WorkloadStatus};
 
 use crate::{
-    discovery::{DISCOVERED, PUBLISHED, Withdrawing},
+    discovery::{DISCOVERED, PUBLISHED, REASONS, ToolServer as _, Withdrawing},
     flow::{settings_digest, terminal},
     kind,
     machine::{ActionError, BadTable, Machine, Registry},
     ports::World,
-    references::{Found, Inputs, Lookup},
+    references::{Found, Inputs, Lookup, Unresolved},
     render::{self, BRIDGE, MCP_SERVER_LABEL, ServerImages, Settings},
     workload::{Accept, Deploy, Drain, Recover, Render, Rendered, Resolve, Workload},
 };
 
 kind::workload!(MCPServer, render version 1, in workload, conditions CONDITIONS, offers server.tools_digest);
+
+/// What the message of a server that did answer begins with.
+const ANSWERS: &str = "it answers HTTP";
+
+/// The reason of a server that answers only callers that it knows.
+const UNAUTHORIZED: &str = "Unauthorized";
 
 /// Condition types that its actions write.
 const CONDITIONS: &[&str] = &["Available", "ReferencesResolved", DISCOVERED, PUBLISHED];
@@ -78,6 +84,25 @@ impl Workload for MCPServer {
 
     fn endpoint(&self, settings: &Settings) -> String {
         render::endpoint(self, self.spec.deployment.port, settings) + self.spec.path()
+    }
+
+    /// It is ready only when it has answered once: a program that cannot start, or speaks something else, is not.
+    fn unready(&self) -> Option<Unresolved> {
+        let conditions = self.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
+        let is_true = |type_: &str| conditions.iter().any(|found| found.type_ == type_ && found.status == "True");
+        let told = self.told().is_some_and(|told| told.tools_digest.is_some());
+        // Of one that was ready before, Pods alone decide.
+        if told || is_true(DISCOVERED) || is_true("Ready") {
+            return None;
+        }
+        let Some(found) = conditions.iter().find(|found| found.type_ == DISCOVERED) else {
+            let sentence = "it has not answered yet: it is asked for its tools".to_owned();
+            return Some(Unresolved { reason: "NotDiscovered", sentence, missing: false });
+        };
+        let reason = REASONS.iter().copied().find(|reason| *reason == found.reason)?;
+        // Where the operator cannot connect, or is not let in, its callers may well be.
+        let unheard = matches!(reason, "ServerUnreachable" | "AddressDenied") && !found.message.starts_with(ANSWERS);
+        (!unheard).then(|| Unresolved { reason, sentence: found.message.clone(), missing: true })
     }
 }
 

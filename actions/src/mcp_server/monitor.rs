@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use crds::{MCPServer, WorkloadPhase, digest, tool_server::ServerTls};
 use serde_json::json;
 
+use super::{ANSWERS, UNAUTHORIZED};
 use crate::{
     discovery::{DISCOVERED, Target, ToolServer as _, When, tell},
     machine::{Action, ActionError, ApiError, Context, Machine, condition, update_condition},
-    workload::{self, Workload as _, is_available},
+    workload::{self, Workload as _, is_available, note_unready},
 };
 
 /// How long a stream that only listens may be silent: the bridge says something every 15 s.
@@ -36,6 +37,7 @@ impl Action<MCPServer> for Monitor {
     async fn handle(&self, cx: &Context<MCPServer>, cr: Arc<MCPServer>) -> Result<Option<MCPServer>, ActionError> {
         let watched = workload::Monitor.handle(cx, cr.clone()).await?;
         let mut next = watched.unwrap_or_else(|| cr.as_ref().clone());
+        let unready = next.unready();
         let looked = match next.phase() == Some(WorkloadPhase::Running) && is_available(&next) {
             true => discover(cx, &mut next).await,
             false => Ok(()),
@@ -44,10 +46,17 @@ impl Action<MCPServer> for Monitor {
             Ok(()) => {}
             // What is wrong with its tools takes no server out of Running that serves.
             Err(ActionError::Terminal { reason, message }) => not_kept(&mut next, reason, &message),
-            Err(ActionError::Api(ApiError::Invalid(message))) => not_kept(&mut next, "Refused", &message),
+            Err(ActionError::Api(ApiError::Invalid(message) | ApiError::Refused(message))) => {
+                not_kept(&mut next, "Refused", &message)
+            }
             Err(error) if next.phase() == cr.phase() && next.status == cr.status => return Err(error),
             // What was observed of the Pods is stored first.
             Err(_) => cx.notes.look_again(SOON),
+        }
+        // What it said just now counts.
+        if let Some(before) = unready {
+            cx.notes.withdraw(before.reason);
+            note_unready(cx, &next);
         }
         Ok((next.phase() != cr.phase() || next.status != cr.status).then_some(next))
     }
@@ -65,7 +74,17 @@ async fn discover(cx: &Context<MCPServer>, next: &mut MCPServer) -> Result<(), A
         Some(Ok(found)) => {
             tell(cx, next, found).await?;
         }
-        Some(Err(failed)) => not_kept(next, failed.reason, &failed.message),
+        Some(Err(failed)) => {
+            let conditions = next.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
+            let known = conditions.iter().any(|it| it.type_ == DISCOVERED && it.message == failed.message);
+            // It answered, and wants to know its callers, of whom the operator is none. Older words of it stay.
+            let signs_in = ["401", "403"].iter().any(|code| failed.message.starts_with(&format!("{ANSWERS} {code}")));
+            match signs_in && !known {
+                true => not_kept(next, UNAUTHORIZED, &failed.message),
+                false if known => {}
+                false => not_kept(next, failed.reason, &failed.message),
+            }
+        }
     }
     Ok(())
 }

@@ -270,3 +270,50 @@ async fn a_tool_that_is_published_no_more_goes_when_nobody_uses_it_in_whatever_p
         assert_eq!(at(&sim, &server_id(), "/status/publishedTools"), Value::Null);
     }
 }
+
+/// Reason and status of Ready.
+fn ready(sim: &Sim) -> (Value, Value) {
+    let ready = condition(sim, &server_id(), "Ready");
+    (ready["reason"].clone(), ready["status"].clone())
+}
+
+fn fails(reason: &'static str, message: &str) -> Outcome {
+    Err(Undiscovered { reason, message: message.to_owned() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_ready_only_when_it_has_answered_once() {
+    let not_started = "it answers HTTP 502 Bad Gateway: the MCP server cannot be started: No such file or directory";
+    for (answer, reason, status) in [
+        (fails("ServerRefused", not_started), "ServerRefused", "False"),
+        (fails("ServerTimeout", "it did not tell its tools within 30 s"), "ServerTimeout", "False"),
+        (fails("InvalidServerAnswer", "it answers no MCP"), "InvalidServerAnswer", "False"),
+        (fails("ServerUnreachable", "it answers HTTP 503 Service Unavailable"), "ServerUnreachable", "False"),
+        (fails("ServerUnreachable", "connection refused"), "Running", "True"),
+        (fails("AddressDenied", "10.0.0.1 is denied"), "Running", "True"),
+        (fails("ServerRefused", "it answers HTTP 401 Unauthorized: give it credentials"), "Running", "True"),
+        (tells(&[]), "Running", "True"),
+    ] {
+        let sim = world();
+        let said = format!("{answer:?}");
+        sim.serve(URL, answer);
+        let mut operator = Operator::start(&sim);
+        operator.run(2 * MINUTE).await;
+        assert_eq!(phase(&sim, &server_id()), "Running", "{said}");
+        assert_eq!(ready(&sim), (json!(reason), json!(status)), "{said}");
+        sim.take_requests();
+        Operator::start(&sim).run(5 * MINUTE).await;
+        assert_eq!(sim.take_writes(), Vec::<String>::new(), "{said}: a restart");
+        sim.serve(URL, tells(&["read"]));
+        let mut operator = Operator::start(&sim);
+        operator.run(30 * MINUTE).await;
+        assert_eq!(ready(&sim), (json!("Running"), json!("True")), "{said}");
+        sim.serve(URL, fails("ServerTimeout", "it did not tell its tools within 30 s"));
+        operator.run(30 * MINUTE).await;
+        assert_eq!(ready(&sim), (json!("Running"), json!("True")), "{said}: it has answered once");
+    }
+    let sim = world();
+    sim.serve(URL, fails("ServerRefused", "it answers HTTP 403 Forbidden: give it credentials"));
+    Operator::start(&sim).run(MINUTE).await;
+    assert_eq!(condition(&sim, &server_id(), "ToolsDiscovered")["reason"], "Unauthorized");
+}

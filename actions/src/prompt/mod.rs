@@ -23,7 +23,7 @@ const MOST_FRONTMATTER: usize = 64 * 1024;
 
 impl Reference for Prompt {
     fn validate(&self) -> Result<(), ActionError> {
-        match problem(&self.spec.content) {
+        match problem(&self.spec.content, true) {
             Some(problem) => Err(ActionError::terminal("InvalidSpec", format!("content{problem}"))),
             None => Ok(()),
         }
@@ -39,18 +39,22 @@ impl Reference for Prompt {
     }
 }
 
-/// What is wrong with a text, as what follows its name.
-fn problem(content: &str) -> Option<String> {
+/// What is wrong with a text, as what follows its name. `whole`: with its template too.
+fn problem(content: &str, whole: bool) -> Option<String> {
     if content.trim().is_empty() {
         return Some(" is blank: write what the model is to be told".to_owned());
     }
-    frontmatter(content).err().map(|error| format!(", {error}"))
+    if let Err(error) = frontmatter(content) {
+        return Some(format!(", {error}"));
+    }
+    let document = dotprompt::split(content).ok().filter(|_| whole)?;
+    dotprompt::judge_template(&document).err().map(|error| format!(", {error}"))
 }
 
 /// What is wrong with the prompts that stand in a flow itself, whose texts no Prompt judges.
-pub(crate) fn inline_problem(flow: &FlowDefinition) -> Option<String> {
+pub(crate) fn inline_problem(flow: &FlowDefinition, whole: bool) -> Option<String> {
     let inline = flow.prompts.iter().filter_map(|source| source.prompt.as_ref());
-    inline.filter_map(|prompt| Some(format!("prompt {:?}{}", prompt.name, problem(&prompt.content)?))).next()
+    inline.filter_map(|prompt| Some(format!("prompt {:?}{}", prompt.name, problem(&prompt.content, whole)?))).next()
 }
 
 /// The fields of a text's frontmatter, if it has any.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crds::flow_set::LEFT_OUT;
+
 /// One reference, as found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
@@ -16,9 +18,6 @@ pub enum Found {
     /// The object waits for itself; a sentence such as `cycle: Agent/a → Tool/t → Agent/a`.
     Cycle(String),
 }
-
-/// Pinned for what the object goes on without.
-const LEFT_OUT: &str = "left out";
 
 impl Found {
     /// What is pinned for it, if the object can go on.

@@ -5,6 +5,7 @@
 //! wait: `secret "keys" not found (referenced by pluginconfig "openai")`. Flows and Agents are asked only whether they
 //! are available, and where.
 
+mod credentials;
 mod inputs;
 mod judge;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use crds::{
 
 use judge::Judged;
 
+pub(crate) use credentials::Given;
 pub use inputs::{Found, Inputs, Unresolved};
 
 use crate::ports::{Views, World};

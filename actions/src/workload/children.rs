@@ -241,12 +241,10 @@ pub(crate) fn refuse_foreign<K: Machine>(cr: &K, seen: &Child) -> Result<(), Act
     if is_ours(cr, seen) {
         return Ok(());
     }
-    let owner = seen
-        .controller
-        .as_ref()
-        .map_or_else(|| "somebody else".to_owned(), |controller| format!("{}/{}", controller.kind, controller.name));
-    let child = &seen.child;
-    let message =
-        format!("{child} exists and belongs to {owner}: it is left untouched; rename this object or delete that one");
+    let owner = seen.controller.as_ref().map_or_else(
+        || "is not managed by Récif".to_owned(),
+        |controller| format!("belongs to {}/{}", controller.kind, controller.name),
+    );
+    let message = format!("{} exists and {owner}", seen.child);
     Err(ActionError::terminal("NameConflict", message))
 }

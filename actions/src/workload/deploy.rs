@@ -8,7 +8,7 @@ use crds::WorkloadPhase;
 use super::{
     Workload,
     children::{Drift, drift, ensure, remove_unwanted},
-    health::{self, Rollout, explain, news, note_degraded, observe, rollout},
+    health::{self, Rollout, STOPPING, explain, news, note_unready, observe, rollout},
     render::{changed_inputs, inputs, is_unsettled},
     replicas,
 };
@@ -73,7 +73,10 @@ impl<K: Workload> Action<K> for Deploy {
         match rollout(&child, &state, replicas::wanted(cr.as_ref(), &state)) {
             Rollout::Done => {}
             Rollout::Going => {
-                explain(cx, cr.as_ref());
+                match cr.replicas() {
+                    0 => cx.notes.waiting("Stopping", STOPPING),
+                    _ => explain(cx, cr.as_ref()),
+                }
                 return Ok(news(cx, &next, &inputs));
             }
             Rollout::Stuck(reason, message) => {
@@ -88,7 +91,7 @@ impl<K: Workload> Action<K> for Deploy {
         }
         let stopped = cr.replicas() == 0;
         if stopped && !cx.views.pods(K::KIND, &key.namespace, &key.name).is_empty() {
-            cx.notes.waiting("Stopping", "the Pods are still ending");
+            cx.notes.waiting("Stopping", STOPPING);
             return Ok(None);
         }
         // Keys that only old Pods needed go now.
@@ -102,7 +105,7 @@ impl<K: Workload> Action<K> for Deploy {
         observe(&mut next, Some(&state), stopped);
         next.set_phase(if stopped { WorkloadPhase::Terminated } else { WorkloadPhase::Running });
         next.tell(&inputs);
-        note_degraded(cx, &next);
+        note_unready(cx, &next);
         Ok(Some(next))
     }
 }

@@ -2,17 +2,22 @@
 
 use std::time::Duration;
 
-use crds::{Standing, WorkloadPhase};
+use crds::{Phase, Standing, WorkloadPhase};
 
 use super::{Workload, children::renew_service, replicas};
 use crate::{
     machine::{Context, SCALED_TO_ZERO, condition, set_condition},
     ports::{Child, DeploymentState, Pod, PodTrouble},
-    references::Inputs,
+    references::{Inputs, Unresolved},
 };
 
 /// Pods that say nothing are waited for this long before the wait is written.
 const QUIET: Duration = Duration::from_secs(10);
+/// The first Pod of a workload that was scaled to zero may take this long before the status says that it sleeps no more.
+const WAKING: Duration = Duration::from_secs(60);
+
+/// What is waited for while a workload is stopped.
+pub(super) const STOPPING: &str = "the Pods are still ending";
 
 /// The condition by which the scaler tells whether it can do its work.
 pub const SCALING_ACTIVE: &str = "ScalingActive";
@@ -57,12 +62,15 @@ pub(super) fn observe<K: Workload>(next: &mut K, deployment: Option<&DeploymentS
     let available = deployment.is_some_and(|deployment| deployment.available > 0);
     let manager = deployment.and_then(|deployment| deployment.replicas_by.stranger());
     let (scaled, scaled_at_all) = (replicas::scaling(next).is_some(), next.scaling().is_some());
-    let asleep =
-        scaled && deployment.is_some_and(|deployment| deployment.desired == 0 && deployment.replicas_by.scaler);
+    let failed = next.phase() == Some(WorkloadPhase::Failed);
+    // What is Failed is not woken by waiting in a gateway.
+    let asleep = !failed
+        && scaled
+        && deployment.is_some_and(|deployment| deployment.desired == 0 && deployment.replicas_by.scaler);
     let kind = K::KIND;
     let said = match (stopped, available, manager) {
-        _ if asleep => condition("Available", true, SCALED_TO_ZERO, "nobody calls it; the next request starts a Pod"),
-        (true, ..) => condition("Available", false, "Stopped", "no replicas are wanted"),
+        _ if asleep => condition("Available", true, SCALED_TO_ZERO, "no requests: the next one starts a Pod"),
+        (true, ..) => condition("Available", false, "Stopped", WorkloadPhase::Terminated.doing()),
         (_, true, None) => condition("Available", true, "DeploymentReady", format!("{kind} deployment is ready")),
         (_, true, Some(manager)) => condition(
             "Available",
@@ -96,6 +104,24 @@ pub(super) fn news<K: Workload>(cx: &Context<K>, cr: &K, inputs: &Inputs) -> Opt
     (told || renewed || is_available(&next) != is_available(cr)).then_some(next)
 }
 
+/// Notes, for the status that begins the rollout, how many Pods it waits for.
+pub(super) fn note_rollout<K: Workload>(cx: &Context<K>, cr: &K) {
+    let live = cx.views.child(&cr.deployment());
+    let awaited = replicas::awaited(cr, live.as_ref().and_then(|live| live.deployment.as_ref()));
+    let new = if live.is_some() { "new " } else { "" };
+    if awaited > 0 {
+        cx.notes.waiting(WorkloadPhase::Deploying.as_str(), format!("0 of {awaited} {new}Pods ready"));
+    }
+}
+
+/// Whether the status says that the workload was scaled to zero.
+pub(super) fn is_asleep<K: Workload>(cr: &K) -> bool {
+    let conditions = cr.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
+    conditions
+        .iter()
+        .any(|found| found.type_ == "Available" && found.status == "True" && found.reason == SCALED_TO_ZERO)
+}
+
 /// Whether a Pod serves, as the status says.
 pub(crate) fn is_available<K: Workload>(cr: &K) -> bool {
     let conditions = cr.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
@@ -107,18 +133,26 @@ pub(super) fn explain<K: Workload>(cx: &Context<K>, cr: &K) {
     let key = cr.key();
     let pods = cx.views.pods(K::KIND, &key.namespace, &key.name);
     match trouble(&pods) {
-        Some((reason, message)) => cx.notes.waiting(reason, message),
-        None if cr.phase().is_some_and(|phase| crds::Phase::standing(phase) == Standing::Settled) => {
+        Some((reason, message)) => cx.notes.trouble(reason, message),
+        None if cr.phase().is_some_and(|phase| phase.standing() == Standing::Settled) => {
             cx.notes.waiting("PodsNotReady", "fewer Pods are available than wanted");
         }
         None => cx.notes.waiting_up_to(QUIET, "NotReady", "the Pods are not ready yet"),
     }
 }
 
-/// Notes what of a running workload is left out.
-pub(super) fn note_degraded<K: Workload>(cx: &Context<K>, cr: &K) {
-    if let Some(sentence) = cr.degraded().filter(|_| cr.phase() == Some(WorkloadPhase::Running)) {
-        cx.notes.missing("Degraded", sentence);
+/// Notes why the Pods of a workload that wakes are not ready, and keeps it to itself while that may be their usual start.
+pub(super) fn explain_waking<K: Workload>(cx: &Context<K>, cr: &K) {
+    explain(cx, cr);
+    cx.notes.hold_back(WAKING);
+}
+
+/// Notes why a running workload is not ready although its Pods are.
+pub(crate) fn note_unready<K: Workload>(cx: &Context<K>, cr: &K) {
+    match cr.unready().filter(|_| cr.phase() == Some(WorkloadPhase::Running)) {
+        Some(Unresolved { reason, sentence, missing: true }) => cx.notes.missing(reason, sentence),
+        Some(Unresolved { reason, sentence, .. }) => cx.notes.waiting(reason, sentence),
+        None => {}
     }
 }
 

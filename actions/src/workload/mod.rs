@@ -33,7 +33,7 @@ pub use deploy::Deploy;
 pub use drain::Drain;
 pub use edges::{CONDITIONS, EDGES, NOT_BY_TIME};
 pub use health::SCALING_ACTIVE;
-pub(crate) use health::is_available;
+pub(crate) use health::{is_available, note_unready};
 pub use monitor::Monitor;
 pub use recover::Recover;
 pub use render::Render;
@@ -43,7 +43,7 @@ pub use resolve::Resolve;
 use crate::{
     machine::{Action, ActionError, Machine},
     ports::{ChildKind, ChildRef, Manifest, World},
-    references::Inputs,
+    references::{Inputs, Unresolved},
     render::{PROXY, Settings, selector_text},
 };
 
@@ -71,6 +71,10 @@ pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
     fn validate(&self, settings: &Settings) -> Result<(), ActionError>;
     /// Looks at everything it refers to.
     fn inputs(&self, world: &World) -> Inputs;
+    /// Why it could never answer, as far as that can be told before its Pods are made, though everything it refers to is there.
+    fn never_answers(&self, _world: &World) -> Option<String> {
+        None
+    }
     /// Everything it consists of, with the images of its status. References that are not there are left out: `resolve` has
     /// judged them.
     ///
@@ -102,6 +106,10 @@ pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
     /// What of it is left out while the rest runs, as one sentence, as [`Workload::tell`] told it.
     fn degraded(&self) -> Option<String> {
         None
+    }
+    /// Why it is not ready although its Pods are: a reason, one sentence, and whether somebody has to act.
+    fn unready(&self) -> Option<Unresolved> {
+        self.degraded().map(|sentence| Unresolved { reason: "Degraded", sentence, missing: true })
     }
     /// What it can do without, though it may still come, once that has been waited for.
     fn without_late(&self, inputs: Inputs) -> Inputs {

@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use super::{
     Workload,
     children::{Drift, drift, ensure, kind_of, recall, renew_service},
-    health::{explain, note_degraded, observe},
+    health::{STOPPING, explain, explain_waking, is_asleep, note_rollout, note_unready, observe},
     render::{changed_inputs, inputs, is_unsettled},
     replicas,
 };
@@ -55,6 +55,10 @@ impl<K: Workload> Action<K> for Monitor {
             return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
         }
         if running == (cr.replicas() == 0) {
+            match running {
+                true => cx.notes.waiting("Stopping", STOPPING),
+                false => note_rollout(cx, cr.as_ref()),
+            }
             cx.notes.because(if running { "spec.replicas is 0" } else { "spec.replicas is more than 0" });
             return Ok(Some(cr.moved_to(WorkloadPhase::Deploying)));
         }
@@ -99,11 +103,11 @@ impl<K: Workload> Action<K> for Monitor {
         let state = cx.views.child(&cr.deployment()).and_then(|live| live.deployment.clone()).unwrap_or(state);
         renew_service(cx, &mut next);
         observe(&mut next, Some(&state), !running);
-        if running && state.available < replicas::wanted(cr.as_ref(), &state) {
+        if running && state.available < replicas::needed(cr.as_ref(), &state) {
             self.ailing(cx, cr.as_ref(), &state)?;
         }
         let told = next.tell(&inputs);
-        note_degraded(cx, &next);
+        note_unready(cx, &next);
         let changed = told || next.status() != cr.status() || next.has_finalizer() != cr.has_finalizer();
         Ok(changed.then_some(next))
     }
@@ -134,7 +138,11 @@ impl Monitor {
 
     /// Fewer Pods than wanted: say why, and fail when there has been none for long.
     fn ailing<K: Workload>(&self, cx: &Context<K>, cr: &K, state: &DeploymentState) -> Result<(), ActionError> {
-        explain(cx, cr);
+        if is_asleep(cr) {
+            explain_waking(cx, cr)
+        } else {
+            explain(cx, cr)
+        }
         if state.available > 0 {
             return Ok(());
         }

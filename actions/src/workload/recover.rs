@@ -4,7 +4,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use crds::WorkloadPhase;
+use crds::{ENDED_BY_READY_PODS, WorkloadPhase};
+use jiff::Timestamp;
 
 use super::{
     Workload,
@@ -14,7 +15,7 @@ use super::{
     replicas,
 };
 use crate::{
-    machine::{Action, ActionError, Context},
+    machine::{Action, ActionError, ApiError, Context},
     ports::Manifest,
     references::Inputs,
 };
@@ -40,7 +41,7 @@ impl<K: Workload> Action<K> for Recover {
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let inputs = inputs(cx, cr.as_ref());
         let Some(why) = cause_gone(cx, cr.as_ref(), &inputs).await? else {
-            if matches!(reason(cr.as_ref()), "NameConflict" | "SelectorImmutable") {
+            if matches!(reason(cr.as_ref()), "NameConflict" | "SelectorImmutable" | "Refused") {
                 cx.notes.look_again(next_look(cx, cr.as_ref()));
             }
             return Ok(news(cx, cr.as_ref(), &inputs));
@@ -50,12 +51,20 @@ impl<K: Workload> Action<K> for Recover {
     }
 }
 
-/// When to look at the names again: after a quarter of the time for which the object has been Failed.
+/// When to look at the cause again: after a quarter of the time for which the object has been Failed, and not before the next
+/// attempt is due.
 fn next_look<K: Workload>(cx: &Context<K>, cr: &K) -> Duration {
     let conditions = cr.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
     let failed = conditions.iter().find(|found| found.type_ == "Stalled").map(|stalled| stalled.last_transition_time.0);
     let age = failed.and_then(|since| Duration::try_from(cx.clock.now().duration_since(since)).ok());
-    (age.unwrap_or_default() / 4).clamp(LOOKS.0, LOOKS.1)
+    let due = next_attempt(cr).and_then(|due| Duration::try_from(due.duration_since(cx.clock.now())).ok());
+    (age.unwrap_or_default() / 4).max(due.unwrap_or_default()).clamp(LOOKS.0, LOOKS.1)
+}
+
+/// When the failure may be tried again, if time alone may mend it.
+fn next_attempt<K: Workload>(cr: &K) -> Option<Timestamp> {
+    let failure = cr.machine()?.failure.as_ref().filter(|failure| failure.retryable)?;
+    Some(failure.next_attempt_at.as_ref()?.0)
 }
 
 /// Why it is worth another attempt.
@@ -83,7 +92,7 @@ async fn cause_gone<K: Workload>(cx: &Context<K>, cr: &K, inputs: &Inputs) -> Re
         "SelectorImmutable" if cx.cluster.look(&cr.deployment()).await?.is_none() => {
             return Ok(Some("the Deployment is gone".to_owned()));
         }
-        "ProgressDeadlineExceeded" | "ReplicaFailure" | "Unhealthy" => match cx.views.child(&cr.deployment()) {
+        reason if ENDED_BY_READY_PODS.contains(&reason) => match cx.views.child(&cr.deployment()) {
             None => return Ok(Some("the Deployment is gone".to_owned())),
             Some(child) => {
                 let state = child.deployment.clone().unwrap_or_default();
@@ -95,8 +104,33 @@ async fn cause_gone<K: Workload>(cx: &Context<K>, cr: &K, inputs: &Inputs) -> Re
         // Pods of the last good configuration say nothing about any other failure.
         _ => {}
     }
-    let due = failure.filter(|failure| failure.retryable).and_then(|failure| failure.next_attempt_at.as_ref());
-    Ok(due.filter(|due| due.0 <= cx.clock.now()).map(|_| "it is time to try again".to_owned()))
+    if next_attempt(cr).is_none_or(|due| due > cx.clock.now()) {
+        return Ok(None);
+    }
+    if reason(cr) == "Refused" {
+        let rendered = cr.render(cx, Some(cr.replicas()))?;
+        let refused = still_refused(cx, rendered.config.iter().chain(&rendered.running)).await?;
+        return Ok((!refused).then(|| "the API server takes it now".to_owned()));
+    }
+    Ok(Some("it is time to try again".to_owned()))
+}
+
+/// Whether the API server still refuses one of these, by a dry run of each: an admission policy or webhook changes its mind
+/// without a word. Where dry runs are not judged, only another attempt can tell.
+async fn still_refused<K: Workload>(
+    cx: &Context<K>,
+    manifests: impl Iterator<Item = &Manifest>,
+) -> Result<bool, ActionError> {
+    for manifest in manifests {
+        match cx.cluster.dry_run(manifest).await {
+            Err(error) if error.is_undecided() => {}
+            Err(ApiError::Invalid(_) | ApiError::Refused(_)) => return Ok(true),
+            // The next attempt says so in its own words.
+            Err(ApiError::SelectorImmutable(_)) => return Ok(false),
+            answer => answer?,
+        }
+    }
+    Ok(false)
 }
 
 /// Why what was resolved no longer holds, of a workload that may have been stopped when that was.

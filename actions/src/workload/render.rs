@@ -8,6 +8,7 @@ use crds::WorkloadPhase;
 use super::{
     Workload,
     children::{ensure, refuse_foreign},
+    health::note_rollout,
     images::render_with_images,
     old_keys::keep_old_keys,
 };
@@ -49,7 +50,9 @@ impl<K: Workload> Action<K> for Render {
                     if let Some(seen) = cx.cluster.look(&manifest.child).await? {
                         refuse_foreign(cr.as_ref(), &seen)?;
                     }
-                    return Err(refused(error));
+                    if !error.is_undecided() {
+                        return Err(refused(error));
+                    }
                 }
             }
         }
@@ -72,6 +75,7 @@ impl<K: Workload> Action<K> for Render {
             set_condition(&mut status.machine.conditions, condition);
         }
         next.tell(&inputs);
+        note_rollout(cx, cr.as_ref());
         Ok(Some(next))
     }
 }

@@ -60,6 +60,17 @@ pub(super) fn wanted<K: Workload>(cr: &K, live: &DeploymentState) -> i32 {
     if cr.replicas() > 0 && by_others { live.desired } else { cr.replicas() }
 }
 
+/// How many Pods make the workload ready: all that are wanted or, where the load says how many, the fewest there may be.
+pub(super) fn needed<K: Workload>(cr: &K, live: &DeploymentState) -> i32 {
+    let wanted = wanted(cr, live);
+    scaling(cr).map_or(wanted, |scaling| wanted.min(fewest(scaling)))
+}
+
+/// How many Pods of a new template are to become ready.
+pub(super) fn awaited<K: Workload>(cr: &K, live: Option<&DeploymentState>) -> i32 {
+    live.map_or_else(|| scaling(cr).map_or(cr.replicas(), fewest), |live| wanted(cr, live))
+}
+
 /// Whether the user's number is another one than when the Deployment was last applied, as its `record` says.
 fn is_edited<K: Workload>(cr: &K, record: Option<&ChildRecord>) -> bool {
     match record.and_then(|record| record.replicas) {

@@ -19,6 +19,9 @@ const LATE: SignedDuration = SignedDuration::from_secs(30);
 /// The condition that says whether everything it refers to may be used.
 const RESOLVED: &str = "ReferencesResolved";
 
+/// The reason of what could never answer with what it refers to.
+const NEVER: &str = "MissingDependency";
+
 /// See the module.
 #[derive(Debug)]
 pub struct Resolve;
@@ -46,7 +49,8 @@ impl<K: Workload> Action<K> for Resolve {
             return Ok(Some(with_condition(next, condition(RESOLVED, true, "Stopped", ""))));
         }
         let inputs = without_late(cx, cr.as_ref(), inputs(cx, cr.as_ref()));
-        match inputs.waiting_for() {
+        let lacking = || cr.never_answers(cx).map(|sentence| Unresolved { reason: NEVER, sentence, missing: true });
+        match inputs.waiting_for().or_else(lacking) {
             None => {
                 next.machine_mut().inputs = Some(inputs.pin());
                 next.tell(&inputs);

@@ -179,7 +179,13 @@ async fn an_edit_that_no_flow_reads_restarts_nothing(ns: Namespace) -> Result<()
 async fn a_template_that_cannot_be_read_leaves_the_old_pods_serving(ns: Namespace) -> Result<()> {
     provide_stub(&ns).await?;
     let before = Before::start(&ns, &flow("steady", &["say"], json!({}))).await?;
+    let pods = ns.pod_uids("steady").await?;
     ns.edit(PROMPT, "say", json!({"spec": {"content": "{{#if text}}never closed"}})).await?;
+    ns.tells(PROMPT, "say", SAID, "Error", &["line 1: the block `{{#if}}` does not end"]).await?;
+    ns.tells(FLOW, "steady", SAID, "Resolving", &["prompt \"say\" is in phase Error", "does not end"]).await?;
+    ensure!(ns.pod_uids("steady").await? == pods, "the Pods of a template that every reader refuses are replaced");
+    // This one only our own runtime does not read.
+    ns.edit(PROMPT, "say", json!({"spec": {"content": "{{^text}}never read{{/text}}"}})).await?;
     ns.tells(FLOW, "steady", START, "Deploying", &["NotReady"]).await?;
     let (code, said) = ns.env.recif(&["why", "flow/steady", "-n", &ns.name]).await?;
     ensure!(code == 3 && said.contains("prompts/say.prompt:1: "), "recif why: exit code {code}: {said}");

@@ -104,8 +104,8 @@ async fn a_flow_that_breaks_later_leaves_the_others_serving(ns: Namespace) -> Re
 
 async fn a_template_that_cannot_be_read_costs_only_its_flow(ns: Namespace) -> Result<()> {
     provide_stub(&ns).await?;
-    // Only the runner reads templates: for the operator it is a text like any other.
-    ns.provide(&prompt("torn", "First line.\n{{#if text}}never closed")).await?;
+    // Other readers of Handlebars take it, so for the operator it is a text like any other.
+    ns.provide(&prompt("torn", "First line.\n{{^text}}never read{{/text}}")).await?;
     ns.apply(&flow_set("set", &[("whole", &["say"]), ("torn", &["torn"])], json!({}))).await?;
     let serves = |it: &Object| it.phase() == "Running" && it.condition("Available").is_true();
     ns.until(FLOW_SET, "set", START, "is Running and Available", serves).await?;

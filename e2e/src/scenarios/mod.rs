@@ -23,6 +23,7 @@ mod mutations;
 mod pods;
 mod quota;
 mod references;
+mod refusals;
 mod requests;
 mod scale;
 mod scaling;
@@ -86,6 +87,7 @@ const THEMES: &[&[Scenario]] = &[
     scaling::SHARED,
     traffic::SCENARIOS,
     quota::SCENARIOS,
+    refusals::SCENARIOS,
     pods::SCENARIOS,
     tools::SCENARIOS,
     mcp_servers::SCENARIOS,

@@ -130,7 +130,7 @@ impl Gateway {
 
     /// Nobody is to wait for the workload.
     fn halt(&self, pods_serve: bool) {
-        let halt = Some(Halt { sentence: "Agent ns/a is Failed.".into(), pods_serve });
+        let halt = Some(Halt { sentence: "Agent ns/a is Failed.".into(), pods_serve, ended_by_pods: pods_serve });
         self.object(Some(Object { halt, ..object() }));
     }
 

@@ -141,7 +141,8 @@ async fn nobody_waits_for_what_does_not_come() {
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
         assert_eq!(body, "{\"error\":\"Agent ns/a is Failed.\",\"reason\":\"unavailable\"}");
     }
-    assert_eq!(gateway.demand().refused, 0, "more Pods would not help");
+    let demand = gateway.demand();
+    assert_eq!((demand.refused, demand.halted), (0, 2), "one Pod would end it, more of them would not");
     gateway.object(Some(object()));
     let mut late = gateway.asks(GET).await;
     gateway.until_waiting(1).await;

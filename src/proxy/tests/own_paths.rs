@@ -110,3 +110,44 @@ async fn a_request_for_another_workload_is_misdirected() {
         assert!(head(&mut client).await.starts_with("HTTP/1.1 200 "), "{ours}");
     }
 }
+
+/// A workload that answers this on every connection, and how often it was asked.
+async fn answers(text: &'static str) -> (SocketAddr, Arc<std::sync::atomic::AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = asked.clone();
+    tokio::spawn(async move {
+        while let Ok((mut io, _)) = listener.accept().await {
+            let counter = counter.clone();
+            tokio::spawn(async move {
+                if io.read(&mut [0; 1024]).await.is_ok_and(|read| read > 0) {
+                    counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    io.write_all(text.as_bytes()).await.unwrap();
+                }
+            });
+        }
+    });
+    (address, asked)
+}
+
+#[tokio::test]
+async fn a_workload_that_can_never_answer_is_not_ready_and_others_are_asked_until_they_answer_once() {
+    const READY: &[u8] = b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    for (text, status) in [
+        ("HTTP/1.1 503 Service Unavailable\r\nX-Recif-Ready: never\r\nContent-Length: 0\r\n\r\n", "503"),
+        ("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 22\r\n\r\nx-recif-ready: never\r\n", "200"),
+        ("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "200"),
+        ("no HTTP\r\n\r\n", "200"),
+    ] {
+        let (workload, asked) = answers(text).await;
+        let proxy = Proxy::before(workload, &[]).await;
+        for _ in 0..3 {
+            let answer = proxy.answer(READY).await;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{text}: {answer}");
+        }
+        let asked = asked.load(std::sync::atomic::Ordering::SeqCst);
+        let once = status == "200" && text.starts_with("HTTP/");
+        assert_eq!(asked, if once { 1 } else { 3 }, "{text}");
+    }
+}

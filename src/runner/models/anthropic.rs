@@ -7,6 +7,7 @@
 //! Sources: <https://docs.anthropic.com/en/api/messages-streaming>,
 //! <https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking>.
 
+use crds::provider;
 use std::collections::VecDeque;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -23,11 +24,11 @@ use super::{Chunk, ModelRef, Part, Request, Thought, Usage};
 use crate::runner::Lookup;
 
 const NAMES: Names = Names {
-    keys: &["ANTHROPIC_API_KEY"],
-    base: "ANTHROPIC_BASE_URL",
+    keys: provider::ANTHROPIC.keys,
+    base: provider::ANTHROPIC.base,
     public: "https://api.anthropic.com",
     regional: None,
-    needs_key: true,
+    needs_key: provider::ANTHROPIC.needs_key,
 };
 
 /// The version of the API that is spoken here.

@@ -5,6 +5,7 @@
 //!
 //! Source: <https://ai.google.dev/api/generate-content>.
 
+use crds::provider;
 use std::collections::VecDeque;
 
 use reqwest::header::{HeaderMap, HeaderName};
@@ -21,11 +22,11 @@ use super::{Chunk, ModelRef, Part, Request, Thought, ToolCall, Usage};
 use crate::runner::Lookup;
 
 const NAMES: Names = Names {
-    keys: &["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_API_KEY"],
-    base: "GEMINI_BASE_URL",
+    keys: provider::GEMINI.keys,
+    base: provider::GEMINI.base,
     public: "https://generativelanguage.googleapis.com",
     regional: None,
-    needs_key: true,
+    needs_key: provider::GEMINI.needs_key,
 };
 
 /// Settings that stand beside the generation config.

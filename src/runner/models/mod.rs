@@ -31,6 +31,7 @@ mod tests;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use crds::provider;
 use futures::stream::BoxStream;
 use serde_json::{Map, Value};
 
@@ -164,12 +165,7 @@ pub(super) fn open(reference: &ModelRef, credentials: &Lookup, http: &Http) -> R
         "anthropic" => Arc::new(Remote::new(Anthropic::new(reference, credentials)?, http)),
         "gemini" | "googleai" | "google" => Arc::new(Remote::new(Gemini::new(reference, credentials)?, http)),
         "ollama" => Arc::new(Remote::new(Ollama::new(reference, credentials)?, http)),
-        other => {
-            return Err(format!(
-                "there is no model provider `{other}`; use openai (also for servers that speak its API), anthropic, \
-                 gemini, ollama or stub"
-            ));
-        }
+        other => return Err(provider::unknown(other)),
     })
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Source: <https://github.com/ollama/ollama/blob/main/docs/api.md>.
 
+use crds::provider;
 use std::collections::VecDeque;
 
 use async_trait::async_trait;
@@ -22,11 +23,11 @@ use super::{Chunk, Embedder, ModelRef, Part, Request, Usage, text_of};
 use crate::runner::Lookup;
 
 const NAMES: Names = Names {
-    keys: &["OLLAMA_API_KEY"],
-    base: "OLLAMA_BASE_URL",
+    keys: provider::OLLAMA.keys,
+    base: provider::OLLAMA.base,
     public: "http://localhost:11434",
     regional: None,
-    needs_key: false,
+    needs_key: provider::OLLAMA.needs_key,
 };
 
 /// Settings that stand beside the options.

@@ -4,6 +4,7 @@
 //!
 //! Source: <https://platform.openai.com/docs/api-reference/chat>.
 
+use crds::provider;
 use std::collections::VecDeque;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap};
@@ -20,11 +21,11 @@ use super::{Chunk, ModelRef, Part, Request, ToolCall, ToolSpec, Usage, text_of};
 use crate::runner::Lookup;
 
 const NAMES: Names = Names {
-    keys: &["OPENAI_API_KEY"],
-    base: "OPENAI_BASE_URL",
+    keys: provider::OPENAI.keys,
+    base: provider::OPENAI.base,
     public: "https://api.openai.com/v1",
     regional: Some("https://{region}.api.openai.com/v1"),
-    needs_key: true,
+    needs_key: provider::OPENAI.needs_key,
 };
 
 /// A model behind Chat Completions.

@@ -9,7 +9,8 @@ use super::{
     scenarios::{CREATE, REST, message, phase, reason},
 };
 use crate::{
-    fake::{Cascade, Health, Operator, Sim, agent, agent_id, child_id},
+    fake::{Cascade, Fault, Health, Operator, Sim, Verb, agent, agent_id, child_id},
+    machine::ApiError,
     ports::PodTrouble,
 };
 
@@ -34,6 +35,7 @@ async fn created(health: Health, time: Duration) -> (Sim, Operator) {
 async fn pods_that_say_nothing_are_waited_for_ten_seconds_in_silence() {
     let (sim, mut operator) = created(Health::Bad(None), 9 * SECOND).await;
     assert_eq!((phase(&sim), reason(&sim)), ("Deploying".into(), "Deploying".into()));
+    assert_eq!(message(&sim), "0 of 1 Pods ready", "from the first moment on");
     operator.run(2 * SECOND).await;
     assert_eq!(reason(&sim), "NotReady");
     sim.take_requests();
@@ -58,6 +60,9 @@ async fn why_a_pod_does_not_come_up_is_said_within_ten_seconds_in_the_users_word
     for (trouble, why, sentence) in cases {
         let (sim, mut operator) = created(Health::Bad(Some(trouble)), 10 * SECOND).await;
         assert_eq!((reason(&sim), message(&sim)), (why.into(), sentence.into()));
+        let told = operator.trace.take().into_iter().filter_map(|step| step.announce);
+        let warnings: Vec<_> = told.filter(|event| event.warning).map(|event| event.reason).collect();
+        assert_eq!(warnings, [why], "an Event as soon as it is known, once");
         sim.store().set_health(Health::Good);
         operator.run(MINUTE).await;
         assert_eq!(phase(&sim), "Running");
@@ -170,10 +175,8 @@ async fn a_deployment_with_another_selector_is_said_once_until_it_is_deleted() {
 async fn a_refused_pod_template_leaves_the_running_pods_and_is_said_once() {
     let (sim, mut operator) = running().await;
     sim.plan(|request, _| match request.verb {
-        crate::fake::Verb::DryRun => {
-            crate::fake::Fault::Refuse(crate::machine::ApiError::Invalid("unknown field \"x\"".into()))
-        }
-        _ => crate::fake::Fault::No,
+        Verb::DryRun => Fault::Refuse(ApiError::Invalid("unknown field \"x\"".into())),
+        _ => Fault::No,
     });
     sim.store().edit(&agent_id("a"), |body| body["spec"]["podTemplate"] = json!({"metadata": {"labels": {"x": "y"}}}));
     operator.run(REST).await;
@@ -197,4 +200,111 @@ async fn what_is_orphaned_is_taken_up_by_the_next_agent_of_that_name() {
     assert_eq!(phase(&sim), "Running");
     assert_eq!(sim.store().counts[&child_id("Deployment")], before, "not made again");
     assert_eq!(sim.store().end_state()["Deployment/a"]["owners"], json!(["\"Agent\"/\"a\""]));
+}
+
+/// An admission policy that refuses this kind, each time in other words.
+fn refusing(sim: &Sim, kind: &'static str) {
+    let mut number = 0;
+    sim.plan(move |request, _| match request.verb {
+        Verb::Apply | Verb::DryRun if request.id.kind == kind => {
+            number += 1;
+            Fault::Refuse(ApiError::Refused(format!("denied by a policy, request {number} {}", "x".repeat(400))))
+        }
+        _ => Fault::No,
+    });
+}
+
+/// Runs until what is refused is said, for an hour without a write, and until it runs once it is taken.
+async fn refused_then_taken(sim: &Sim, operator: &mut Operator, said: &str) {
+    operator.run(MINUTE).await;
+    assert_eq!((phase(sim), reason(sim)), ("Failed".into(), "Refused".into()), "{said}");
+    let first = message(sim);
+    assert!(first.starts_with("denied by a policy") && first.chars().count() == 300, "{said}: {first}");
+    sim.take_requests();
+    operator.run(60 * MINUTE).await;
+    let requests = sim.take_requests();
+    assert!(requests.iter().all(|request| !request.is_write()), "{said}: looking writes nothing");
+    let looks = requests.iter().filter(|request| request.verb == Verb::DryRun).count();
+    assert!((12..150).contains(&looks), "{said}: {looks} dry runs in an hour");
+    assert_eq!(message(sim), first, "{said}");
+    sim.heal();
+    operator.run(6 * MINUTE).await;
+    assert_eq!(phase(sim), "Running", "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_policy_refuses_is_said_once_and_taken_when_the_policy_is_gone() {
+    for kind in ["ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment"] {
+        let sim = Sim::new();
+        refusing(&sim, kind);
+        (CREATE.happens)(&mut sim.store());
+        refused_then_taken(&sim, &mut Operator::start(&sim), kind).await;
+    }
+    for overlay in [json!(null), json!({"metadata": {"labels": {"x": "y"}}})] {
+        let (sim, mut operator) = running().await;
+        refusing(&sim, "Deployment");
+        sim.store().edit(&agent_id("a"), |body| {
+            body["spec"]["systemPrompt"] = json!("another one");
+            body["spec"]["podTemplate"] = overlay.clone();
+        });
+        let said = format!("an edit with podTemplate {overlay}");
+        refused_then_taken(&sim, &mut operator, &said).await;
+        assert_eq!(sim.store().at(&child_id("Deployment"), "/status/ready"), json!(1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_dry_runs_tell_nothing_it_is_tried_again_ever_more_rarely() {
+    for dry_run in [None, Some("admission webhook \"w\" does not support dry run")] {
+        let sim = Sim::new();
+        sim.plan(move |request, _| match (request.verb, dry_run) {
+            (Verb::Apply, _) if request.id.kind == "Deployment" => Fault::Refuse(ApiError::Refused("no".into())),
+            (Verb::DryRun, Some(words)) => Fault::Refuse(ApiError::Refused(words.into())),
+            _ => Fault::No,
+        });
+        (CREATE.happens)(&mut sim.store());
+        let mut operator = Operator::start(&sim);
+        operator.run(60 * MINUTE).await;
+        assert_eq!((phase(&sim), reason(&sim)), ("Failed".into(), "Refused".into()));
+        let writes = sim.take_writes().len();
+        assert!(writes < 250, "{dry_run:?}: {writes} writes in an hour");
+        sim.heal();
+        operator.run(7 * MINUTE).await;
+        assert_eq!(phase(&sim), "Running", "{dry_run:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_and_starting_are_said_rightly_and_available_never_speaks_of_an_earlier_phase() {
+    let (sim, mut operator) = running().await;
+    let statuses = |from: usize| -> Vec<(String, String, String)> {
+        let store = sim.store();
+        let agents = store.log[from..].iter().filter(|event| event.id == agent_id("a"));
+        let bodies = agents.filter_map(|event| event.after.as_ref()).map(|obj| obj.body["status"].clone());
+        let of = |status: &serde_json::Value, type_: &str| {
+            let all = status["conditions"].as_array().cloned().unwrap_or_default();
+            let found = all.iter().find(|found| found["type"] == type_).cloned().unwrap_or_default();
+            format!("{} {}", found["reason"].as_str().unwrap_or_default(), found["status"].as_str().unwrap_or_default())
+        };
+        let phase = |status: &serde_json::Value| status["phase"].as_str().unwrap_or_default().to_owned();
+        bodies.map(|status| (phase(&status), of(&status, "Ready"), of(&status, "Available"))).collect()
+    };
+    let from = sim.store().log.len();
+    super::scenarios::scale(&mut sim.store(), 0);
+    operator.run(MINUTE).await;
+    assert_eq!(phase(&sim), "Terminated");
+    for (phase, ready, _) in statuses(from) {
+        assert!(!ready.contains("NotReady"), "{phase}: {ready}");
+    }
+    let from = sim.store().log.len();
+    sim.store().set_health(Health::Bad(None));
+    super::scenarios::scale(&mut sim.store(), 1);
+    operator.run(MINUTE).await;
+    for (phase, _, available) in statuses(from).iter().filter(|(phase, ..)| phase != "Terminated") {
+        assert!(!available.starts_with("Stopped"), "{phase}: {available}");
+    }
+    let (sim, _) = created(Health::Bad(None), 5 * SECOND).await;
+    let conditions = sim.store().at(&agent_id("a"), "/status/conditions");
+    let available = conditions.as_array().unwrap().iter().find(|found| found["type"] == "Available").unwrap().clone();
+    assert_eq!((phase(&sim), available["reason"].clone()), ("Deploying".into(), json!("Deploying")));
 }

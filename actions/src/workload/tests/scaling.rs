@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use super::scenarios::{CREATE, REST, phase, reason, scale};
 use crate::{
-    fake::{End, Fault, Operator, Sim, Store, agent, agent_id, child_id},
+    fake::{End, Fault, Health, Operator, Sim, Store, agent, agent_id, child_id},
     machine::Clock as _,
 };
 
+const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Runs operators whose scaler wants so many Pods, one after the other as they die.
@@ -216,4 +217,87 @@ async fn without_scaling_the_users_number_is_what_is_desired() {
     live(&sim, 5, MINUTE).await;
     assert_eq!(sim.store().at(&agent_id("a"), "/status/desiredReplicas"), json!(5));
     assert!(!sim.store().at(&agent_id("a"), "/status/conditions").to_string().contains("ScalingActive"));
+}
+
+/// Whether the Agent's status was written since this event of the log, and whether Ready was ever False in it.
+fn ready_since(sim: &Sim, from: usize) -> (bool, bool) {
+    let store = sim.store();
+    let written: Vec<_> = store.log[from..].iter().filter(|event| event.id == agent_id("a")).collect();
+    let lost = written.iter().filter_map(|event| event.after.as_ref()).any(|obj| {
+        let conditions = obj.body["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|found| found["type"] == "Ready" && found["status"] == "False")
+    });
+    (!written.is_empty(), lost)
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_pods_for_more_load_take_nothing_of_being_ready() {
+    let (sim, mut operator) = created(json!({"scaling": {"minReplicas": 2}}), 2).await;
+    let from = sim.store().log.len();
+    operator.scaler = Some(6);
+    operator.run(MINUTE).await;
+    assert_eq!(sim.store().at(&agent_id("a"), "/status/replicas"), json!(6));
+    assert_eq!(ready_since(&sim, from), (true, false));
+    sim.store().set_health(Health::Bad(None));
+    operator.run(5 * SECOND).await;
+    assert_eq!(condition(&sim, "Ready"), ("PodsNotReady".into(), "False".into()), "fewer than the fewest");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_pod_after_zero_has_a_minute_before_the_status_speaks_of_it() {
+    let (sim, mut operator) = created(json!({"scaling": {"minReplicas": 0}}), 0).await;
+    assert_eq!(condition(&sim, "Ready").0, "ScaledToZero");
+    sim.store().set_health(Health::Bad(None));
+    let from = sim.store().log.len();
+    operator.scaler = Some(1);
+    operator.run(59 * SECOND).await;
+    assert_eq!(ready_since(&sim, from), (false, false), "no write");
+    operator.run(2 * SECOND).await;
+    assert_eq!(condition(&sim, "Ready"), ("PodsNotReady".into(), "False".into()));
+    assert_eq!(condition(&sim, "Available").1, "False");
+    sim.store().set_health(Health::Good);
+    operator.run(MINUTE).await;
+    assert_eq!(condition(&sim, "Ready"), ("Running".into(), "True".into()));
+    operator.scaler = Some(0);
+    operator.run(MINUTE).await;
+    let from = sim.store().log.len();
+    operator.scaler = Some(1);
+    operator.run(MINUTE).await;
+    assert_eq!((ready_since(&sim, from).1, condition(&sim, "Ready").0), (false, "Running".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_and_scaled_to_zero_it_is_not_available_and_the_first_ready_pod_ends_it() {
+    for mended in [6 * MINUTE, 2 * 60 * MINUTE] {
+        let (sim, mut operator) = created(json!({"scaling": {"minReplicas": 0}}), 1).await;
+        sim.store().set_health(Health::Bad(None));
+        operator.run(6 * MINUTE).await;
+        assert_eq!((phase(&sim), reason(&sim)), ("Failed".into(), "Unhealthy".into()));
+        // The scaler has held its Pod for as long as it does.
+        operator.scaler = Some(0);
+        operator.run(mended).await;
+        assert_eq!(condition(&sim, "Available"), ("DeploymentNotReady".into(), "False".into()));
+        sim.store().set_health(Health::Good);
+        operator.run(MINUTE).await;
+        assert_eq!(phase(&sim), "Failed", "nothing says that it is mended");
+        operator.scaler = Some(1);
+        operator.run(MINUTE).await;
+        assert_eq!((phase(&sim), reason(&sim)), ("Running".into(), "Running".into()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_words_of_another_build_for_what_sleeps_are_no_write() {
+    let (sim, _) = created(json!({"scaling": {"minReplicas": 0}}), 0).await;
+    sim.store().edit(&agent_id("a"), |body| {
+        for condition in body["status"]["conditions"].as_array_mut().unwrap() {
+            if condition["reason"] == "ScaledToZero" {
+                condition["message"] = json!("in the words of another build");
+            }
+        }
+    });
+    sim.take_requests();
+    live(&sim, 0, 10 * MINUTE).await;
+    assert_eq!(sim.take_writes(), Vec::<String>::new());
+    assert!(sim.store().at(&agent_id("a"), "/status/conditions").to_string().contains("words of another build"));
 }

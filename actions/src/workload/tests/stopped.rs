@@ -49,7 +49,9 @@ async fn what_the_api_server_refuses_is_said_once() {
     for kind in ["ConfigMap", "Deployment"] {
         let sim = Sim::new();
         sim.plan(move |request, _| match request.verb {
-            Verb::Apply if request.id.kind == kind => Fault::Refuse(ApiError::Invalid("no such field".into())),
+            Verb::Apply | Verb::DryRun if request.id.kind == kind => {
+                Fault::Refuse(ApiError::Invalid("no such field".into()))
+            }
             _ => Fault::No,
         });
         sim.store().create(&agent_id("a"), agent(json!({"replicas": 0})));

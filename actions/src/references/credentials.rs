@@ -1,0 +1,97 @@
+//! Whether a model can ever be asked: the key that its provider wants, among what the container is given.
+//!
+//! Only what must fail in our own runtime is judged, and only what is certain: what an overlay may bring counts as there.
+
+use std::collections::BTreeSet;
+
+use crds::{PluginConfigSpec, provider};
+use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar};
+use serde_json::Value;
+
+use crate::ports::{ChildKind, ChildRef, Views};
+
+/// The names of the variables and files that a container is given.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    names: BTreeSet<String>,
+    /// The Pod template's overlay, which may bring more.
+    overlay: String,
+}
+
+impl Given {
+    /// What a workload brings itself: its variables, those of whole Secrets and ConfigMaps, and its overlay.
+    pub(crate) fn of(
+        views: &dyn Views,
+        namespace: &str,
+        env: &[EnvVar],
+        env_from: &[EnvFromSource],
+        overlay: Option<&Value>,
+    ) -> Self {
+        let set = env.iter().filter(|found| found.value_from.is_some() || found.value.as_deref() != Some(""));
+        let mut given = Self {
+            names: set.map(|found| found.name.clone()).collect(),
+            overlay: overlay.map(Value::to_string).unwrap_or_default(),
+        };
+        for source in env_from {
+            let prefix = source.prefix.as_deref().unwrap_or_default();
+            if let Some(secret) = &source.secret_ref {
+                given.add_data(views, namespace, ChildKind::Secret, &secret.name, prefix);
+            }
+            if let Some(config_map) = &source.config_map_ref {
+                given.add_data(views, namespace, ChildKind::ConfigMap, &config_map.name, prefix);
+            }
+        }
+        given
+    }
+
+    fn add_data(&mut self, views: &dyn Views, namespace: &str, kind: ChildKind, name: &str, prefix: &str) {
+        let child = ChildRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
+        let data = views.child(&child);
+        self.names.extend(data.iter().flat_map(|data| data.data.keys()).map(|key| format!("{prefix}{key}")));
+    }
+
+    fn has(&self, name: &str) -> bool {
+        !name.is_empty()
+            && (self.names.contains(name) || self.overlay.contains(name) || self.overlay.contains("envFrom"))
+    }
+
+    /// Why a model of this provider can never be asked with what is given, if so.
+    pub(crate) fn lacks(&self, name: &str) -> Option<String> {
+        let Some(provider) = provider::provider(name) else { return Some(provider::unknown(name)) };
+        (provider.needs_key && !provider.keys.iter().chain([&provider.base]).any(|name| self.has(name))).then(|| {
+            format!(
+                "model provider `{name}` has no API key: set {} in spec.env, or use modelRef",
+                provider.keys.join(" or ")
+            )
+        })
+    }
+
+    /// As [`Given::lacks`], of the provider of this PluginConfig, whose Secret is given besides.
+    pub(crate) fn lacks_of(
+        &mut self,
+        views: &dyn Views,
+        namespace: &str,
+        config: &str,
+        spec: &PluginConfigSpec,
+    ) -> Option<String> {
+        let Some(provider) = provider::provider(&spec.type_) else { return Some(provider::unknown(&spec.type_)) };
+        let extra = |name| spec.extra_config.as_ref().and_then(|extra| extra.get(name)?.as_str());
+        let chosen = extra("baseUrl").or(extra("baseURL")).is_some_and(|url| !url.is_empty());
+        // A single key that is declared is used under whatever name, and that it is there has been judged.
+        if !provider.needs_key || chosen || spec.credential_keys.len() == 1 {
+            return None;
+        }
+        match &spec.credentials_ref {
+            Some(secret) if spec.credential_keys.is_empty() => {
+                self.add_data(views, namespace, ChildKind::Secret, &secret.name, "");
+            }
+            _ => self.names.extend(spec.credential_keys.iter().cloned()),
+        }
+        let keys = provider.keys.join(" or ");
+        let lacks = !provider.keys.iter().chain([&provider.base]).any(|name| self.has(name));
+        lacks.then(|| match &spec.credentials_ref {
+            Some(secret) => format!("Secret {} has no key {keys} (PluginConfig {config})", secret.name),
+            None => format!("PluginConfig {config} names no Secret with {keys}"),
+        })
+    }
+}
