@@ -35,7 +35,11 @@ const HINTS: &[(&str, &str)] = &[
     ("ServerUnreachable", "see whether the server runs at spec.url and lets the operator in; its last tools stay"),
     ("ServerTimeout", "raise spec.timeout, or see why the server takes so long; its last tools stay"),
     ("ServerRefused", "correct spec.url or the credentials in spec.headersFrom"),
-    ("AddressDenied", "choose another spec.url, or have the operator's --mcp-deny-cidr changed"),
+    (
+        "AddressDenied",
+        "choose another spec.url, let the allowedNamespaces of the server that it leads to admit this namespace, or have the \
+         operator's --mcp-deny-cidr changed",
+    ),
     ("InvalidServerAnswer", "see whether an MCP server is at spec.url"),
     ("InvalidHeader", "correct the value that spec.headersFrom names: printable text in one line"),
     ("InvalidCertificate", "put certificates in PEM into the Secret that spec.tls.caSecretRef names"),

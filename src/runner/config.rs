@@ -57,6 +57,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("RECIF_CONTRACT_VERSION", "1", "version of those files; this runtime reads 1"),
     ("RECIF_FLOW_NAME", "", "name of the flow, as a route of its own; a set has them in its manifest"),
     ("PORT", "8080", "TCP port of flows to listen on"),
+    ("RECIF_LOCAL", "", "`true` on a developer's machine: servers of tools may be on it, under any name"),
     ("RECIF_LOG_FORMAT", "json", "`json`, or `pretty` for people"),
 ];
 
