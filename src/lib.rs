@@ -12,6 +12,7 @@ pub mod control_plane;
 pub mod controllers;
 pub mod gateway;
 pub mod http1;
+pub mod identity;
 pub mod limits;
 pub mod mcp;
 #[cfg(test)]

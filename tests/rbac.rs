@@ -54,6 +54,7 @@ fn the_operator_may_do_what_it_does_and_nothing_else() {
         ("secrets", "get list watch create patch delete"),
         ("serviceaccounts", "get list watch create patch delete"),
         ("deployments.apps", "get list watch create patch delete"),
+        ("networkpolicies.networking.k8s.io", "get list watch create patch delete"),
         ("pods", "list watch patch"),
         // Whose servers another namespace may use; Tools that servers publish.
         ("namespaces", "list watch"),
@@ -79,6 +80,7 @@ fn the_operator_may_do_what_it_does_and_nothing_else() {
         rights("rbac/gateways.yaml", "recif-operator-gateways"),
         table(&[("endpointslices.discovery.k8s.io", "list watch")])
     );
+    assert_eq!(rights("rbac/identity.yaml", "recif-operator-identity"), table(&[("secrets", "get list watch create")]));
 }
 
 #[test]
@@ -88,6 +90,7 @@ fn the_gateway_may_do_what_it_does_and_nothing_else() {
         expected.extend(table(&[(kind.plural, "get list watch"), (&format!("{}/status", kind.plural), "patch")]));
     }
     assert_eq!(rights("gateway/rights.yaml", "recif-gateway"), expected);
+    assert_eq!(rights("gateway/rights.yaml", "recif-gateway-identity"), table(&[("secrets", "get list watch")]));
     let reviews =
         [("tokenreviews.authentication.k8s.io", "create"), ("subjectaccessreviews.authorization.k8s.io", "create")];
     assert_eq!(rights("gateway/rights.yaml", "recif-gateway-reviews"), table(&reviews));

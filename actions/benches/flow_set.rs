@@ -50,7 +50,7 @@ fn render(criterion: &mut Criterion) {
         std::process::exit(1);
     };
     let data = BTreeMap::new();
-    let images = FlowImages { runner: "runner", proxy: "proxy" };
+    let images = FlowImages { runner: "runner", proxy: "proxy".into() };
     criterion.bench_function("render and hash a FlowSet of 50 flows", |bencher| {
         bencher.iter(|| {
             let contract = Contract::of_set("s", black_box(&flows), &data);

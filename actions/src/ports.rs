@@ -24,6 +24,7 @@ pub enum ChildKind {
     ConfigMap,
     Secret,
     Service,
+    NetworkPolicy,
     Deployment,
     /// A Tool that a server publishes. It is watched as a kind of ours and in no list of children.
     Tool,
@@ -32,7 +33,7 @@ pub enum ChildKind {
 impl ChildKind {
     /// Every kind but Tool.
     pub const ALL: &'static [Self] =
-        &[Self::ServiceAccount, Self::ConfigMap, Self::Secret, Self::Service, Self::Deployment];
+        &[Self::ServiceAccount, Self::ConfigMap, Self::Secret, Self::Service, Self::NetworkPolicy, Self::Deployment];
 
     /// The kind's name.
     pub fn as_str(self) -> &'static str {
@@ -41,6 +42,7 @@ impl ChildKind {
             Self::ConfigMap => "ConfigMap",
             Self::Secret => "Secret",
             Self::Service => "Service",
+            Self::NetworkPolicy => "NetworkPolicy",
             Self::Deployment => "Deployment",
             Self::Tool => "Tool",
         }
@@ -50,6 +52,7 @@ impl ChildKind {
     pub fn api_version(self) -> &'static str {
         match self {
             Self::Deployment => "apps/v1",
+            Self::NetworkPolicy => "networking.k8s.io/v1",
             Self::Tool => "agents.recif.dev/v1",
             _ => "v1",
         }
@@ -285,6 +288,10 @@ pub trait Views: Send + Sync {
     fn is_tool_used(&self, namespace: &str, name: &str) -> bool;
     /// A child, or a Secret or ConfigMap of somebody else.
     fn child(&self, child: &ChildRef) -> Option<Arc<Child>>;
+    /// Whether a NetworkPolicy of somebody else says what may reach Pods with these labels.
+    fn is_ingress_governed(&self, namespace: &str, labels: &BTreeMap<String, String>) -> bool;
+    /// The public keys of the gateways, as a sidecar is given them; `None`: there are none yet.
+    fn caller_keys(&self) -> Option<String>;
     /// The Pods of the workload of this kind (`Agent`) and name, in the order of their names.
     fn pods(&self, kind: &'static str, namespace: &str, name: &str) -> Vec<Arc<Pod>>;
 }

@@ -53,7 +53,7 @@ fn measure(server: &mut Child) -> io::Result<()> {
 }
 
 async fn ask(url: &str) -> io::Result<()> {
-    let discoverer = Discoverer::new(Arc::new(Nothing), Vec::new());
+    let discoverer = Discoverer::new(Arc::new(Nothing), Vec::new(), Default::default());
     let (news, mut told) = mpsc::unbounded_channel();
     discoverer.on_news(move |_, key| drop(news.send(key.clone())));
     let (mut took, mut first) = (Vec::new(), 0);

@@ -63,6 +63,9 @@ pub struct MCPServerSpec {
     /// Where the program serves; of type http.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_transport: Option<HttpTransport>,
+    /// The sidecar of its Pods, which is always there.
+    #[serde(default, skip_serializing_if = "ServerProxy::is_default")]
+    pub proxy: ServerProxy,
     /// How long all of a discovery of its tools may take, from 1s to 10m. Default: 30s.
     #[schemars(schema_with = "schema::discovery_timeout")]
     #[serde(default = "timeout")]
@@ -124,6 +127,22 @@ pub struct ServerDeployment {
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<serde_json::Value>,
+}
+
+/// What may be said of the sidecar of a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerProxy {
+    /// Whether only requests that a gateway vouches for are answered, and the operator's own for its tools; others get 401: then
+    /// agents reach it by the gateway alone, and not by mcpServerRef. Default: false.
+    #[serde(default)]
+    pub require_identity: bool,
+}
+
+impl ServerProxy {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Where a program serves Streamable HTTP.

@@ -194,6 +194,9 @@ pub struct WorkloadStatus {
     /// SHA-256 (hex) of the Pod template without those images: when it changes, they are renewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
+    /// The public keys of the gateways that the Pods were last given, base64url: a rotation of the keys alone restarts nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller_keys: Option<String>,
     /// The children as last applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<ChildRecord>,

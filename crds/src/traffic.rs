@@ -124,12 +124,20 @@ pub struct Proxy {
     #[schemars(range(min = 0, max = 100000))]
     #[serde(default)]
     pub concurrency: i32,
+    /// Whether only requests that a gateway vouches for are answered, others with 401: then tools reach the workload by the
+    /// gateway alone, and not by agentRef or flowRef. Default: false.
+    #[serde(default, rename = "requireIdentity", skip_serializing_if = "is_false")]
+    pub require_identity: bool,
 }
 
 impl Default for Proxy {
     fn default() -> Self {
-        Self { enabled: true, concurrency: 0 }
+        Self { enabled: true, concurrency: 0, require_identity: false }
     }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// What the gateway lets through without asking who calls.

@@ -47,6 +47,14 @@ const HINTS: &[(&str, &str)] = &[
         "ToolNotFound",
         "choose a tool that the server has, in mcpServerRef.toolName; it goes on by itself once the server has it",
     ),
+    (
+        "IdentityRequired",
+        "set proxy.requireIdentity of what it calls to false, or let the Tool call the gateway with a token in headersFrom",
+    ),
+    (
+        "UnknownKeys",
+        "run `recif rollout` for it: until then no caller has a name there, and with proxy.requireIdentity none gets in",
+    ),
     ("NameConflict", "rename this object or delete that one"),
     ("InvalidSpec", "correct the spec and apply it again"),
     ("Refused", "see which admission policy or webhook refuses it, and have it changed, or change the spec"),

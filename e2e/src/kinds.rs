@@ -59,7 +59,7 @@ pub(crate) const WORKLOADS: [Kind; 3] = [AGENT, FLOW, FLOW_SET];
 pub(crate) const OURS: [Kind; 9] =
     [AGENT, FLOW, FLOW_SET, TOOL, MODEL, PLUGIN_CONFIG, PROMPT, MCP_SERVER, REMOTE_MCP_SERVER];
 /// The kinds of a workload's children.
-pub(crate) const CHILDREN: [Kind; 5] = [SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE, DEPLOYMENT];
+pub(crate) const CHILDREN: [Kind; 6] = [SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE, NETWORK_POLICY, DEPLOYMENT];
 
 const ALL: [Kind; 27] = [
     AGENT,
@@ -115,6 +115,10 @@ impl Kind {
 
     /// Name of the child of this kind that the agent has.
     pub(crate) fn child_of(self, agent: &str) -> String {
-        if self == CONFIG_MAP || self == SECRET { format!("{agent}-config") } else { agent.into() }
+        match self {
+            CONFIG_MAP | SECRET => format!("{agent}-config"),
+            NETWORK_POLICY => format!("{agent}-sidecar"),
+            _ => agent.into(),
+        }
     }
 }

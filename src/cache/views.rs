@@ -12,8 +12,10 @@ use actions::{
     render::kind_label,
 };
 use crds::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, RefKind, Refers, RemoteMCPServer, Tool};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::{Selector, SelectorExt as _};
 
-use super::pods::PodIndex;
+use super::{keys::Keys, pods::PodIndex};
 use crate::cluster::{ObjectMap, apply::ChildMaps};
 
 /// The caches that actions read.
@@ -22,6 +24,8 @@ pub struct Caches {
     children: ChildMaps,
     pods: Arc<PodIndex>,
     namespaces: Arc<ObjectMap<BTreeMap<String, String>>>,
+    ingress: Arc<ObjectMap<Option<LabelSelector>>>,
+    keys: Keys,
 }
 
 impl fmt::Debug for Caches {
@@ -56,6 +60,10 @@ pub struct KindViews {
     pub pods: Arc<ObjectMap<Pod>>,
     /// The labels of namespaces.
     pub namespaces: Arc<ObjectMap<BTreeMap<String, String>>>,
+    /// Which Pods NetworkPolicies of others isolate.
+    pub ingress: Arc<ObjectMap<Option<LabelSelector>>>,
+    /// What callers are vouched for with.
+    pub keys: Keys,
 }
 
 impl Caches {
@@ -64,7 +72,14 @@ impl Caches {
         let pods = Arc::new(PodIndex::default());
         let index = pods.clone();
         maps.pods.subscribe(move |change| index.follow(change));
-        Self { kinds: maps.kinds.clone(), children: maps.children.clone(), pods, namespaces: maps.namespaces.clone() }
+        Self {
+            kinds: maps.kinds.clone(),
+            children: maps.children.clone(),
+            pods,
+            namespaces: maps.namespaces.clone(),
+            ingress: maps.ingress.clone(),
+            keys: maps.keys.clone(),
+        }
     }
 }
 
@@ -130,6 +145,18 @@ impl Views for Caches {
 
     fn child(&self, child: &ChildRef) -> Option<Arc<Child>> {
         self.children.get(&child.kind)?.get(&Key::new(&child.namespace, &child.name))
+    }
+
+    fn is_ingress_governed(&self, namespace: &str, labels: &BTreeMap<String, String>) -> bool {
+        let policies = self.ingress.keys().into_iter().filter(|key| key.namespace == namespace);
+        let mut selectors = policies.filter_map(|key| self.ingress.get(&key)?.as_ref().clone());
+        // One that cannot be read may select them.
+        let spares = |selector: LabelSelector| Selector::try_from(selector).is_ok_and(|it| !it.matches(labels));
+        !selectors.all(spares)
+    }
+
+    fn caller_keys(&self) -> Option<String> {
+        self.keys.get().map(|keys| keys.public())
     }
 
     fn pods(&self, kind: &'static str, namespace: &str, name: &str) -> Vec<Arc<Pod>> {

@@ -43,6 +43,20 @@ pub enum CliError {
         /// The kinds that have Pods.
         workloads: String,
     },
+    /// The Secret with the keys of the gateways cannot be used.
+    #[error("Secret recif-identity in namespace {namespace}: {why}; name another namespace with --system-namespace")]
+    NoIdentity {
+        /// Where it was looked for.
+        namespace: String,
+        /// Why not.
+        why: String,
+    },
+    /// A rotation would leave Pods behind.
+    #[error(
+        "some Pods do not know the next key yet, and would know neither after another rotation: roll them out first \
+         (recif rollout {0}), or rotate with --force"
+    )]
+    LeftBehind(String),
     /// The object is being deleted.
     #[error("{kind} {name} is being deleted: there is nothing to roll out")]
     Going {
@@ -124,8 +138,8 @@ impl CliError {
     pub(super) fn code(&self) -> Exit {
         match self {
             Self::UnknownKind { .. } | Self::NoName(_) | Self::NoPods { .. } | Self::Usage(_) => Exit::Usage,
-            Self::Missing { .. } | Self::Nothing(_) => Exit::Missing,
-            Self::Going { .. } | Self::NotReady(_) => Exit::NotReady,
+            Self::Missing { .. } | Self::Nothing(_) | Self::NoIdentity { .. } => Exit::Missing,
+            Self::Going { .. } | Self::NotReady(_) | Self::LeftBehind(_) => Exit::NotReady,
             Self::NotInstalled { .. } | Self::Unreachable { .. } => Exit::Unreachable,
             Self::Forbidden(_) => Exit::Forbidden,
             Self::TimedOut { .. } => Exit::TimedOut,

@@ -1,9 +1,9 @@
 //! The commands for people: what an object did, what it waits for, what the kinds are and how they move.
 //!
-//! Uses: cluster, cache
+//! Uses: cluster, cache, identity
 //!
 //! Each command reads, then hands what it read to pure functions that decide what to say; those are what the tests look at.
-//! Only `rollout` writes to the cluster; `chat` and `ui` lead to its gateway and control plane. The binary works under the
+//! Only `rollout` and `rotate-identity` write to the cluster; `chat` and `ui` lead to its gateway and control plane. The binary works under the
 //! name `kubectl-recif` too, which makes it a kubectl plugin: `kubectl recif why agent/my-agent`.
 
 pub mod chat;
@@ -17,6 +17,7 @@ pub mod machine;
 mod output;
 mod progress;
 pub mod rollout;
+pub mod rotate_identity;
 mod target;
 pub mod trace;
 pub mod ui;
@@ -47,6 +48,8 @@ pub enum Command {
     Ui(ui::UiArgs),
     /// Replace the Pods of a workload, with the images that the operator gives today
     Rollout(rollout::RolloutArgs),
+    /// Let the next key sign by which gateways vouch for callers
+    RotateIdentity(rotate_identity::RotateIdentityArgs),
     /// Print the CustomResourceDefinitions as YAML
     Crds(definitions::CrdsArgs),
     /// Print the state machine of a kind as a Mermaid diagram
@@ -67,6 +70,7 @@ impl Command {
             Self::Chat(args) => chat::run(args).await,
             Self::Ui(args) => ui::run(args).await,
             Self::Rollout(args) => rollout::run(args).await,
+            Self::RotateIdentity(args) => rotate_identity::run(args).await,
             Self::Crds(args) => definitions::run(&args),
             Self::Machine(args) => machine::run(&args),
             Self::Completions(args) => completions::run(&args, root),

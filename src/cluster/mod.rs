@@ -25,6 +25,7 @@ pub mod pod;
 pub mod resource;
 pub mod reviews;
 pub mod scale;
+pub mod secret;
 pub mod stamp;
 pub mod store;
 #[cfg(test)]

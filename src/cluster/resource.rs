@@ -38,6 +38,8 @@ impl Resource {
     pub const NAMESPACE: Self = Self { kind: "Namespace", root: "/api/v1", plural: "namespaces" };
     /// `pods`.
     pub const POD: Self = Self { kind: "Pod", root: "/api/v1", plural: "pods" };
+    /// `secrets`.
+    pub const SECRET: Self = Self { kind: "Secret", root: "/api/v1", plural: "secrets" };
     /// `leases`.
     pub const LEASE: Self = Self { kind: "Lease", root: "/apis/coordination.k8s.io/v1", plural: "leases" };
     /// `endpointslices`.
@@ -70,6 +72,7 @@ impl Resource {
             ChildKind::ConfigMap => ("/api/v1", "configmaps"),
             ChildKind::Secret => ("/api/v1", "secrets"),
             ChildKind::Service => ("/api/v1", "services"),
+            ChildKind::NetworkPolicy => ("/apis/networking.k8s.io/v1", "networkpolicies"),
             ChildKind::Deployment => ("/apis/apps/v1", "deployments"),
             ChildKind::Tool => (Self::TOOL.root, Self::TOOL.plural),
         };

@@ -7,11 +7,12 @@ use std::{
 };
 
 use actions::{
-    machine::{BadTable, Clock, Driver, Key, Sink},
+    machine::{BadTable, Clock, Driver, Key, Machine, Sink},
     ports::{ChildKind, World},
 };
 use crds::RefKind;
 use futures::future::BoxFuture;
+use tokio::sync::watch;
 
 use super::{
     kinds::{Controlled, Maps},
@@ -150,6 +151,32 @@ pub(super) fn wake_admitted(shared: &Shared) {
     });
 }
 
+/// Wakes every workload when the keys of the gateways are others: their Pods may know none of them.
+pub(super) async fn wake_keyed(mut read: watch::Receiver<bool>, maps: Arc<Maps>, users: Arc<Users>) {
+    let kinds = &maps.views.kinds;
+    while read.changed().await.is_ok() {
+        users.add_all(&kinds.agents);
+        users.add_all(&kinds.flows);
+        users.add_all(&kinds.flow_sets);
+        users.add_all(&kinds.mcp_servers);
+    }
+}
+
+/// Wakes the workloads of a namespace whose NetworkPolicies somebody changed: theirs may have to go.
+pub(super) fn wake_governed(shared: &Shared) {
+    let users = shared.users.clone();
+    let kinds = shared.maps.views.kinds.clone();
+    shared.maps.views.ingress.subscribe(move |change| {
+        if change.old != change.new {
+            let namespace = &change.key.namespace;
+            users.add_namespace(&kinds.agents, namespace);
+            users.add_namespace(&kinds.flows, namespace);
+            users.add_namespace(&kinds.flow_sets, namespace);
+            users.add_namespace(&kinds.mcp_servers, namespace);
+        }
+    });
+}
+
 /// Who refers to what, and the queue of each kind.
 #[derive(Debug, Default)]
 pub struct Users {
@@ -167,6 +194,16 @@ impl Users {
         if let Some(queue) = self.queues.lock().unwrap_or_else(PoisonError::into_inner).get(kind) {
             queue.add(key);
         }
+    }
+
+    /// Queues every object of a kind.
+    fn add_all<K: Machine>(&self, map: &ObjectMap<K>) {
+        map.keys().iter().for_each(|key| self.add(K::KIND, key));
+    }
+
+    /// Queues every object of a kind in this namespace.
+    fn add_namespace<K: Machine>(&self, map: &ObjectMap<K>, namespace: &str) {
+        map.keys().iter().filter(|key| key.namespace == namespace).for_each(|key| self.add(K::KIND, key));
     }
 
     /// Queues all that use this object.

@@ -14,7 +14,7 @@ use crds::{
 };
 use tokio::task::JoinSet;
 
-use super::controller::{Controller, Shared, controller, wake_admitted, wake_readers};
+use super::controller::{Controller, Shared, controller, wake_admitted, wake_governed, wake_readers};
 use super::discovery::Discoverer;
 use super::wake::wakes_itself;
 use crate::{
@@ -90,6 +90,7 @@ pub fn controllers(shared: &Shared) -> Result<Arc<[Arc<dyn Controller>]>, BadTab
     ];
     wake_readers(shared);
     wake_admitted(shared);
+    wake_governed(shared);
     Ok(controllers.into())
 }
 
@@ -138,6 +139,8 @@ impl Default for Maps {
 
 /// What is watched of the children and Pods: our own, and users' Secrets and ConfigMaps because agents refer to them.
 const OURS: Option<&str> = Some("app.kubernetes.io/managed-by=recif-operator");
+/// NetworkPolicies of others.
+const NOT_OURS: Option<&str> = Some("app.kubernetes.io/managed-by!=recif-operator");
 /// Helm's records are large and nobody refers to them.
 const NOT_HELM: Option<&str> = Some("type!=helm.sh/release.v1");
 
@@ -174,11 +177,17 @@ impl Maps {
             let source = Source { resource: Resource::NAMESPACE, labels: None, fields: None, decode };
             scope.watch(source, &self.views.namespaces, tasks);
         }
+        let decode = Arc::new(|_: &Head, json: &str| decode::ingress_selector(json));
+        let resource = Resource::child(ChildKind::NetworkPolicy);
+        let source = Source { resource, labels: NOT_OURS, fields: None, decode };
+        scope.watch(source, &self.views.ingress, tasks);
         for (&kind, map) in &self.views.children {
             let (labels, fields) = match kind {
-                ChildKind::ServiceAccount | ChildKind::Service | ChildKind::Deployment | ChildKind::Tool => {
-                    (OURS, None)
-                }
+                ChildKind::ServiceAccount
+                | ChildKind::Service
+                | ChildKind::NetworkPolicy
+                | ChildKind::Deployment
+                | ChildKind::Tool => (OURS, None),
                 ChildKind::Secret => (None, NOT_HELM),
                 ChildKind::ConfigMap => (None, None),
             };

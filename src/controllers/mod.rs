@@ -1,6 +1,6 @@
 //! From changes to steps: what wakes which object, and the queue it waits in. No decision about an object is made here.
 //!
-//! Uses: cluster, cache, mcp, scaler, telemetry
+//! Uses: cluster, cache, identity, mcp, scaler, telemetry
 //!
 //! [`kinds`] is the table: for each kind its actions, children and references. [`controller`] turns a row into a running
 //! controller, [`wake`] says which change concerns whom, [`discovery`] asks servers of tools

@@ -15,7 +15,7 @@ use actions::{
     workload::Baselines,
 };
 use clap::ArgAction;
-use futures::future::{join, join_all};
+use futures::future::{join_all, join3};
 use prometheus_client::registry::Registry;
 use tokio::{
     net::TcpListener,
@@ -26,16 +26,16 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    controller::{Controller, Shared},
+    controller::{Controller, Shared, wake_keyed},
     discovery::Discoverer,
     kinds::{GatewayService, Maps, Scope, controllers, wake_asked},
     sinks::Events,
 };
 use crate::{
-    cache::Caches,
+    cache::{Caches, IDENTITY, Keys},
     cluster::{
         Authority, Board, ChildWriter, Elector, LeaseObject, client, crash::CrashPoint, events::event_queue,
-        metrics::Metrics,
+        metrics::Metrics, secret::SecretObject,
     },
     mcp::{Cidr, DENIED, LOOPBACK},
     scaler::{GatewayMap, LiveFleet, PROXY_PORT, Scaler, ScalerMetrics},
@@ -100,6 +100,13 @@ pub struct OperatorArgs {
     #[arg(long, env = "RECIF_PROXY_IMAGE", default_value = "recif.local/proxy:dev", value_name = "IMAGE",
         value_parser = clap::builder::NonEmptyStringValueParser::new())]
     proxy_image: String,
+    /// Give each workload with a sidecar a NetworkPolicy that closes the port of its image, unless another policy selects its
+    /// Pods; =false takes it away with the next change of each
+    #[arg(
+        long, env = "RECIF_NETWORK_POLICIES", default_value_t = true, action = ArgAction::Set, require_equals = true,
+        num_args = 0..=1, default_missing_value = "true", value_name = "BOOL"
+    )]
+    network_policies: bool,
     /// How often the scaler asks workloads with traffic for their load, such as 1s
     #[arg(long, env = "RECIF_SCALER_INTERVAL", default_value = "1s", value_name = "TIME", value_parser = interval)]
     scaler_interval: Duration,
@@ -122,6 +129,9 @@ pub struct OperatorArgs {
     #[arg(long, env = "RECIF_CRASH_AT", value_name = "N:SIDE")]
     crash_at: Option<String>,
 }
+
+/// How long a leader that has just begun waits for the keys of the gateways.
+const KEYS: Duration = Duration::from_secs(5);
 
 /// Why the process ended.
 #[derive(Debug, thiserror::Error)]
@@ -172,6 +182,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         ollama_base_url,
         runner_image,
         proxy_image,
+        network_policies,
         scaler_interval,
         gateway_service,
         mcp_deny_cidr: mut denied,
@@ -183,6 +194,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     }
     let settings =
         settings(&operator_namespace, cluster_domain, database_url, ollama_base_url, (runner_image, proxy_image))?;
+    let settings = Settings { network_policies, ..settings };
     logs::init(log_format, &log).map_err(|error| OperatorError::Flag(format!("--log {log}: {error}")))?;
     let crash = crash_at.filter(|at| !at.is_empty()).map(|at| CrashPoint::parse(&at)).transpose();
     let crash = crash.map_err(OperatorError::Flag)?.unwrap_or_default();
@@ -199,7 +211,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
 
     let maps = Arc::new(Maps::default());
     let children = Arc::new(ChildWriter::new(transport.clone(), maps.views.children.clone()));
-    let discoverer = Arc::new(Discoverer::new(children.clone(), denied));
+    let discoverer = Arc::new(Discoverer::new(children.clone(), denied, maps.views.keys.clone()));
     let world = World {
         views: Arc::new(Caches::new(&maps.views)),
         cluster: children,
@@ -227,6 +239,10 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let namespaces = namespaces.into_iter().filter(|name| !name.is_empty()).collect();
     let scope = Scope { namespaces, transport: transport.clone(), board: board.clone() };
     maps.watch(&scope, &mut tasks);
+    let keys = maps.views.keys.clone();
+    tasks.spawn(wake_keyed(keys.subscribe(), maps.clone(), shared.users.clone()));
+    tasks.spawn(keys.clone().follow(operator_namespace.clone(), transport.clone(), board.clone()));
+    let secret = SecretObject::new(transport.clone(), operator_namespace.clone(), IDENTITY);
     if let Some(service) = gateway_service {
         scope.watch_gateways(service, &behind_gateways, &mut tasks);
     }
@@ -240,7 +256,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         let board = board.clone();
         Elector::new(api, identity, authority, move |error| board.report(row, error))
     });
-    let work = Work { controllers, workers: workers.into(), scaler, discoverer };
+    let work = Work { controllers, workers: workers.into(), scaler, discoverer, keys, secret };
     let outcome = tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
@@ -262,6 +278,8 @@ struct Work {
     workers: usize,
     scaler: Arc<Scaler>,
     discoverer: Arc<Discoverer>,
+    keys: Keys,
+    secret: SecretObject,
 }
 
 /// Leads whenever it may; never returns.
@@ -276,7 +294,11 @@ async fn terms(
     tracing::info!("every watch has started");
     loop {
         let controllers = join_all(work.controllers.iter().map(|controller| controller.lead(work.workers)));
-        let lead = join(controllers, work.scaler.clone().lead());
+        let lead = async {
+            // What is rendered first is to have them; but they are no reason not to work.
+            let _ = timeout(KEYS, work.keys.ensure(&work.secret)).await;
+            join3(controllers, work.scaler.clone().lead(), work.keys.keep(&work.secret)).await
+        };
         let Some(election) = &mut election else {
             steps.leading(true);
             lead.await;
@@ -329,7 +351,15 @@ fn settings(
     }
     let operator_namespace = operator_namespace.to_owned();
     let ollama_base_url = given(ollama_base_url);
-    Ok(Settings { operator_namespace, cluster_domain, database_url, ollama_base_url, runner_image, proxy_image })
+    Ok(Settings {
+        operator_namespace,
+        cluster_domain,
+        database_url,
+        ollama_base_url,
+        runner_image,
+        proxy_image,
+        network_policies: true,
+    })
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

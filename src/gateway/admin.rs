@@ -24,8 +24,8 @@ use axum::{Json, Router, extract::State, http::StatusCode, response::IntoRespons
 use serde::Serialize;
 use tokio::{net::TcpListener, time::Instant};
 
-use super::serve::Shared;
-use crate::cluster::Board;
+use super::{auth::Auth, serve::Shared};
+use crate::{cache::IDENTITY, cluster::Board};
 
 /// What the admin port shows.
 #[derive(Debug, Clone)]
@@ -83,6 +83,10 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
     let mut problems = admin.board.unready();
     if admin.shared.leaving() {
         problems.push("the gateway is shutting down".into());
+    }
+    if matches!(admin.shared.auth, Auth::Kubernetes(_)) && admin.shared.keys.get().is_none() {
+        problems
+            .push(format!("Secret {IDENTITY}, by which callers are vouched for, is not there: the operator makes it"));
     }
     match problems.as_slice() {
         [] => (StatusCode::OK, "ok\n".into()),

@@ -29,6 +29,9 @@ pub struct GatewayArgs {
     /// Namespaces to route to, separated by commas; all when empty
     #[arg(long, env = "RECIF_NAMESPACES", value_delimiter = ',', value_name = "NAMES")]
     pub(super) namespaces: Vec<String>,
+    /// Namespace of the operator, where the Secret recif-identity holds the keys by which callers are vouched for
+    #[arg(long, env = "POD_NAMESPACE", default_value = "recif-system", value_name = "NAMESPACE")]
+    pub(super) operator_namespace: String,
     /// Networks of proxies whose X-Forwarded-Host, -Proto and -Prefix are believed, separated by commas
     #[arg(long, env = "RECIF_TRUSTED_PROXIES", value_delimiter = ',', value_name = "CIDRS")]
     pub(super) trusted_proxies: Vec<String>,

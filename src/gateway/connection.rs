@@ -203,7 +203,9 @@ async fn request<S: Link>(
         Ok(session) => session,
         Err(refusal) => return refuse(client, &refusal, kind, head.is_head(), close, shared).await,
     };
-    let call = Call { head: &head, path: &path, caller: &caller, peer, arrived, session, shared };
+    let token = shared.keys.get().map(|keys| route.workload.token(caller.user.as_ref(), &keys));
+    let token = token.as_deref();
+    let call = Call { head: &head, path: &path, caller: &caller, peer, arrived, session, token, shared };
     let ended = {
         let relayed = std::pin::pin!(relay::relay(client, &call, route, timer));
         let is_allowed = || may_go_on(&call);

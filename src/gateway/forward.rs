@@ -7,16 +7,19 @@ use super::{
     sessions::{self, Tag},
     workload::Workload,
 };
-use crate::http1::{HeadWriter, ResponseHead, Version, is_read_as};
+use crate::{
+    http1::{HeadWriter, ResponseHead, Version, is_read_as},
+    identity,
+};
 
 /// Fields by which frameworks are told another path or method than that of the request.
 const REROUTES: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-http-method-override"];
 
 /// Writes the head that a Pod of the workload gets.
 pub(super) fn forward(call: &Call<'_>, workload: &Workload, out: &mut Vec<u8>) {
-    let Call { head, path, caller, peer, shared, session, .. } = call;
+    let Call { head, path, caller, peer, shared, session, token, .. } = call;
     // Enough for what is added, so that the buffer grows once.
-    out.reserve(head.bytes.len() + 512);
+    out.reserve(head.bytes.len() + token.map_or(0, str::len) + 512);
     let mut traces = head.fields.values(head.bytes, "traceparent");
     let traced = matches!((traces.next(), traces.next()), (Some(parent), None) if is_trace_parent(parent));
     let mut with_root = Vec::new();
@@ -57,7 +60,11 @@ pub(super) fn forward(call: &Call<'_>, workload: &Workload, out: &mut Vec<u8>) {
         writer = writer.field(sessions::FIELD, session.id);
     }
     if let Some(user) = &caller.user {
+        // For sidecars of older templates, and Pods without one.
         writer = writer.field("X-Recif-User", user.as_bytes());
+    }
+    if let Some(token) = token {
+        writer = writer.field(identity::FIELD, token);
     }
     // An address may be another Pod's by now, whose sidecar then knows that the request is not for it.
     writer = writer.field("x-recif-via", &shared.instance).field("X-Recif-Workload", workload.named.as_bytes());

@@ -1,7 +1,7 @@
 //! The gateway: one address for every agent and flow. It finds the Pod with the most room, never gives one more than it can
 //! take, and streams both ways.
 //!
-//! Uses: http1, cache, cluster, tls
+//! Uses: http1, cache, cluster, identity, tls
 //!
 //! Everything that a request needs is in memory: [`routes`] is filled by watches and read without a lock. A request is read
 //! by [`connection`], admitted by [`auth`], finds its way through [`path`] and [`routes`], waits for room in [`turn`] if there

@@ -29,6 +29,7 @@ use super::{
     slice,
 };
 use crate::{
+    cache::Keys,
     cluster::{
         Authority, Board, Head, ObjectMap, Source, Transport, Watch,
         access::AuthMode,
@@ -79,7 +80,8 @@ pub async fn run(args: GatewayArgs) -> ExitCode {
 
 async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
     let settings = Settings::read(&args)?;
-    let GatewayArgs { listen, admin_listen, auth, namespaces, lame_duck, shutdown_timeout, .. } = args;
+    let GatewayArgs { listen, admin_listen, auth, namespaces, lame_duck, shutdown_timeout, operator_namespace, .. } =
+        args;
     let api_metrics = ApiMetrics::default();
     let transport = connect(Authority::always(), CrashPoint::default(), api_metrics.clone()).await?;
     let auth = match settings.auth {
@@ -91,6 +93,7 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
         settings,
         routes: Routes::new(clock),
         auth,
+        keys: Keys::default(),
         clients: Clients::new(args.max_in_flight_per_client),
         connections: Clients::new(args.max_connections_per_address),
         metrics: Metrics::new(|registry| api_metrics.register(registry)),
@@ -116,6 +119,9 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
     // An empty variable is one empty name to the parser of lists.
     let namespaces: Vec<_> = namespaces.into_iter().filter(|name| !name.is_empty()).collect();
     watch(&shared, &namespaces, &transport, &board, &mut tasks);
+    // Where no caller is known there is no name to vouch for, and the right to read the keys may be missing.
+    let keys_board = if matches!(shared.auth, Auth::None) { Arc::default() } else { board.clone() };
+    tasks.spawn(shared.keys.clone().follow(operator_namespace, transport.clone(), keys_board));
     let (starting, started) = (shared.clone(), board.clone());
     tasks.spawn(async move {
         started.started().await;

@@ -54,6 +54,8 @@ pub(super) struct Call<'a> {
     pub(super) arrived: Instant,
     /// The session it belongs to; no other Pod than that of the session can answer it.
     pub(super) session: Option<Session<'a>>,
+    /// By what the gateway vouches for the caller, if it has keys.
+    pub(super) token: Option<&'a str>,
     pub(super) shared: &'a Arc<Shared>,
 }
 

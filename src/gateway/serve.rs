@@ -32,6 +32,7 @@ use super::{
     turn,
 };
 use crate::{
+    cache::Keys,
     http1::listen,
     tls::{Tls, chose_h2},
 };
@@ -45,6 +46,8 @@ pub(super) struct Shared {
     pub(super) routes: Routes,
     /// Who may ask.
     pub(super) auth: Auth,
+    /// What callers are vouched for with.
+    pub(super) keys: Keys,
     /// What each client has in flight.
     pub(super) clients: Clients,
     /// The connections of each address.

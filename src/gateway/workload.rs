@@ -20,6 +20,7 @@ use super::{
     queue::Queue,
     sessions::Tag,
 };
+use crate::identity::{KeySet, Tokens};
 
 /// One workload.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub(super) struct Workload {
     pub(super) invoked_at: AtomicI64,
     /// What may be tried again.
     pub(super) budget: Budget,
+    /// What its callers are vouched for by.
+    tokens: Tokens,
     clock: Clock,
     waiting: AtomicUsize,
     refused: AtomicU64,
@@ -95,6 +98,7 @@ impl Workload {
             named: format!("{}/{namespace}/{name}", kind.name().to_lowercase()).into(),
             invoked_at: AtomicI64::new(0),
             budget: Budget::default(),
+            tokens: Tokens::default(),
             clock,
             waiting: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
@@ -193,6 +197,11 @@ impl Workload {
     /// Counts a request that was refused because the workload is Failed, for a reason that a ready Pod would end.
     pub(super) fn refuse_halted(&self) {
         self.halted.fetch_add(1, Relaxed);
+    }
+
+    /// The token by which `keys` vouch for a caller.
+    pub(super) fn token(&self, user: Option<&Arc<str>>, keys: &Arc<KeySet>) -> Arc<str> {
+        self.tokens.of(user, keys, Instant::now(), || self.named.to_string())
     }
 
     /// Takes note that an answer below 500 was relayed from it.

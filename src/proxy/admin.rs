@@ -5,6 +5,9 @@ use std::net::IpAddr;
 use super::{life::Stage, serve::Shared, upstream::Readiness};
 use crate::http1::{Bad, RequestHead, write_own};
 
+/// The last line of an OpenMetrics exposition.
+pub(super) const END: &str = "# EOF\n";
+
 /// An answer of the proxy's own.
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -92,10 +95,13 @@ impl Own {
             Self::Health => Answer::text(200, "ok\n"),
             Self::Ready => ready(shared).await,
             Self::Metrics => match shared.metrics.encode(&shared.load) {
-                Ok(text) => Answer {
-                    content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
-                    ..Answer::text(200, text)
-                },
+                Ok(text) => {
+                    let runners = if shared.config.has_runner { shared.upstream.metrics().await } else { None };
+                    Answer {
+                        content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                        ..Answer::text(200, joined(text, runners))
+                    }
+                }
                 Err(error) => Answer::refusal(500, &error.to_string(), "metrics"),
             },
             Self::InFlight => match serde_json::to_string(&shared.load.report()) {
@@ -111,6 +117,14 @@ impl Own {
                 Answer::text(200, "drained\n")
             }
         }
+    }
+}
+
+/// Two expositions as one: what ends the first is not the end.
+fn joined(own: String, other: Option<String>) -> String {
+    match (own.strip_suffix(END), other) {
+        (Some(own), Some(other)) => own.to_owned() + &other,
+        (_, _) => own,
     }
 }
 

@@ -4,6 +4,8 @@ use std::{net::SocketAddr, time::Duration};
 
 use crds::Period;
 
+use crate::identity::{Verifier, audience, public_keys};
+
 /// Name, default ("" for none) and meaning of every variable.
 const VARIABLES: &[(&str, &str, &str)] = &[
     ("RECIF_LISTEN_ADDR", ":8888", "address to listen on; without a host, every address"),
@@ -19,8 +21,16 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("RECIF_LAME_DUCK", "5s", "how long a Pod that goes serves as before"),
     ("RECIF_SHUTDOWN_TIMEOUT", "25s", "how long requests may take to end after that"),
     ("RECIF_KEY", "", "what the hooks of the Pod prove themselves with; never printed"),
-    ("RECIF_NAME", "", "name of the workload: a request that names another one in X-Recif-Workload is answered 421"),
+    ("RECIF_KIND", "", "kind of the workload, such as Agent: callers are signed for kind, namespace and name"),
+    ("RECIF_NAME", "", "its name: a request that names another workload in X-Recif-Workload is answered 421"),
     ("RECIF_NAMESPACE", "", "its namespace"),
+    (
+        "RECIF_CALLER_KEYS",
+        "",
+        "public keys of the gateways, base64url, separated by commas: who calls is known by what they signed; none: X-Recif-User is \
+         believed as it comes",
+    ),
+    ("RECIF_REQUIRE_IDENTITY", "false", "whether requests without a gateway's signature are refused"),
 ];
 
 /// The part of `--help` that lists the environment variables.
@@ -58,6 +68,12 @@ pub struct Config {
     pub workload: String,
     /// Whether the template is one whose hook tells the lame duck from the node, as all did before the program could be run for it.
     pub hook_by_network: bool,
+    /// Judges the tokens by which gateways vouch for callers.
+    pub verifier: Verifier,
+    /// Whether requests without one are refused.
+    pub require_identity: bool,
+    /// Whether a runner of ours may be the workload, whose metrics nobody else can read.
+    pub has_runner: bool,
 }
 
 /// A shared secret; never printed.
@@ -113,7 +129,9 @@ impl Config {
         }
         let duration =
             |name| parse(name, text(name), "a duration such as `25s` or `1h`", |text| Period::from(text).length());
+        let kind = text("RECIF_KIND");
         Ok(Self {
+            has_runner: !kind.is_empty() && kind != "MCPServer",
             listen: parse("RECIF_LISTEN_ADDR", text("RECIF_LISTEN_ADDR"), "`:port` or `address:port`", read_address)?,
             upstream: parse(
                 "RECIF_UPSTREAM_URL",
@@ -140,6 +158,18 @@ impl Config {
             key: Key(text("RECIF_KEY")),
             hook_by_network: text("RECIF_CALLER_KEYS").is_empty(),
             workload: format!("{}/{}", text("RECIF_NAMESPACE"), text("RECIF_NAME")),
+            verifier: Verifier::new(
+                parse("RECIF_CALLER_KEYS", text("RECIF_CALLER_KEYS"), "Ed25519 keys as base64url", |value| {
+                    public_keys(value).ok()
+                })?,
+                audience(&kind, &text("RECIF_NAMESPACE"), &text("RECIF_NAME")),
+            ),
+            require_identity: parse(
+                "RECIF_REQUIRE_IDENTITY",
+                text("RECIF_REQUIRE_IDENTITY"),
+                "`true` or `false`",
+                |value| value.parse().ok(),
+            )?,
         })
     }
 }
@@ -203,6 +233,8 @@ mod tests {
             ("RECIF_UPSTREAM_URL", "http://example"),
             ("RECIF_CONCURRENCY", "-1"),
             ("RECIF_LISTEN_STREAMS", "yes"),
+            ("RECIF_CALLER_KEYS", "key"),
+            ("RECIF_REQUIRE_IDENTITY", "1"),
             ("RECIF_TIMEOUT", "60"),
             ("RECIF_TIMEOUT", "-5s"),
             ("RECIF_LAME_DUCK", "soon"),

@@ -123,10 +123,17 @@ fn judge(head: &[u8], fields: &mut Fields, peer: &str, shared: &Shared) -> Next 
         return Next::Tell { answer, to_head, close };
     }
     let (now, stage) = (Instant::now(), shared.life.stage());
+    let user = match shared.callers.of(&head, now) {
+        Ok(user) => user,
+        Err(answer) => {
+            count(&answer, shared);
+            return Next::Tell { answer, to_head, close };
+        }
+    };
     let answer = match stage {
         Stage::Draining | Stage::Restarting => Answer::refusal(503, "the workload is shutting down", "draining"),
         Stage::Serving | Stage::LameDuck => match shared.load.take(head.value("x-recif-via").is_some(), now) {
-            Some(slot) => return Next::Relay { ask: Ask::new(&head, peer, now, shared), slot },
+            Some(slot) => return Next::Relay { ask: Ask::new(&head, peer, &user, now, shared), slot },
             None => Answer::refusal(503, "as many requests as allowed are in flight", "over-capacity"),
         },
     };

@@ -1,12 +1,13 @@
 //! The sidecar of a workload's Pod: it takes the requests, lets no more in than the cap, counts what is in flight, and
 //! empties the Pod before it goes.
 //!
-//! Uses: http1
+//! Uses: http1, identity
 //!
 //! One task per connection. A request that is admitted holds a slot until its answer has ended; whatever happens to the
 //! task, the slot is given back.
 
 mod admin;
+mod callers;
 mod config;
 mod connection;
 mod hook;

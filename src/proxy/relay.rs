@@ -7,7 +7,7 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-use super::{admin::Answer, life::Stage, load::Slot, serve::Shared};
+use super::{admin::Answer, callers::User, life::Stage, load::Slot, serve::Shared};
 use crate::http1::{
     End, Exchange, HeadWriter, Patience, Policy, Request, RequestHead, ResponseHead, Side, Version, tunnel,
 };
@@ -38,13 +38,13 @@ pub(super) enum Outcome {
 }
 
 impl Ask {
-    /// The request as the workload is to get it. `peer` is the client's address.
-    pub(super) fn new(head: &RequestHead<'_>, peer: &str, now: Instant, shared: &Shared) -> Self {
+    /// The request as the workload is to get it. `peer` is the client's address, `user` who sends it.
+    pub(super) fn new(head: &RequestHead<'_>, peer: &str, user: &User, now: Instant, shared: &Shared) -> Self {
         Self {
             request: Request::from(head),
             is_safe: head.is_safe(),
             may_listen: shared.config.listen_streams && only_listens(head),
-            head: forward(head, peer),
+            head: forward(head, peer, user),
             started: now,
         }
     }
@@ -138,7 +138,7 @@ async fn attempts(
 }
 
 /// The head that the workload gets.
-fn forward(head: &RequestHead<'_>, peer: &str) -> Vec<u8> {
+fn forward(head: &RequestHead<'_>, peer: &str, user: &User) -> Vec<u8> {
     let mut out = Vec::new();
     let (mut has_chain, mut has_host, mut has_protocol) = (false, false, false);
     let mut writer = HeadWriter::request(head, head.target, &mut out).copy(head.bytes, head.fields, |name| {
@@ -150,7 +150,9 @@ fn forward(head: &RequestHead<'_>, peer: &str) -> Vec<u8> {
         has_protocol |= is("x-forwarded-proto");
         let chain = is("x-forwarded-for");
         has_chain |= chain;
-        chain
+        // What only a gateway may say, its own words for the sidecar among it.
+        let ours = *user != User::AsSent && name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"));
+        chain || ours
     });
     writer = if has_chain {
         let earlier = head.fields.values(head.bytes, "x-forwarded-for").flat_map(|value| [value, b", "]);
@@ -163,6 +165,9 @@ fn forward(head: &RequestHead<'_>, peer: &str) -> Vec<u8> {
     }
     if !has_protocol {
         writer = writer.field("X-Forwarded-Proto", "http");
+    }
+    if let User::Named(user) = user {
+        writer = writer.field("X-Recif-User", user.as_bytes());
     }
     writer.end_request(head);
     out

@@ -7,7 +7,9 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{config::Config, connection, life::Life, load::Load, metrics::Metrics, upstream::Upstream};
+use super::{
+    callers::Callers, config::Config, connection, life::Life, load::Load, metrics::Metrics, upstream::Upstream,
+};
 use crate::http1::listen;
 
 /// What all connections share.
@@ -18,6 +20,7 @@ pub(super) struct Shared {
     pub(super) life: Arc<Life>,
     pub(super) upstream: Arc<Upstream>,
     pub(super) metrics: Metrics,
+    pub(super) callers: Callers,
 }
 
 impl Shared {
@@ -29,7 +32,8 @@ impl Shared {
         let load = Load::new(config.concurrency, instance);
         let upstream = Arc::new(Upstream::new(config.upstream));
         let life = Life::new(&config, load.clone(), upstream.clone());
-        Ok(Arc::new(Self { config, load, life, upstream, metrics: Metrics::new() }))
+        let callers = Callers::new(&config);
+        Ok(Arc::new(Self { config, load, life, upstream, metrics: Metrics::new(), callers }))
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
+use super::admin::END;
 use crate::http1::{Side, connect};
 
 /// How long an idle connection is kept.
@@ -28,6 +29,8 @@ const PROBE: Duration = Duration::from_secs(1);
 const ASK: Duration = Duration::from_millis(500);
 /// Longest head of that answer, in bytes.
 const HEAD: usize = 8 << 10;
+/// Most bytes of the workload's metrics.
+const METRICS: u64 = 1024 * 1024;
 /// Idle connections kept at most.
 const POOL: usize = 256;
 
@@ -141,6 +144,25 @@ impl Upstream {
             _ => {}
         }
         Readiness::Ready
+    }
+
+    /// The workload's own metrics, if it answers with a whole OpenMetrics exposition.
+    pub(super) async fn metrics(&self) -> Option<String> {
+        let read = async {
+            let mut io = TcpStream::connect(self.address).await?;
+            let accept = "Accept: application/openmetrics-text; version=1.0.0";
+            let request = format!("GET /metrics HTTP/1.0\r\nHost: localhost\r\n{accept}\r\n\r\n");
+            io.write_all(request.as_bytes()).await?;
+            let mut answer = Vec::new();
+            io.take(METRICS).read_to_end(&mut answer).await?;
+            Ok::<_, io::Error>(answer)
+        };
+        let answer = String::from_utf8(timeout(PROBE, read).await.ok()?.ok()?).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        let head = head.to_ascii_lowercase();
+        let is_ours =
+            head.split(' ').nth(1) == Some("200") && head.contains("\ncontent-type: application/openmetrics-text");
+        (is_ours && body.ends_with(END)).then(|| body.to_owned())
     }
 
     /// Whether somebody accepts connections.

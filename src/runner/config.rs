@@ -49,6 +49,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("CORAIL_TOOLS", "", "JSON array of tools; never printed"),
     ("CORAIL_KNOWLEDGE_BASES", "", "JSON array of knowledge bases; never printed"),
     ("RECIF_NAMESPACE", "default", "namespace of the agent, under which its conversations are stored"),
+    ("RECIF_SIDECAR", "false", "`true` behind a sidecar: others than this Pod are answered only /healthz and /readyz"),
     (
         "RECIF_CONTRACT_ROOT",
         "/genkit",

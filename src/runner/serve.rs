@@ -6,6 +6,7 @@
 
 use std::future::{Future, IntoFuture};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,9 @@ use super::tools::{Definition, Toolbox};
 const GRACE: Duration = Duration::from_secs(25);
 /// Time connections get to send what is written, once no request is in flight.
 const FLUSH: Duration = Duration::from_secs(1);
+
+/// Whether a sidecar stands before the process: the operator says so.
+const SIDECAR: &str = "RECIF_SIDECAR";
 
 /// The process cannot serve.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +72,10 @@ pub async fn run(mode: Mode) -> Result<(), ServeError> {
     let service = match mode {
         Mode::Agent(config) => app(*config).service(),
         Mode::Flows(settings) => flow::service(&settings, Arc::new(environment)),
+    };
+    let service = match environment(SIDECAR).as_deref() {
+        Some("true") => service.behind_sidecar(),
+        _ => service,
     };
     tracing::info!(port, "listening");
     let stop = async move {
@@ -137,6 +145,7 @@ pub(super) async fn serve(
     let listener = listener.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });
+    let router = router.into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, router).with_graceful_shutdown(finished.clone().cancelled_owned());
     let mut server = pin!(server.into_future());
     let drained = async {

@@ -13,11 +13,12 @@
 //! machine that shows the page. So an `Origin` that is not this host is 403, unless a gateway, which has
 //! `X-Forwarded-Prefix` and judges by itself, sent it; and with an `Origin` a body is 415 unless it says that it is JSON.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
@@ -142,6 +143,24 @@ impl Shell {
             .method_not_allowed_fallback(not_allowed)
             .with_state(self)
     }
+}
+
+impl Service {
+    /// The same behind a sidecar, which alone knows who calls: others than it, and whoever else is in the Pod, get an answer to
+    /// their probes and no other.
+    pub(super) fn behind_sidecar(self) -> Self {
+        Self { router: self.router.layer(middleware::from_fn(of_this_pod)), requests: self.requests }
+    }
+}
+
+async fn of_this_pod(ConnectInfo(peer): ConnectInfo<SocketAddr>, request: Request, next: Next) -> Response {
+    let probe = matches!(request.uri().path(), "/healthz" | "/readyz");
+    if probe || peer.ip().to_canonical().is_loopback() {
+        return next.run(request).await;
+    }
+    let why =
+        format!("this runtime answers its sidecar alone: call port {} of this Pod, or the gateway", crds::PROXY_PORT);
+    Refusal(StatusCode::FORBIDDEN, why).into_response()
 }
 
 /// Whether the client wants server-sent events.

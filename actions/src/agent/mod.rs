@@ -9,7 +9,7 @@ use crds::{Agent, RefKind, Refers, Traffic, WorkloadStatus, cycle::Node, digest}
 use crate::{
     kind,
     machine::{ActionError, BadTable, Registry, condition},
-    ports::World,
+    ports::{Manifest, World},
     references::{self, Given, Inputs, Lookup},
     render::{self, AgentParts, RenderError, Settings},
     workload::{self, Rendered, Workload},
@@ -39,7 +39,7 @@ impl Workload for Agent {
 
     fn validate(&self, settings: &Settings) -> Result<(), ActionError> {
         let config = render::agent_config(self, &AgentParts::default(), settings).map_err(terminal)?;
-        render::agent_workload_children(self, &config, &settings.proxy_image, None).map_err(terminal)?;
+        render::agent_workload_children(self, &config, settings.proxy_image.as_str().into(), None).map_err(terminal)?;
         Ok(())
     }
 
@@ -71,7 +71,8 @@ impl Workload for Agent {
     fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {
         let found = Found::look_up(self, world);
         let config = render::agent_config(self, &found.parts()?, &world.settings).map_err(terminal)?;
-        let running = render::agent_workload_children(self, &config, &self.proxy_image(&world.settings), replicas);
+        let image = self.proxy_image(&world.settings);
+        let running = render::agent_workload_children(self, &config, self.pinned_proxy(&image), replicas);
         let knowledge = (!self.spec.knowledge_bases.is_empty()).then(|| match config.knowledge_bases_missing_dsn {
             false => condition("KnowledgeBasesConfigured", true, "Configured", ""),
             true => condition(
@@ -81,17 +82,26 @@ impl Workload for Agent {
                 "the operator has no DATABASE_URL, so the agent runs without its knowledge bases",
             ),
         });
-        Ok(Rendered {
+        let rendered = Rendered {
             config: render::agent_config_children(self, &config),
             content_hash: config.content_hash,
             running: Vec::from(running.map_err(terminal)?),
             overlay: self.spec.pod_template.is_some(),
             conditions: Vec::from_iter(knowledge),
-        })
+        };
+        Ok(workload::with_policy(self, world, rendered))
     }
 
     fn images(&self, settings: &Settings) -> BTreeMap<String, String> {
         self.offered_proxy(settings).into_iter().collect()
+    }
+
+    fn network_policy(&self) -> Manifest {
+        render::network_policy(self, Self::LABEL, self.spec.port)
+    }
+
+    fn pod_template(&self) -> Option<&serde_json::Value> {
+        self.spec.pod_template.as_ref()
     }
 
     fn endpoint(&self, settings: &Settings) -> String {

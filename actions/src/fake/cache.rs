@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Id, Obj, Store, store::Event};
 
 /// The kinds that are watched.
-const KINDS: [&str; 15] = [
+const KINDS: [&str; 16] = [
     "Agent",
     "Flow",
     "FlowSet",
@@ -20,6 +20,7 @@ const KINDS: [&str; 15] = [
     "ConfigMap",
     "Secret",
     "Service",
+    "NetworkPolicy",
     "Deployment",
 ];
 

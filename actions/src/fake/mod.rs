@@ -51,13 +51,21 @@ pub(crate) struct Sim {
     store: Arc<Mutex<Store>>,
     faults: Arc<Mutex<ports::Faults>>,
     servers: servers::Answers,
+    /// The public keys of the gateways.
+    caller_keys: Arc<Mutex<Option<String>>>,
 }
 
 impl Sim {
     /// An empty cluster. Needs a tokio runtime with paused time.
     pub(crate) fn new() -> Self {
         let clock = SimClock(tokio::time::Instant::now());
-        Self { clock, store: Arc::new(Mutex::new(Store::new(clock))), faults: Arc::default(), servers: Arc::default() }
+        Self {
+            clock,
+            store: Arc::new(Mutex::new(Store::new(clock))),
+            faults: Arc::default(),
+            servers: Arc::default(),
+            caller_keys: Arc::default(),
+        }
     }
 
     /// Another cluster in the same state.
@@ -69,6 +77,7 @@ impl Sim {
             store: Arc::new(Mutex::new(store)),
             faults: Arc::default(),
             servers: self.servers.clone(),
+            caller_keys: self.caller_keys.clone(),
         }
     }
 
@@ -80,6 +89,11 @@ impl Sim {
     /// What the server of tools at this address says from now on.
     pub(crate) fn serve(&self, url: &str, answer: crate::discovery::Outcome) {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner).insert(url.to_owned(), answer);
+    }
+
+    /// The public keys of the gateways are these from now on.
+    pub(crate) fn rotate(&self, keys: &str) {
+        *self.caller_keys.lock().unwrap_or_else(PoisonError::into_inner) = Some(keys.to_owned());
     }
 
     /// Decides what becomes of each request from now on.

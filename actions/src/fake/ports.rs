@@ -314,6 +314,22 @@ impl Views for Ports {
         users.any(|agent| agent.spec.tools.iter().any(|tool| tool == name))
     }
 
+    fn is_ingress_governed(&self, namespace: &str, labels: &BTreeMap<String, String>) -> bool {
+        let cache = self.cache();
+        let policies = cache.objs().filter(|(id, policy)| {
+            id.kind == "NetworkPolicy" && id.namespace == namespace && !policy.labels().contains_key(MANAGED_BY_LABEL)
+        });
+        let selected = |policy: &Obj| {
+            let wanted = policy.body.pointer("/spec/podSelector/matchLabels").and_then(Value::as_object);
+            wanted.into_iter().flatten().all(|(key, value)| labels.get(key).map(String::as_str) == value.as_str())
+        };
+        policies.into_iter().any(|(_, policy)| selected(policy))
+    }
+
+    fn caller_keys(&self) -> Option<String> {
+        self.sim.caller_keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn child(&self, child: &ChildRef) -> Option<Arc<Child>> {
         let id = Id::from(child);
         let obj = self.cached(&id)?;

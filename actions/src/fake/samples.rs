@@ -17,6 +17,7 @@ pub(crate) fn settings() -> Settings {
         ollama_base_url: None,
         runner_image: "recif.local/runner:1".to_owned(),
         proxy_image: "recif.local/proxy:1".to_owned(),
+        network_policies: false,
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) use parts::flow_parts;
 use crate::{
     kind,
     machine::{ActionError, BadTable, Machine, Registry},
-    ports::World,
+    ports::{Manifest, World},
     prompt::inline_problem,
     references::{Found, Given, Inputs, Lookup},
     render::{self, Contract, FLOW, FlowImages, FlowKind, FlowParts, RenderError, Settings},
@@ -74,12 +74,20 @@ impl Workload for Flow {
         let key = self.key();
         let parts = flow_parts(world, &key.namespace, &key.name, &self.spec.definition);
         let data = Lookup::new(world, &key.namespace).data(&self.spec.runtime.references());
-        rendered(self, &parts, &data, &world.settings, replicas)
+        Ok(workload::with_policy(self, world, rendered(self, &parts, &data, &world.settings, replicas)?))
     }
 
     fn images(&self, settings: &Settings) -> BTreeMap<String, String> {
         let runner = offered_runner(FLOW, self.spec.runtime.image.as_deref(), settings);
         runner.into_iter().chain(self.offered_proxy(settings)).collect()
+    }
+
+    fn network_policy(&self) -> Manifest {
+        render::network_policy(self, Self::LABEL, self.spec.runtime.port)
+    }
+
+    fn pod_template(&self) -> Option<&serde_json::Value> {
+        self.spec.runtime.pod_template.as_ref()
     }
 
     fn endpoint(&self, settings: &Settings) -> String {
@@ -117,7 +125,7 @@ fn rendered(
     let runtime = &flow.spec.runtime;
     let contract = Contract::of_flow(parts, data).map_err(terminal)?;
     let (runner, proxy) = (runner_image(flow, FLOW, runtime.image.as_deref(), settings), flow.proxy_image(settings));
-    let images = FlowImages { runner: &runner, proxy: &proxy };
+    let images = FlowImages { runner: &runner, proxy: flow.pinned_proxy(&proxy) };
     let running = render::flow_workload_children(flow, FLOW, runtime, &contract, images, replicas);
     Ok(Rendered {
         config: render::flow_config_children(flow, FLOW, runtime, &contract),

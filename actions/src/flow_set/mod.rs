@@ -13,7 +13,7 @@ use crate::{
     flow::{flow_parts, offered_runner, runner_image, settings_digest, terminal},
     kind,
     machine::{ActionError, BadTable, Machine, Registry},
-    ports::World,
+    ports::{Manifest, World},
     references::{Found, Inputs, Lookup},
     render::{self, Contract, FLOW_SET, FlowImages, FlowParts, RenderError, Settings},
     workload::{self, Rendered, Workload, is_available},
@@ -90,7 +90,8 @@ impl Workload for FlowSet {
         let served = self.spec.flows.iter().filter(|flow| is_served(self, &flow.name));
         let parts = served.map(|flow| flow_parts(world, &key.namespace, &flow.name, &flow.definition));
         let data = Lookup::new(world, &key.namespace).data(&self.spec.runtime.references());
-        rendered(self, &parts.collect::<Vec<_>>(), &data, &world.settings, replicas)
+        let rendered = rendered(self, &parts.collect::<Vec<_>>(), &data, &world.settings, replicas)?;
+        Ok(workload::with_policy(self, world, rendered))
     }
 
     fn images(&self, settings: &Settings) -> BTreeMap<String, String> {
@@ -133,6 +134,14 @@ impl Workload for FlowSet {
         (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 
+    fn network_policy(&self) -> Manifest {
+        render::network_policy(self, Self::LABEL, self.spec.runtime.port)
+    }
+
+    fn pod_template(&self) -> Option<&serde_json::Value> {
+        self.spec.runtime.pod_template.as_ref()
+    }
+
     fn endpoint(&self, settings: &Settings) -> String {
         render::endpoint(self, self.spec.runtime.port, settings)
     }
@@ -158,7 +167,7 @@ fn rendered(
     let runtime = &set.spec.runtime;
     let contract = Contract::of_set(&set.key().name, flows, data).map_err(terminal)?;
     let (runner, proxy) = (runner_image(set, FLOW_SET, runtime.image.as_deref(), settings), set.proxy_image(settings));
-    let images = FlowImages { runner: &runner, proxy: &proxy };
+    let images = FlowImages { runner: &runner, proxy: set.pinned_proxy(&proxy) };
     let running = render::flow_workload_children(set, FLOW_SET, runtime, &contract, images, replicas);
     Ok(Rendered {
         config: render::flow_config_children(set, FLOW_SET, runtime, &contract),

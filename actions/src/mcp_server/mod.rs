@@ -10,17 +10,17 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use crds::{MCPServer, Refers, Traffic, WorkloadStatus};
+use crds::{MCPServer, Proxy, Refers, Traffic, WorkloadStatus};
 
 use crate::{
     discovery::{DISCOVERED, PUBLISHED, REASONS, ToolServer as _, Withdrawing},
     flow::{settings_digest, terminal},
     kind,
     machine::{ActionError, BadTable, Machine, Registry},
-    ports::World,
+    ports::{Manifest, World},
     references::{Found, Inputs, Lookup, Unresolved},
     render::{self, BRIDGE, MCP_SERVER_LABEL, ServerImages, Settings},
-    workload::{Accept, Deploy, Drain, Recover, Render, Rendered, Resolve, Workload},
+    workload::{Accept, Deploy, Drain, Recover, Render, Rendered, Resolve, Workload, with_policy},
 };
 
 kind::workload!(MCPServer, render version 1, in workload, conditions CONDITIONS, offers server.tools_digest);
@@ -36,6 +36,11 @@ const CONDITIONS: &[&str] = &["Available", "ReferencesResolved", DISCOVERED, PUB
 
 /// Requests are not capped, and a stream may last.
 static TRAFFIC: LazyLock<Traffic> = LazyLock::new(Traffic::default);
+/// The same, where only gateways may call.
+static IDENTIFIED: LazyLock<Traffic> = LazyLock::new(|| {
+    let proxy = Proxy { require_identity: true, ..Proxy::default() };
+    Traffic { proxy, ..Traffic::default() }
+});
 
 impl Workload for MCPServer {
     const LABEL: &'static str = MCP_SERVER_LABEL;
@@ -45,7 +50,7 @@ impl Workload for MCPServer {
     }
 
     fn traffic(&self) -> &Traffic {
-        &TRAFFIC
+        if self.spec.proxy.require_identity { &IDENTIFIED } else { &TRAFFIC }
     }
 
     fn status(&self) -> Option<&WorkloadStatus> {
@@ -74,12 +79,20 @@ impl Workload for MCPServer {
     fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {
         let key = self.key();
         let data = Lookup::new(world, &key.namespace).data(&self.references());
-        rendered(self, &data, &world.settings, replicas)
+        Ok(with_policy(self, world, rendered(self, &data, &world.settings, replicas)?))
     }
 
     fn images(&self, settings: &Settings) -> BTreeMap<String, String> {
         let bridge = self.spec.is_stdio().then(|| (BRIDGE.to_owned(), settings.proxy_image.clone()));
         self.offered_proxy(settings).into_iter().chain(bridge).collect()
+    }
+
+    fn network_policy(&self) -> Manifest {
+        render::network_policy(self, Self::LABEL, self.spec.container_port())
+    }
+
+    fn pod_template(&self) -> Option<&serde_json::Value> {
+        self.spec.deployment.pod_template.as_ref()
     }
 
     fn endpoint(&self, settings: &Settings) -> String {
@@ -114,8 +127,8 @@ fn rendered(
 ) -> Result<Rendered, ActionError> {
     let content_hash = render::mcp_server_hash(data);
     let (bridge, proxy) = (server.pinned_image(BRIDGE, &settings.proxy_image), server.proxy_image(settings));
-    let images = ServerImages { bridge: &bridge, proxy: &proxy };
-    let running = render::mcp_server_workload_children(server, &TRAFFIC, &content_hash, images, replicas);
+    let images = ServerImages { bridge: &bridge, proxy: server.pinned_proxy(&proxy) };
+    let running = render::mcp_server_workload_children(server, server.traffic(), &content_hash, images, replicas);
     Ok(Rendered {
         config: render::mcp_server_config_children(server),
         running: Vec::from(running.map_err(terminal)?),

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::fake::{Cascade, Operator, Sim, tool, tool_id};
+use crate::{
+    discovery::Definition,
+    fake::{Cascade, Operator, Sim, id, object, tool, tool_id},
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -82,4 +85,38 @@ async fn a_tool_has_no_finalizer_and_goes_without_a_write() {
     sim.store().delete(&tool_id("weather"), Cascade::Foreground);
     operator.run(MINUTE).await;
     assert_eq!((sim.take_requests(), sim.store().get(&tool_id("weather"))), (vec![], None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_calls_what_only_gateways_may_call_says_so_until_it_is_opened() {
+    for (kind, spec, fields) in [
+        ("Agent", json!({"name": "B", "framework": "corail"}), json!({"type": "agent", "agentRef": {"name": "b"}})),
+        (
+            "MCPServer",
+            json!({"transportType": "http", "deployment": {"image": "registry/http:1", "port": 80}}),
+            json!({"type": "mcp", "mcpServerRef": {"kind": "MCPServer", "name": "b", "toolName": "read"}}),
+        ),
+    ] {
+        let sim = Sim::new();
+        let read = Definition { name: "read".into(), input_schema: json!({}), ..Definition::default() };
+        sim.serve("http://b.team.svc.cluster.local:80/mcp", crate::fake::tells(&[read]));
+        sim.store().create(&id(kind, "b"), object(kind, spec));
+        let mut body = object("Tool", json!({"name": "weather"}));
+        for (key, value) in fields.as_object().into_iter().flatten() {
+            body["spec"][key] = value.clone();
+        }
+        sim.store().create(&tool_id("weather"), body);
+        let mut operator = Operator::start(&sim);
+        operator.run(MINUTE).await;
+        assert_eq!(status(&sim, "/phase"), json!("Available"), "{kind}");
+        sim.store().edit(&id(kind, "b"), |body| body["spec"]["proxy"] = json!({"requireIdentity": true}));
+        operator.run(MINUTE).await;
+        assert_eq!(status(&sim, "/phase"), json!("Error"), "{kind}");
+        let message =
+            format!("{} \"b\" answers only requests through the gateway (proxy.requireIdentity)", kind.to_lowercase());
+        assert!(conditions(&sim).contains(&said("Ready", "False", "IdentityRequired", &message)), "{kind}");
+        sim.store().edit(&id(kind, "b"), |body| drop(body["spec"].as_object_mut().unwrap().remove("proxy")));
+        operator.run(10 * MINUTE).await;
+        assert_eq!(status(&sim, "/phase"), json!("Available"), "{kind}");
+    }
 }

@@ -75,6 +75,9 @@ pub(super) fn judge(lookup: &Lookup<'_>, reference: &Reference, by: Option<(RefK
     let Reference { kind, name, .. } = reference;
     let (views, namespace) = (lookup.views, lookup.namespace);
     let subject = Subject { kind: *kind, namespace: reference.namespace.as_deref(), name, by };
+    if lookup.requires_identity(reference) {
+        return Judged::missing(subject.says(ONLY_GATEWAYS));
+    }
     match kind {
         RefKind::Prompt => {
             let prompt = views.prompt(namespace, name);
@@ -203,7 +206,22 @@ fn of_data(lookup: &Lookup<'_>, subject: &Subject<'_>, reference: &Reference) ->
     }
 }
 
+/// Said of a workload with `proxy.requireIdentity`, which no Pod can call by itself.
+pub(crate) const ONLY_GATEWAYS: &str = "answers only requests through the gateway (proxy.requireIdentity)";
+
 impl Lookup<'_> {
+    /// Whether what is referred to is a workload that answers only what a gateway vouches for.
+    pub(crate) fn requires_identity(&self, reference: &Reference) -> bool {
+        let (namespace, name) = (reference.namespace.as_deref().unwrap_or(self.namespace), reference.name.as_str());
+        let required = match reference.kind {
+            RefKind::Flow => self.views.flow(namespace, name).map(|it| it.spec.runtime.traffic.proxy.require_identity),
+            RefKind::Agent => self.views.agent(namespace, name).map(|it| it.spec.traffic.proxy.require_identity),
+            RefKind::MCPServer => self.views.mcp_server(namespace, name).map(|it| it.spec.proxy.require_identity),
+            _ => None,
+        };
+        required.unwrap_or_default()
+    }
+
     /// The Secret or ConfigMap that is referred to.
     pub(super) fn data_of(&self, reference: &Reference) -> Option<Arc<Child>> {
         let kind = if reference.kind == RefKind::Secret { ChildKind::Secret } else { ChildKind::ConfigMap };

@@ -21,6 +21,8 @@ use crds::{
 use judge::Judged;
 
 pub(crate) use credentials::Given;
+pub(crate) use judge::ONLY_GATEWAYS;
+
 pub use inputs::{Found, Inputs, Unresolved};
 
 use crate::ports::{Views, World};

@@ -108,6 +108,14 @@ impl Views for Objects {
         None
     }
 
+    fn is_ingress_governed(&self, _: &str, _: &BTreeMap<String, String>) -> bool {
+        false
+    }
+
+    fn caller_keys(&self) -> Option<String> {
+        None
+    }
+
     fn child(&self, child: &ChildRef) -> Option<Arc<Child>> {
         let data = self.0.get(&format!("{}/{}", child.kind, child.name))?;
         Some(Arc::new(Child {

@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    Config, RenderError,
+    Config, PinnedProxy, RenderError,
     env::{config_name, told_port},
     labels::{AGENT_LABEL, child},
     pod::{Container, Probes},
@@ -31,7 +31,7 @@ pub fn agent_config_children(agent: &Agent, config: &Config) -> Vec<Manifest> {
     account.into_iter().chain([config_map]).chain(secret).collect()
 }
 
-/// The Service and the Deployment, whose Pods' sidecar, if they have one, runs `proxy_image`. Without `replicas` the apply
+/// The Service and the Deployment, whose Pods' sidecar, if they have one, is `proxy`. Without `replicas` the apply
 /// leaves that field to whoever has it.
 ///
 /// # Errors
@@ -39,7 +39,7 @@ pub fn agent_config_children(agent: &Agent, config: &Config) -> Vec<Manifest> {
 pub fn agent_workload_children(
     agent: &Agent,
     config: &Config,
-    proxy_image: &str,
+    proxy: PinnedProxy<'_>,
     replicas: Option<i32>,
 ) -> Result<[Manifest; 2], RenderError> {
     let spec = &agent.spec;
@@ -67,7 +67,7 @@ pub fn agent_workload_children(
         },
         init_containers: Vec::new(),
         port: Port { type_: "ClusterIP", number: AGENT_PORT },
-        sidecar: Sidecar::of(agent, &spec.traffic, spec.port, proxy_image)?,
+        sidecar: Sidecar::of(agent, &spec.traffic, spec.port, proxy)?,
         service_account_name: spec.service_account_name.as_deref(),
         image_pull_secrets: &spec.image_pull_secrets,
         hash: (CONFIG_HASH, &config.content_hash),

@@ -7,7 +7,7 @@ use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::{
-    Contract, RenderError,
+    Contract, PinnedProxy, RenderError,
     pod::{Container, Probes},
     service::Port,
     sidecar::Sidecar,
@@ -51,7 +51,7 @@ pub struct FlowImages<'a> {
     /// What answers.
     pub runner: &'a str,
     /// The sidecar.
-    pub proxy: &'a str,
+    pub proxy: PinnedProxy<'a>,
 }
 
 /// The Service and the Deployment, whose containers run `images`. Without `replicas` the apply leaves that field to whoever

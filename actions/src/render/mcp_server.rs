@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    RenderError,
+    PinnedProxy, RenderError,
     flow::CONTENT_HASH,
     hash::content_hash,
     pod::{Container, Probes, pull_policy},
@@ -33,7 +33,7 @@ pub struct ServerImages<'a> {
     /// The bridge.
     pub bridge: &'a str,
     /// The sidecar.
-    pub proxy: &'a str,
+    pub proxy: PinnedProxy<'a>,
 }
 
 /// SHA-256 (hex) of what the Pods read besides their template: `data` holds the digest of each Secret and ConfigMap.

@@ -15,6 +15,7 @@ mod headers;
 mod labels;
 mod mcp_server;
 mod model;
+mod network_policy;
 mod overlay;
 mod pod;
 mod service;
@@ -40,8 +41,9 @@ pub use labels::{
 pub use mcp_server::{
     BRIDGE, MCP_SERVER_LABEL, ServerImages, mcp_server_config_children, mcp_server_hash, mcp_server_workload_children,
 };
+pub use network_policy::network_policy;
 pub use service::{AGENT_PORT, endpoint, endpoint_of};
-pub use sidecar::PROXY;
+pub use sidecar::{PROXY, PinnedProxy};
 pub(crate) use tool_error::is_web_address;
 pub use tool_error::tool_error;
 pub use tools::{ToolSlot, is_builtin_tool};
@@ -61,4 +63,6 @@ pub struct Settings {
     pub runner_image: String,
     /// Image of the sidecar.
     pub proxy_image: String,
+    /// Whether workloads with a sidecar get a NetworkPolicy, from `--network-policies`.
+    pub network_policies: bool,
 }

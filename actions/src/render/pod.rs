@@ -147,8 +147,9 @@ fn container(running: &Running<'_>) -> Value {
     if !container.env_from.is_empty() {
         rendered["envFrom"] = Value::Array(container.env_from.clone());
     }
-    if !container.env.is_empty() {
-        rendered["env"] = Value::Array(container.env.clone());
+    let told = running.sidecar.as_ref().and_then(|sidecar| sidecar.variable(&container.env));
+    if told.is_some() || !container.env.is_empty() {
+        rendered["env"] = container.env.iter().cloned().chain(told).collect();
     }
     if !container.resources.is_null() {
         rendered["resources"] = container.resources.clone();

@@ -30,10 +30,31 @@ const ALONE: u64 = 30;
 const OPEN: [&str; 7] =
     ["name", "image", "imagePullPolicy", "resources", "env", "securityContext", "terminationMessagePolicy"];
 
+/// The program of the sidecar's image.
+const PROGRAM: &str = "/recif-proxy";
+/// Says in the workload's container that a sidecar is before it: our runner then answers nobody else.
+const BEHIND_SIDECAR: &str = "RECIF_SIDECAR";
+
+/// What of the sidecar comes from the operator and stays as it is until the template changes for another reason.
+#[derive(Debug, Clone, Copy)]
+pub struct PinnedProxy<'a> {
+    /// Its image.
+    pub image: &'a str,
+    /// The public keys of the gateways; `None`: the template is older than those.
+    pub caller_keys: Option<&'a str>,
+}
+
+impl<'a> From<&'a str> for PinnedProxy<'a> {
+    fn from(image: &'a str) -> Self {
+        Self { image, caller_keys: None }
+    }
+}
+
 /// What is rendered of a workload's sidecar.
 #[derive(Debug)]
 pub(super) struct Sidecar<'a> {
-    image: &'a str,
+    pinned: PinnedProxy<'a>,
+    kind: String,
     traffic: &'a Traffic,
     /// The workload, by name and namespace.
     workload: (String, String),
@@ -51,7 +72,7 @@ impl<'a> Sidecar<'a> {
         owner: &K,
         traffic: &'a Traffic,
         port: i32,
-        image: &'a str,
+        pinned: PinnedProxy<'a>,
     ) -> Result<Option<Self>, RenderError> {
         if !traffic.proxy.enabled {
             return Ok(None);
@@ -62,7 +83,8 @@ impl<'a> Sidecar<'a> {
         let mut key = sha256_hex(owner.uid().unwrap_or_default().as_bytes());
         key.truncate(32);
         let workload = (owner.name_any(), owner.namespace().unwrap_or_default());
-        Ok(Some(Self { image, traffic, workload, key, listens: K::kind(&()) == MCPServer::kind(&()) }))
+        let kind = K::kind(&()).into_owned();
+        Ok(Some(Self { pinned, listens: kind == MCPServer::kind(&()), kind, traffic, workload, key }))
     }
 
     /// The container, in front of one that listens on `port`.
@@ -81,6 +103,13 @@ impl<'a> Sidecar<'a> {
         if self.listens {
             env.push(("RECIF_LISTEN_STREAMS", "true".to_owned()));
         }
+        if let Some(keys) = self.pinned.caller_keys {
+            env.push(("RECIF_KIND", self.kind.clone()));
+            env.push(("RECIF_CALLER_KEYS", keys.to_owned()));
+        }
+        if self.traffic.proxy.require_identity {
+            env.push(("RECIF_REQUIRE_IDENTITY", "true".to_owned()));
+        }
         let env: Vec<_> = env.into_iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
         let probe = |path: &str, failures: i32| {
             json!({
@@ -91,8 +120,8 @@ impl<'a> Sidecar<'a> {
         };
         let mut container = json!({
             "name": PROXY,
-            "image": self.image,
-            "imagePullPolicy": pull_policy(self.image),
+            "image": self.pinned.image,
+            "imagePullPolicy": pull_policy(self.pinned.image),
             "restartPolicy": "Always",
             "ports": [{ "name": SERVED, "containerPort": PROXY_PORT }],
             "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
@@ -106,13 +135,24 @@ impl<'a> Sidecar<'a> {
         // Never /readyz: the workload's container starts only after it has passed.
         container["startupProbe"] = probe("/healthz", 60);
         container["readinessProbe"] = probe("/readyz", 2);
-        container["lifecycle"]["preStop"] = self.hook("/_recif/lame-duck");
+        container["lifecycle"]["preStop"] = match self.pinned.caller_keys {
+            // By the program itself, over loopback: from the network anybody could say so who can read the template.
+            Some(_) => json!({ "exec": { "command": [PROGRAM, "lame-duck"] } }),
+            None => self.hook("/_recif/lame-duck"),
+        };
         container
     }
 
     /// The hook of the workload's container.
     pub(super) fn drain(&self) -> Value {
         self.hook("/_recif/drain")
+    }
+
+    /// What the workload's container is told of the sidecar, unless the spec says so itself.
+    pub(super) fn variable(&self, env: &[Value]) -> Option<Value> {
+        let told = self.pinned.caller_keys.is_some() && !self.listens;
+        let taken = env.iter().any(|variable| variable["name"] == BEHIND_SIDECAR);
+        (told && !taken).then(|| json!({ "name": BEHIND_SIDECAR, "value": "true" }))
     }
 
     fn hook(&self, path: &str) -> Value {

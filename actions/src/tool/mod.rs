@@ -7,7 +7,9 @@ use crate::{
     kind,
     machine::{ActionError, BadTable, Machine, Registry, condition, update_condition},
     ports::World,
-    reference, render,
+    reference,
+    references::{Lookup, ONLY_GATEWAYS},
+    render,
 };
 
 kind::reference!(Tool, render version 1, conditions &["Available", REACHABLE]);
@@ -24,6 +26,12 @@ impl reference::Reference for Tool {
     }
 
     fn refused(&self, world: &World) -> Option<ActionError> {
+        let key = self.key();
+        let lookup = Lookup::new(world, &key.namespace);
+        if let Some(called) = self.references().iter().find(|reference| lookup.requires_identity(reference)) {
+            let message = format!("{} \"{}\" {ONLY_GATEWAYS}", called.kind.as_str().to_lowercase(), called.name);
+            return Some(ActionError::terminal(IDENTITY_REQUIRED, message));
+        }
         match standing_of(self, world)? {
             (server, Standing::Gone(what)) => {
                 let namespace = server.namespace.map(|namespace| namespace + "/").unwrap_or_default();
@@ -54,6 +62,9 @@ impl reference::Reference for Tool {
 
 /// The reason of a Tool whose server has no such tool.
 const NOT_FOUND: &str = "ToolNotFound";
+
+/// The reason of a Tool that calls what only gateways may call.
+const IDENTITY_REQUIRED: &str = "IdentityRequired";
 
 /// The server of a Tool, and how it stands.
 fn standing_of(tool: &Tool, world: &World) -> Option<(Reference, Standing)> {

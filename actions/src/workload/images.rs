@@ -1,9 +1,9 @@
-//! Images that come from the operator: pinned when a template is first rendered, and renewed only when the template changes
+//! Images and keys that come from the operator: pinned when a template is first rendered, and renewed only when the template changes
 //! for another reason. So an upgrade of the operator restarts nothing by itself.
 
 use std::collections::BTreeMap;
 
-use crds::digest;
+use crds::{WorkloadPhase, digest};
 use serde_json::Value;
 
 use super::{Rendered, Workload};
@@ -12,21 +12,27 @@ use crate::{
     ports::ChildKind,
 };
 
-/// Renders `next` with the images that its status is to keep, and puts them there.
+/// Renders `next` with the images and keys that its status is to keep, and puts them there.
 pub(super) fn render_with_images<K: Workload>(cx: &Context<K>, next: &mut K) -> Result<Rendered, ActionError> {
     let replicas = Some(next.replicas());
-    let rendered = next.render(cx, replicas)?;
     let offered = next.images(&cx.settings);
-    let template = (!offered.is_empty()).then(|| template_digest(&rendered, &offered));
+    let had_keys = next.status_mut().caller_keys.take();
+    // Without what comes with the keys: that alone is no other template.
+    let plain = next.render(cx, replicas)?;
+    let template = (!offered.is_empty()).then(|| template_digest(&plain, &offered));
+    // That none are known now is no reason to take those away that are.
+    let keys = cx.views.caller_keys().or_else(|| had_keys.clone()).filter(|_| next.traffic().proxy.enabled);
     let status = next.status_mut();
-    let renewed = status.template != template && status.images != offered;
+    let renewed = status.template != template && (status.images != offered || had_keys != keys);
     status.template = template;
-    if !renewed {
-        return Ok(rendered);
+    status.caller_keys = if renewed { keys } else { had_keys };
+    // Where no image was pinned, it is rendered with those that are offered.
+    let had_images = !status.images.is_empty();
+    if renewed {
+        status.images = offered;
     }
-    let pinned = std::mem::replace(&mut status.images, offered);
-    // Where none was pinned, it is rendered with those that are offered.
-    if pinned.is_empty() { Ok(rendered) } else { next.render(cx, replicas) }
+    let as_plain = status.caller_keys.is_none() && !(renewed && had_images);
+    if as_plain { Ok(plain) } else { next.render(cx, replicas) }
 }
 
 /// SHA-256 (hex) of the Pod template without these containers' images.
@@ -42,4 +48,15 @@ fn template_digest(rendered: &Rendered, images: &BTreeMap<String, String>) -> St
         }
     }
     digest::digest(&template)
+}
+
+/// Notes that the Pods of a running workload do not know the key by which gateways vouch for callers now.
+pub(super) fn note_unknown_keys<K: Workload>(cx: &Context<K>, cr: &K) {
+    let current = cx.views.caller_keys();
+    let current = current.as_deref().and_then(|keys| keys.split(',').next());
+    let known = cr.status().and_then(|status| status.caller_keys.as_deref());
+    let (Some(current), Some(known)) = (current, known) else { return };
+    if cr.phase() == Some(WorkloadPhase::Running) && known.split(',').all(|known| known != current) {
+        cx.notes.missing("UnknownKeys", "its Pods do not know the key by which gateways vouch for callers");
+    }
 }

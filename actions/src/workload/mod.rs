@@ -25,6 +25,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{Scaling, Traffic, WorkloadPhase, WorkloadStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::Value;
 
 pub use accept::Accept;
 pub use baselines::Baselines;
@@ -44,7 +45,7 @@ use crate::{
     machine::{Action, ActionError, Machine},
     ports::{ChildKind, ChildRef, Manifest, World},
     references::{Inputs, Unresolved},
-    render::{PROXY, Settings, selector_text},
+    render::{PROXY, PinnedProxy, Settings, child_labels, selector_text},
 };
 
 /// What a kind that runs Pods brings of its own.
@@ -98,6 +99,10 @@ pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
     fn proxy_image(&self, settings: &Settings) -> String {
         self.pinned_image(PROXY, &settings.proxy_image)
     }
+    /// The sidecar of this image, with the keys that its status keeps.
+    fn pinned_proxy<'a>(&'a self, image: &'a str) -> PinnedProxy<'a> {
+        PinnedProxy { image, caller_keys: self.status().and_then(|status| status.caller_keys.as_deref()) }
+    }
     /// Puts what only its kind has there into the status, as it is in its phase, given what it refers to; whether that
     /// changed anything.
     fn tell(&mut self, _inputs: &Inputs) -> bool {
@@ -115,6 +120,10 @@ pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
     fn without_late(&self, inputs: Inputs) -> Inputs {
         inputs
     }
+    /// The NetworkPolicy that closes the port of its container.
+    fn network_policy(&self) -> Manifest;
+    /// The overlay on its Pod template.
+    fn pod_template(&self) -> Option<&Value>;
     /// Where it is reached inside the cluster.
     fn endpoint(&self, settings: &Settings) -> String;
 
@@ -137,6 +146,30 @@ pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
     }
 }
 
+/// With the NetworkPolicy of a workload that is to have one: before its Deployment, so that no Pod is open for a moment.
+pub(crate) fn with_policy<K: Workload>(cr: &K, world: &World, mut rendered: Rendered) -> Rendered {
+    if wants_policy(cr, world) {
+        let before = rendered.running.len().saturating_sub(1);
+        rendered.running.insert(before, cr.network_policy());
+    }
+    rendered
+}
+
+/// Whether the Pods are to have a NetworkPolicy of ours.
+fn wants_policy<K: Workload>(cr: &K, world: &World) -> bool {
+    world.settings.network_policies && cr.traffic().proxy.enabled && !is_governed(cr, world)
+}
+
+/// Whether a NetworkPolicy of somebody else selects the Pods: ours would let in what that one keeps out.
+fn is_governed<K: Workload>(cr: &K, world: &World) -> bool {
+    let key = cr.key();
+    let mut labels = child_labels(K::LABEL, &key.name);
+    let own = cr.pod_template().and_then(|overlay| overlay.pointer("/metadata/labels")).and_then(Value::as_object);
+    let own = own.into_iter().flatten().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+    labels.extend(own);
+    world.views.is_ingress_governed(&key.namespace, &labels)
+}
+
 /// Everything a workload consists of.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rendered {
@@ -144,7 +177,7 @@ pub struct Rendered {
     pub content_hash: String,
     /// What Pods read: applied in Rendering.
     pub config: Vec<Manifest>,
-    /// Service and Deployment, in this order: applied in Deploying.
+    /// Service, NetworkPolicy if there is one, and Deployment, in this order: applied in Deploying.
     pub running: Vec<Manifest>,
     /// Whether the user's overlay must be judged by the API server before anything is written.
     pub overlay: bool,

@@ -11,12 +11,14 @@ use super::{
     Workload,
     children::{Drift, drift, ensure, kind_of, recall, renew_service},
     health::{STOPPING, explain, explain_waking, is_asleep, note_rollout, note_unready, observe},
+    images::note_unknown_keys,
+    is_governed,
     render::{changed_inputs, inputs, is_unsettled},
     replicas,
 };
 use crate::{
     machine::{Action, ActionError, Context},
-    ports::{ChildRef, DeploymentState},
+    ports::{ChildKind, ChildRef, DeploymentState},
 };
 
 /// With no Pod available for this long, a workload has failed.
@@ -60,6 +62,10 @@ impl<K: Workload> Action<K> for Monitor {
                 false => note_rollout(cx, cr.as_ref()),
             }
             cx.notes.because(if running { "spec.replicas is 0" } else { "spec.replicas is more than 0" });
+            return Ok(Some(cr.moved_to(WorkloadPhase::Deploying)));
+        }
+        if has_policy(cr.as_ref()) && is_governed(cr.as_ref(), cx) {
+            cx.notes.because("a NetworkPolicy that somebody else made selects its Pods, so its own goes");
             return Ok(Some(cr.moved_to(WorkloadPhase::Deploying)));
         }
         let live = cx.views.child(&cr.deployment());
@@ -108,9 +114,16 @@ impl<K: Workload> Action<K> for Monitor {
         }
         let told = next.tell(&inputs);
         note_unready(cx, &next);
+        note_unknown_keys(cx, &next);
         let changed = told || next.status() != cr.status() || next.has_finalizer() != cr.has_finalizer();
         Ok(changed.then_some(next))
     }
+}
+
+/// Whether a NetworkPolicy was made for it.
+fn has_policy<K: Workload>(cr: &K) -> bool {
+    let children = cr.status().map(|status| status.children.as_slice()).unwrap_or_default();
+    children.iter().any(|child| child.kind == ChildKind::NetworkPolicy.as_str())
 }
 
 impl Monitor {

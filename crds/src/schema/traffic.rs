@@ -52,6 +52,10 @@ pub(crate) fn traffic_rules(schema: &mut Schema) {
             "rule": "!has(self.scaling) || self.proxy.enabled",
             "message": "scaling needs the sidecar, which tells the load: leave out scaling, or proxy.enabled",
         }),
+        json!({
+            "rule": "!has(self.proxy.requireIdentity) || !self.proxy.requireIdentity || self.proxy.enabled",
+            "message": "requireIdentity needs the sidecar, which knows who calls: leave out proxy.requireIdentity, or proxy.enabled",
+        }),
         // Objects from before there was a sidecar pass as long as nobody touches these two, or they could never be changed
         // or deleted again.
         json!({

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};
 use crate::{
-    kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, Kind, SECRET, SERVICE, SERVICE_ACCOUNT},
+    kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, Kind, NETWORK_POLICY, SECRET, SERVICE, SERVICE_ACCOUNT},
     manifests::{agent, http_tool},
     namespace::{Namespace, SAID, START},
     object::{Object, Read as _},
@@ -40,7 +40,7 @@ async fn start(ns: &Namespace) -> Result<Object> {
 async fn a_drifted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {
     start(&ns).await?;
     let first = ns.mark().await?;
-    let drifts: [(Kind, Value, &str); 5] = [
+    let drifts: [(Kind, Value, &str); 6] = [
         (
             SERVICE_ACCOUNT,
             json!([{"op": "replace", "path": "/metadata/labels/app.kubernetes.io~1part-of", "value": "drift"}]),
@@ -56,6 +56,11 @@ async fn a_drifted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {
             SERVICE,
             json!([{"op": "replace", "path": "/spec/ports/0/targetPort", "value": 9999}]),
             "/spec/ports/0/targetPort",
+        ),
+        (
+            NETWORK_POLICY,
+            json!([{"op": "replace", "path": "/spec/ingress/0/ports/0/endPort", "value": 7000}]),
+            "/spec/ingress/0/ports/0/endPort",
         ),
         (
             DEPLOYMENT,
@@ -80,7 +85,7 @@ async fn a_drifted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {
 async fn a_deleted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {
     start(&ns).await?;
     let first = ns.mark().await?;
-    for kind in [SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE] {
+    for kind in [SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE, NETWORK_POLICY] {
         let name = kind.child_of("owner");
         let before = ns.get(kind, &name).await?;
         let mark = ns.mark().await?;
@@ -90,7 +95,7 @@ async fn a_deleted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {
         back_with_one_write(&ns, kind, since, mark).await?;
     }
     // The status names the Service by its uid.
-    no_other_write(&ns, first, 5).await?;
+    no_other_write(&ns, first, 6).await?;
     ensure!(ns.get(AGENT, "owner").await?.is_running(), "the agent left Running");
     Ok(())
 }

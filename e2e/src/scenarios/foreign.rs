@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};
 use crate::{
-    kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, Kind, SECRET, SERVICE},
+    kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, Kind, NETWORK_POLICY, SECRET, SERVICE},
     manifests::{agent, http_tool},
     namespace::{Namespace, SAID, START},
     object::{Object, Read as _},
@@ -122,6 +122,8 @@ fn stranger(kind: Kind, name: &str) -> Value {
         body["data"] = json!({"key": "dmFsdWU="});
     } else if kind == SERVICE {
         body["spec"] = json!({"selector": labels, "ports": [{"port": 80}]});
+    } else if kind == NETWORK_POLICY {
+        body["spec"] = json!({"podSelector": {"matchLabels": labels}, "policyTypes": ["Egress"], "egress": [{}]});
     } else if kind == DEPLOYMENT {
         body["spec"] = json!({
             "replicas": 0, "selector": {"matchLabels": labels},

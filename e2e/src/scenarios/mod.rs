@@ -17,6 +17,7 @@ mod flows;
 mod foreign;
 mod gateway;
 mod gateway_auth;
+mod identity;
 mod manifests;
 mod mcp_servers;
 mod mutations;
@@ -109,6 +110,7 @@ const THEMES: &[&[Scenario]] = &[
     requests::SCENARIOS,
     bad_requests::SCENARIOS,
     gateway::SCENARIOS,
+    identity::SCENARIOS,
     cli::SCENARIOS,
     commands::SCENARIOS,
     chat::SCENARIOS,

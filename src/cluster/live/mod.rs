@@ -1,5 +1,5 @@
-//! What the commands read from a cluster, with the rights of whoever typed them, and the one thing that one of them writes:
-//! an annotation.
+//! What the commands read from a cluster, with the rights of whoever typed them, and the two things that two of them write:
+//! an annotation, and the keys by which gateways vouch for callers.
 //!
 //! Unlike the operator's watches this reads whole objects, once, on demand: a person wants the kubelet's words.
 
@@ -11,10 +11,13 @@ use std::{fmt, path::PathBuf};
 
 use crds::{GROUP, Kind, VERSION};
 use futures::{AsyncBufReadExt, Stream, StreamExt, TryFutureExt as _, TryStreamExt};
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Pod, Secret},
+};
 use kube::{
     Api, Client, Config,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, LogParams, Patch, PatchParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, LogParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
     runtime::{
         WatchStreamExt,
@@ -213,6 +216,35 @@ impl Live {
         deployments.get_opt(name).await.map_err(ReadError::request(doing))
     }
 
+    /// A Secret; `None` when there is none of that name.
+    ///
+    /// # Errors
+    /// [`ReadError::Request`].
+    pub async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, ReadError> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        secrets.get_opt(name).await.map_err(ReadError::request(format!("read Secret {namespace}/{name}")))
+    }
+
+    /// Writes a Secret in the version in which it was read.
+    ///
+    /// # Errors
+    /// [`ReadError::Request`].
+    pub async fn replace_secret(&self, namespace: &str, secret: &Secret) -> Result<(), ReadError> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let name = secret.metadata.name.as_deref().unwrap_or_default();
+        let written = secrets.replace(name, &PostParams::default(), secret).await;
+        written.map(drop).map_err(ReadError::request(format!("write Secret {namespace}/{name}")))
+    }
+
+    /// Every object of a kind of ours, in all namespaces.
+    ///
+    /// # Errors
+    /// [`ReadError::Request`].
+    pub async fn everywhere(&self, kind: &'static Kind) -> Result<Vec<DynamicObject>, ReadError> {
+        let list = self.objects_everywhere(kind).list(&ListParams::default()).await;
+        list.map(|list| list.items).map_err(ReadError::request(format!("list {} in all namespaces", kind.plural)))
+    }
+
     /// The lines of a Pod's log that `wanted` takes.
     ///
     /// # Errors
@@ -247,10 +279,17 @@ impl Live {
     }
 
     fn objects(&self, namespace: &str, kind: &'static Kind) -> Api<DynamicObject> {
-        let gvk = GroupVersionKind::gvk(GROUP, VERSION, kind.name);
-        let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural);
-        Api::namespaced_with(self.client.clone(), namespace, &resource)
+        Api::namespaced_with(self.client.clone(), namespace, &resource(kind))
     }
+
+    fn objects_everywhere(&self, kind: &'static Kind) -> Api<DynamicObject> {
+        Api::all_with(self.client.clone(), &resource(kind))
+    }
+}
+
+fn resource(kind: &'static Kind) -> ApiResource {
+    let gvk = GroupVersionKind::gvk(GROUP, VERSION, kind.name);
+    ApiResource::from_gvk_with_plural(&gvk, kind.plural)
 }
 
 /// The labels of a workload's Pods, as a selector.

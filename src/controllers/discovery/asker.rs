@@ -8,11 +8,14 @@ use std::sync::{Arc, OnceLock};
 
 use actions::{
     discovery::{Catalogue, Definition, Discovered, MOST_TOOLS, Target, Told, Undiscovered},
-    machine::ApiError,
+    machine::{ApiError, Machine as _},
     ports::{ChildKind, ChildRef, Cluster},
 };
 use async_trait::async_trait;
-use crds::tool_server::{ServerInfo, ValueSource, is_forwarded_header};
+use crds::{
+    MCPServer,
+    tool_server::{ServerInfo, ValueSource, is_forwarded_header},
+};
 use http::{HeaderName, HeaderValue};
 use k8s_openapi::ByteString;
 use reqwest::Client;
@@ -24,20 +27,28 @@ use tokio::{
 use url::Url;
 
 use super::turns::{Asks, Said, Tells, Unasked};
-use crate::mcp::{Answer, Cidr, Era, Failed, McpTool, Places, Question, Reach, Trust, discover};
+use crate::{
+    cache::Keys,
+    identity::{audience, unix_now},
+    mcp::{Answer, Cidr, Era, Failed, McpTool, Places, Question, Reach, Trust, discover},
+};
+
+/// How long a token is valid, in seconds.
+const TOKEN: u64 = 300;
 
 /// Asks servers over the network.
 pub(super) struct Asker {
     cluster: Arc<dyn Cluster>,
     reach: Reach,
+    keys: Keys,
     places: Places,
     thread: OnceLock<Option<runtime::Handle>>,
 }
 
 impl Asker {
-    /// Addresses in the ranges that are `denied` are not connected to.
-    pub(super) fn new(cluster: Arc<dyn Cluster>, denied: Vec<Cidr>) -> Self {
-        Self { cluster, reach: Reach::new(denied), places: Places::default(), thread: OnceLock::new() }
+    /// Addresses in the ranges that are `denied` are not connected to; servers of ours are asked by tokens of these keys.
+    pub(super) fn new(cluster: Arc<dyn Cluster>, denied: Vec<Cidr>, keys: Keys) -> Self {
+        Self { cluster, reach: Reach::new(denied), keys, places: Places::default(), thread: OnceLock::new() }
     }
 
     /// How the server is asked, and by which client.
@@ -62,6 +73,14 @@ impl Asker {
                 .map_err(|_| bad("a value that no header may have: it must be printable text in one line"))?;
             value.set_sensitive(true);
             headers.insert(name, value);
+        }
+        // Only sidecars of ours know what to do with it.
+        if let Some(keys) = self.keys.get().filter(|_| target.kind == MCPServer::KIND) {
+            let audience = audience(target.kind, &target.key.namespace, &target.key.name);
+            let token = keys.token(&audience, None, unix_now() + TOKEN);
+            let mut value = HeaderValue::try_from(token).map_err(|_| failed("InvalidHeader", "no token".to_owned()))?;
+            value.set_sensitive(true);
+            headers.insert(HeaderName::from_static("x-recif-caller"), value);
         }
         let ca = match &target.tls.ca_secret_ref {
             Some(secret) => Some(self.value(target, &secret.clone().into()).await?),

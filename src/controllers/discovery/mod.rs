@@ -30,7 +30,7 @@ use self::{
     asker::Asker,
     turns::{Asks, Turns},
 };
-use crate::mcp::Cidr;
+use crate::{cache::Keys, mcp::Cidr};
 
 /// How many are asked at a time: of those that answered the last time, and of those that did not.
 const WELL: usize = 1024;
@@ -89,9 +89,9 @@ impl fmt::Debug for Discoverer {
 }
 
 impl Discoverer {
-    /// Asks nobody yet. Addresses in the ranges that are `denied` are not connected to.
-    pub fn new(cluster: Arc<dyn Cluster>, denied: Vec<Cidr>) -> Self {
-        Self::asking(Asker::new(cluster, denied))
+    /// Asks nobody yet. Addresses in the ranges that are `denied` are not connected to; servers of ours know us by these keys.
+    pub fn new(cluster: Arc<dyn Cluster>, denied: Vec<Cidr>, keys: Keys) -> Self {
+        Self::asking(Asker::new(cluster, denied, keys))
     }
 
     fn asking(asks: impl Asks + 'static) -> Self {

@@ -1,6 +1,7 @@
 //! The gateway as its neighbours see it: real sockets on loopback, Pods that do as they are told, routes fed by hand.
 
 mod bad_requests;
+mod callers;
 mod h2;
 mod mcp;
 mod overload;
@@ -34,7 +35,10 @@ use super::{
     slice::{Endpoint, Slice, Standing},
     workload::Demand,
 };
-use crate::http1::testing::{SOON, exactly, head};
+use crate::{
+    cache::Keys,
+    http1::testing::{SOON, exactly, head},
+};
 
 const GET: &[u8] = b"GET /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nx-recif-load: 1/0\r\n\r\nok";
@@ -105,6 +109,7 @@ impl Gateway {
             settings: Settings::read(&args).unwrap(),
             routes: Routes::new(clock),
             auth,
+            keys: Keys::default(),
             clients: Clients::new(args.max_in_flight_per_client),
             connections: Clients::new(args.max_connections_per_address),
             metrics: Metrics::new(|_| {}),

@@ -17,6 +17,7 @@ use super::{
 use crate::http1::testing::{SOON, exactly, head};
 
 mod aborts;
+mod callers;
 mod life;
 mod own_paths;
 mod refusals;

@@ -151,3 +151,38 @@ async fn a_workload_that_can_never_answer_is_not_ready_and_others_are_asked_unti
         assert_eq!(asked, if once { 1 } else { 3 }, "{text}");
     }
 }
+
+#[tokio::test]
+async fn the_metrics_end_with_those_of_the_runner() {
+    let runner = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = runner.local_addr().unwrap();
+    let (answers, mut wanted) = mpsc::unbounded_channel::<&'static str>();
+    tokio::spawn(async move {
+        while let Ok((mut io, _)) = runner.accept().await {
+            assert!(head(&mut io).await.starts_with("GET /metrics "));
+            io.write_all(wanted.recv().await.unwrap().as_bytes()).await.unwrap();
+        }
+    });
+    let scrape = async |proxy: &Proxy| {
+        let answer = proxy.answer(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    };
+    let proxy = Proxy::before(address, &[("RECIF_KIND", "Agent")]).await;
+    answers
+        .send("HTTP/1.0 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0\r\n\r\nrunner_turns 3\n# EOF\n")
+        .unwrap();
+    let text = scrape(&proxy).await;
+    assert!(text.contains("recif_proxy_inflight 0\n") && text.ends_with("\nrunner_turns 3\n# EOF\n"), "{text}");
+    assert_eq!(text.matches("# EOF").count(), 1, "{text}");
+    for other in [
+        "HTTP/1.0 404 Not Found\r\nContent-Type: application/openmetrics-text\r\n\r\nrunner 1\n# EOF\n",
+        "HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\r\nrunner\n# EOF\n",
+        "HTTP/1.0 200 OK\r\nContent-Type: application/openmetrics-text\r\n\r\nrunner cut off",
+    ] {
+        answers.send(other).unwrap();
+        let text = scrape(&proxy).await;
+        assert!(text.ends_with("\n# EOF\n") && !text.contains("runner"), "{text}");
+    }
+    let server = Proxy::before(address, &[("RECIF_KIND", "MCPServer")]).await;
+    assert!(scrape(&server).await.ends_with("# EOF\n"), "an image of others is not asked");
+}

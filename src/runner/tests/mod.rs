@@ -8,6 +8,7 @@ mod draining;
 mod flow;
 mod knowledge;
 mod openai_api;
+mod sidecar;
 mod tools;
 
 use std::future::{Future, pending};

@@ -15,7 +15,7 @@ fn children(spec: Value, tools: &[ToolSlot<'_>], settings: &Settings, replicas: 
     let agent = agent(spec);
     let config = agent_config(&agent, &with_tools(tools), settings).unwrap();
     let mut children = agent_config_children(&agent, &config);
-    children.extend(agent_workload_children(&agent, &config, PROXY_IMAGE, replicas).unwrap());
+    children.extend(agent_workload_children(&agent, &config, PROXY_IMAGE.into(), replicas).unwrap());
     children
 }
 

@@ -93,7 +93,7 @@ fn bodies(children: impl IntoIterator<Item = Manifest>) -> Vec<Value> {
 }
 
 fn images(runner: &str) -> FlowImages<'_> {
-    FlowImages { runner, proxy: "proxy:1" }
+    FlowImages { runner, proxy: "proxy:1".into() }
 }
 
 #[test]

@@ -28,6 +28,7 @@ fn bare() -> Settings {
         ollama_base_url: None,
         runner_image: "recif.local/runner:1".to_owned(),
         proxy_image: PROXY_IMAGE.to_owned(),
+        network_policies: false,
     }
 }
 
@@ -86,6 +87,6 @@ fn config_with(tools: &[Tool]) -> Config {
 fn template(spec: Value) -> Result<Value, RenderError> {
     let agent = agent(spec);
     let config = agent_config(&agent, &AgentParts::default(), &bare())?;
-    let [_, deployment] = agent_workload_children(&agent, &config, PROXY_IMAGE, Some(1))?;
+    let [_, deployment] = agent_workload_children(&agent, &config, PROXY_IMAGE.into(), Some(1))?;
     Ok(deployment.body["spec"]["template"].clone())
 }

@@ -28,7 +28,7 @@ fn with(plugin: &PluginConfigSpec) -> Config {
 
 /// The container with this configuration.
 fn container(spec: Value, config: &Config) -> Value {
-    let [_, deployment] = agent_workload_children(&agent(spec), config, "proxy", Some(1)).unwrap();
+    let [_, deployment] = agent_workload_children(&agent(spec), config, "proxy".into(), Some(1)).unwrap();
     deployment.body["spec"]["template"]["spec"]["containers"][0].clone()
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use e2e::audit::Request;
 
 /// The kinds of a workload's children, as the audit log calls them.
-const CHILDREN: [&str; 5] = ["serviceaccounts", "configmaps", "secrets", "services", "deployments"];
+const CHILDREN: [&str; 6] = ["serviceaccounts", "configmaps", "secrets", "services", "networkpolicies", "deployments"];
 
 /// How many requests of which kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,0 +1,79 @@
+//! The NetworkPolicy of a workload with a sidecar: it closes the port of the image itself, so that nobody goes around the
+//! sidecar, and nothing else.
+//!
+//! Policies only ever allow, and what selects a Pod adds up. So everything but that one port is allowed from everywhere:
+//! meshes, metrics and containers of the overlay go on. For the same reason there is none where another policy selects the Pods: all
+//! that it keeps out would come in by ours.
+
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use super::labels::{child, selector_labels};
+use crate::ports::{ChildKind, Manifest};
+
+/// The last port there is.
+const LAST: i32 = 65535;
+
+/// The policy of `owner`, whose kind is named by the label `label` and whose container listens on `port`.
+pub fn network_policy<K: Resource<DynamicType = ()>>(owner: &K, label: &str, port: i32) -> Manifest {
+    let workload = owner.name_any();
+    let range =
+        |first: i32, last: i32| (first <= last).then(|| json!({ "protocol": "TCP", "port": first, "endPort": last }));
+    let around = [range(1, port - 1), range(port + 1, LAST)].into_iter().flatten();
+    let others = ["UDP", "SCTP"].into_iter().map(|protocol| json!({ "protocol": protocol }));
+    let ports: Vec<Value> = around.chain(others).collect();
+    let spec = json!({
+        "podSelector": { "matchLabels": selector_labels(label, &workload) },
+        "policyTypes": ["Ingress"],
+        "ingress": [{ "ports": ports }],
+    });
+    // People call their own policies like the workload.
+    let name = format!("{workload}-sidecar");
+    child(owner, label, ChildKind::NetworkPolicy, name, json!({ "spec": spec }))
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::Agent;
+
+    use super::*;
+
+    /// Whether a policy lets a connection to this port in, as the API defines it (networking.k8s.io/v1).
+    fn admits(spec: &Value, protocol: &str, port: i32) -> bool {
+        let rules = spec["ingress"].as_array().unwrap().iter();
+        let mut ports = rules.flat_map(|rule| {
+            assert!(rule.get("from").is_none(), "from everywhere");
+            rule["ports"].as_array().unwrap()
+        });
+        ports.any(|rule| {
+            let first = rule["port"].as_i64();
+            let last = rule["endPort"].as_i64().or(first);
+            rule["protocol"] == protocol
+                && first.is_none_or(|first| first <= port.into())
+                && last.is_none_or(|last| i64::from(port) <= last)
+        })
+    }
+
+    #[test]
+    fn only_the_port_of_the_image_is_closed() {
+        let agent: Agent = serde_json::from_value(json!({
+            "apiVersion": "agents.recif.dev/v1", "kind": "Agent",
+            "metadata": { "name": "a", "namespace": "ns", "uid": "u" }, "spec": { "name": "A", "framework": "corail" },
+        }))
+        .unwrap();
+        for own in [1, 2, 8000, 8887, 8889, 65534, 65535] {
+            let manifest = network_policy(&agent, "recif.dev/agent", own);
+            let spec = &manifest.body["spec"];
+            for port in [1, 2, 3, 80, 4143, 7999, 8000, 8001, 8080, 8887, 8888, 8889, 9090, 15090, 65534, 65535] {
+                assert_eq!(admits(spec, "TCP", port), port != own, "TCP {port} of an image that listens on {own}");
+                assert!(admits(spec, "UDP", port) && admits(spec, "SCTP", port), "{port}");
+            }
+            for rule in spec["ingress"][0]["ports"].as_array().unwrap() {
+                let (first, last) = (rule["port"].as_i64(), rule["endPort"].as_i64());
+                assert!(first <= last && first != Some(0) && last <= Some(65535), "the API server takes it: {rule}");
+            }
+            assert_eq!(spec["podSelector"]["matchLabels"]["recif.dev/agent"], "a");
+            assert_eq!(spec["policyTypes"], json!(["Ingress"]), "what Pods send is not concerned");
+        }
+    }
+}

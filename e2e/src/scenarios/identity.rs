@@ -1,0 +1,75 @@
+//! Who calls, as the workload is told: only what a gateway signed.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::{Scenario, gateway_auth::ask, scenarios};
+use crate::{
+    client::Target,
+    kinds::{AGENT, DEPLOYMENT, NETWORK_POLICY, TOOL},
+    manifests::{object, workload},
+    namespace::{Namespace, SAID},
+    object::Read as _,
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    a_name_that_no_gateway_signed_is_no_name,
+    who_requires_identity_answers_gateways_alone,
+    a_policy_closes_the_port_of_the_image_alone,
+);
+
+/// What the workload was told under names of ours.
+fn told(text: &str) -> Result<Vec<(String, String)>> {
+    let seen: Value = serde_json::from_str(text)?;
+    let headers = seen["headers"].as_array().context("no headers")?;
+    let pairs = headers.iter().filter_map(|pair| Some((pair[0].as_str()?.to_owned(), pair[1].as_str()?.to_owned())));
+    Ok(pairs.filter(|(name, _)| name.starts_with("x-recif-")).collect())
+}
+
+async fn a_name_that_no_gateway_signed_is_no_name(ns: Namespace) -> Result<()> {
+    ns.start(&workload("listener", json!({}))).await?;
+    let spoofed = "X-Recif-User: admin\r\nX-Recif-Caller: x.y.z\r\nX-Recif-Approver: admin\r\n";
+    let mut gateway = Target::gateway(&ns, AGENT, "listener").await?;
+    gateway.headers += spoofed;
+    let through = told(&ask(&ns, &gateway, "GET", "/seen").await?.text)?;
+    ensure!(matches!(through.as_slice(), [(name, user)] if name == "x-recif-user" && user != "admin"), "{through:?}");
+    let mut service = Target::service(&ns, "listener").await?;
+    service.headers += spoofed;
+    let around = told(&ask(&ns, &service, "GET", "/seen").await?.text)?;
+    ensure!(around.is_empty(), "from another Pod: {around:?}");
+    Ok(())
+}
+
+async fn who_requires_identity_answers_gateways_alone(ns: Namespace) -> Result<()> {
+    ns.start(&workload("strict", json!({"proxy": {"requireIdentity": true}}))).await?;
+    let service = Target::service(&ns, "strict").await?;
+    let refused = ask(&ns, &service, "GET", "/seen").await?;
+    ensure!(refused.status == 401 && refused.header("x-recif-reason") == Some("identity"), "{refused:?}");
+    let answer = ask(&ns, &Target::gateway(&ns, AGENT, "strict").await?, "GET", "/seen").await?;
+    ensure!(answer.status == 200, "{answer:?}");
+    let spec = json!({"name": "strict", "type": "agent", "agentRef": {"name": "strict"}});
+    ns.apply(&object(TOOL, "strict", spec)).await?;
+    ns.tells(TOOL, "strict", SAID, "Error", &["IdentityRequired", "only requests through the gateway"]).await.map(drop)
+}
+
+async fn a_policy_closes_the_port_of_the_image_alone(ns: Namespace) -> Result<()> {
+    ns.start(&workload("closed", json!({}))).await?;
+    let deployment = ns.get(DEPLOYMENT, "closed").await?;
+    let port = deployment.at("/spec/template/spec/containers/0/ports/0/containerPort").as_i64().context("no port")?;
+    let policy = ns.get(NETWORK_POLICY, "closed-sidecar").await?;
+    let ports = json!([
+        {"protocol": "TCP", "port": 1, "endPort": port - 1},
+        {"protocol": "TCP", "port": port + 1, "endPort": 65535},
+        {"protocol": "UDP"},
+        {"protocol": "SCTP"},
+    ]);
+    let expected = json!({
+        "podSelector": {"matchLabels": deployment.at("/spec/selector/matchLabels")},
+        "policyTypes": ["Ingress"], "ingress": [{"ports": ports}],
+    });
+    ensure!(policy.at("/spec") == &expected, "{}", policy.at("/spec"));
+    let deny = json!({"apiVersion": NETWORK_POLICY.api_version(), "kind": NETWORK_POLICY.kind,
+        "metadata": {"name": "deny"}, "spec": {"podSelector": {}, "policyTypes": ["Ingress"]}});
+    ns.create_object(&deny).await?;
+    ns.until_gone(NETWORK_POLICY, "closed-sidecar", SAID).await
+}

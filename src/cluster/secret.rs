@@ -1,0 +1,92 @@
+//! One Secret of our own namespace, whole: read, made, and replaced in the version that was read.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use http::Method;
+use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+
+use super::{
+    error::RequestError,
+    resource::Resource,
+    transport::{Call, Transport, outgoing, read_json},
+};
+
+/// The Secret of this name in the cluster.
+#[derive(Debug)]
+pub struct SecretObject {
+    transport: Arc<Transport>,
+    namespace: String,
+    name: &'static str,
+}
+
+impl SecretObject {
+    /// The Secret `name` in `namespace`.
+    pub fn new(transport: Arc<Transport>, namespace: String, name: &'static str) -> Self {
+        Self { transport, namespace, name }
+    }
+
+    /// Reads it; `None`: there is none.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    pub async fn get(&self) -> Result<Option<Secret>, RequestError> {
+        match self.send("get", Method::GET, self.path(), None).await {
+            Ok(secret) => Ok(Some(secret)),
+            Err(error) if error.code() == Some(404) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes it. Whether it did: there may be one already.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    pub async fn create(&self, data: BTreeMap<String, ByteString>) -> Result<bool, RequestError> {
+        let labels = [
+            ("app.kubernetes.io/name", self.name),
+            ("app.kubernetes.io/part-of", "recif"),
+            ("app.kubernetes.io/managed-by", crds::MANAGED_BY),
+        ];
+        let metadata = ObjectMeta {
+            name: Some(self.name.to_owned()),
+            labels: Some(labels.map(|(label, value)| (label.to_owned(), value.to_owned())).into()),
+            ..ObjectMeta::default()
+        };
+        let secret = Secret { metadata, data: Some(data), ..Secret::default() };
+        let path = Resource::SECRET.collection(Some(&self.namespace));
+        match self.send("create", Method::POST, path, Some(&secret)).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.code() == Some(409) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes it, bound to its resource version.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    pub async fn replace(&self, secret: &Secret) -> Result<Secret, RequestError> {
+        self.send("update", Method::PUT, self.path(), Some(secret)).await
+    }
+
+    fn path(&self) -> String {
+        Resource::SECRET.object(&self.namespace, self.name)
+    }
+
+    async fn send(
+        &self,
+        verb: &'static str,
+        method: Method,
+        path: String,
+        body: Option<&Secret>,
+    ) -> Result<Secret, RequestError> {
+        let call = Call { verb, kind: "Secret", object: format!("{}/{}", self.namespace, self.name) };
+        let unreadable = |error: serde_json::Error| RequestError::Unreadable {
+            what: format!("{verb} Secret {}", self.name),
+            cause: error.to_string(),
+        };
+        let body = body.map(serde_json::to_vec).transpose().map_err(unreadable)?.unwrap_or_default();
+        let answer = self.transport.call(&call, outgoing(method, path, Some("application/json"), body)).await?;
+        read_json(&call, &answer)
+    }
+}

@@ -1,0 +1,194 @@
+//! Ed25519 keys as the Secret holds them (JSON Web Keys, RFC 8037) and as a Pod's template does (the public parts alone).
+
+use std::collections::BTreeMap;
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::verifier::Claims;
+
+/// The key of the Secret's data whose pair signs.
+const CURRENT: &str = "current";
+/// The key of the Secret's data whose pair is to sign after the next rotation.
+const NEXT: &str = "next";
+
+/// Keys that cannot be read.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum BadKeys {
+    /// There is none under this name.
+    #[error("it has no key {0:?}")]
+    Missing(&'static str),
+    /// What is there is none.
+    #[error("{0} holds no Ed25519 key as a JSON Web Key with kty, crv, d and x")]
+    Unreadable(&'static str),
+    /// A public key is not 32 bytes as base64url.
+    #[error("{0:?} is no public key: it takes the 32 bytes of an Ed25519 key as base64url")]
+    Public(String),
+}
+
+/// Who may be believed: 32 bytes, and the name by which tokens refer to them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicKey {
+    bytes: [u8; 32],
+    /// The thumbprint of the key (RFC 7638), so that there is nothing to store for it.
+    pub id: String,
+}
+
+impl PublicKey {
+    fn new(bytes: [u8; 32]) -> Self {
+        let members = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{}"}}"#, BASE64.encode(bytes));
+        Self { bytes, id: BASE64.encode(Sha256::digest(members)) }
+    }
+
+    /// Reads base64url.
+    ///
+    /// # Errors
+    /// Anything but 32 bytes.
+    pub fn read(text: &str) -> Result<Self, BadKeys> {
+        let bytes = BASE64.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
+        bytes.map(Self::new).ok_or_else(|| BadKeys::Public(text.to_owned()))
+    }
+
+    /// As base64url.
+    pub fn text(&self) -> String {
+        BASE64.encode(self.bytes)
+    }
+
+    /// Whether the pair of this key made that signature of that message.
+    pub(super) fn signed(&self, message: &[u8], signature: &[u8]) -> bool {
+        UnparsedPublicKey::new(&ED25519, self.bytes).verify(message, signature).is_ok()
+    }
+}
+
+/// Reads the public keys of a template: base64url, separated by commas.
+///
+/// # Errors
+/// The first that cannot be read.
+pub fn public_keys(text: &str) -> Result<Vec<PublicKey>, BadKeys> {
+    text.split(',').filter(|key| !key.is_empty()).map(PublicKey::read).collect()
+}
+
+/// A key pair, never printed.
+pub struct KeyPair {
+    seed: [u8; 32],
+    pair: Ed25519KeyPair,
+    /// What others need of it.
+    pub public: PublicKey,
+}
+
+impl std::fmt::Debug for KeyPair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeyPair").field("id", &self.public.id).finish_non_exhaustive()
+    }
+}
+
+/// A pair as a JSON Web Key.
+#[derive(Serialize, Deserialize)]
+struct Jwk {
+    kty: String,
+    crv: String,
+    kid: Option<String>,
+    /// The seed.
+    d: String,
+    /// The public key, which the seed gives.
+    x: String,
+}
+
+impl KeyPair {
+    fn new(seed: [u8; 32]) -> Option<Self> {
+        let pair = Ed25519KeyPair::from_seed_unchecked(&seed).ok()?;
+        let public = PublicKey::new(pair.public_key().as_ref().try_into().ok()?);
+        Some(Self { seed, pair, public })
+    }
+
+    /// A new one.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn generate() -> Result<Self, getrandom::Error> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed)?;
+        // Any 32 bytes are a seed.
+        Self::new(seed).ok_or(getrandom::Error::UNSUPPORTED)
+    }
+
+    fn read(name: &'static str, data: &BTreeMap<String, Vec<u8>>) -> Result<Self, BadKeys> {
+        let json = data.get(name).ok_or(BadKeys::Missing(name))?;
+        let read = || {
+            let jwk: Jwk = serde_json::from_slice(json).ok()?;
+            let seed = BASE64.decode(&jwk.d).ok()?.try_into().ok()?;
+            let pair = Self::new(seed)?;
+            (jwk.kty == "OKP" && jwk.crv == "Ed25519" && jwk.x == pair.public.text()).then_some(pair)
+        };
+        read().ok_or(BadKeys::Unreadable(name))
+    }
+
+    fn jwk(&self) -> String {
+        let jwk = Jwk {
+            kty: "OKP".to_owned(),
+            crv: "Ed25519".to_owned(),
+            kid: Some(self.public.id.clone()),
+            d: BASE64.encode(self.seed),
+            x: self.public.text(),
+        };
+        serde_json::to_string(&jwk).unwrap_or_default()
+    }
+}
+
+/// The two pairs of an installation.
+#[derive(Debug)]
+pub struct KeySet {
+    /// What signs.
+    pub current: KeyPair,
+    /// What signs after the next rotation.
+    pub next: KeyPair,
+}
+
+impl KeySet {
+    /// Two new pairs.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn generate() -> Result<Self, getrandom::Error> {
+        Ok(Self { current: KeyPair::generate()?, next: KeyPair::generate()? })
+    }
+
+    /// What follows: the pair that everybody knows already signs, and there is a new one after it.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn rotated(self) -> Result<Self, getrandom::Error> {
+        Ok(Self { current: self.next, next: KeyPair::generate()? })
+    }
+
+    /// Reads the data of the Secret.
+    ///
+    /// # Errors
+    /// A pair that is missing or cannot be read.
+    pub fn read(data: &BTreeMap<String, Vec<u8>>) -> Result<Self, BadKeys> {
+        Ok(Self { current: KeyPair::read(CURRENT, data)?, next: KeyPair::read(NEXT, data)? })
+    }
+
+    /// The data of the Secret.
+    pub fn data(&self) -> BTreeMap<&'static str, String> {
+        BTreeMap::from([(CURRENT, self.current.jwk()), (NEXT, self.next.jwk())])
+    }
+
+    /// The public keys as a Pod's template holds them.
+    pub fn public(&self) -> String {
+        format!("{},{}", self.current.public.text(), self.next.public.text())
+    }
+
+    /// A token by `current`.
+    pub(super) fn sign(&self, claims: &Claims<'_>) -> String {
+        let header = serde_json::json!({ "alg": "EdDSA", "typ": "JWT", "kid": self.current.public.id });
+        let claims = serde_json::to_vec(claims).unwrap_or_default();
+        let mut token = format!("{}.{}", BASE64.encode(header.to_string()), BASE64.encode(claims));
+        let signature = self.current.pair.sign(token.as_bytes());
+        token.push('.');
+        BASE64.encode_string(signature.as_ref(), &mut token);
+        token
+    }
+}

@@ -1,0 +1,66 @@
+//! Tokens that were made, kept for as long as they may be sent: a signature costs as much as the rest of a request.
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{ISSUER, KeySet, unix_now, verifier::Claims};
+
+/// How long a token is valid.
+const VALID: Duration = Duration::from_secs(300);
+/// How long it is sent: not in its last minute.
+const SENT: Duration = Duration::from_secs(240);
+/// Callers whose tokens for one workload are kept at most.
+const MOST: usize = 1000;
+
+/// The tokens of one workload, by caller.
+#[derive(Debug, Default)]
+pub struct Tokens(Mutex<HashMap<Option<Arc<str>>, Made>>);
+
+#[derive(Debug)]
+struct Made {
+    token: Arc<str>,
+    by: Arc<KeySet>,
+    /// When another one is made.
+    until: Instant,
+}
+
+impl Tokens {
+    /// The token of this caller, signed by `keys` for `audience`.
+    pub fn of(
+        &self,
+        user: Option<&Arc<str>>,
+        keys: &Arc<KeySet>,
+        now: Instant,
+        audience: impl FnOnce() -> String,
+    ) -> Arc<str> {
+        let user = user.cloned();
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let valid = |made: &Made| now < made.until && Arc::ptr_eq(&made.by, keys);
+        if let Some(made) = made.get(&user).filter(|made| valid(made)) {
+            return made.token.clone();
+        }
+        if made.len() >= MOST {
+            made.retain(|_, made| valid(made));
+        }
+        if made.len() >= MOST {
+            made.clear();
+        }
+        let token: Arc<str> = keys.token(&audience(), user.as_deref(), unix_now() + VALID.as_secs()).into();
+        made.insert(user, Made { token: token.clone(), by: keys.clone(), until: now + SENT });
+        token
+    }
+}
+
+impl KeySet {
+    /// A token for `audience` that says who calls and is valid until `expires`, in seconds since 1970.
+    pub fn token(&self, audience: &str, user: Option<&str>, expires: u64) -> String {
+        let sub = user.map(str::to_owned);
+        self.sign(&Claims { iss: Cow::Borrowed(ISSUER), aud: Cow::Borrowed(audience), sub, exp: expires })
+    }
+}
