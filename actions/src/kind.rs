@@ -18,8 +18,13 @@ macro_rules! workload {
             const CONDITIONS: &'static [&'static str] =
                 $crate::kind::first!($($conditions,)? $crate::workload::CONDITIONS);
             const AVAILABLE_BY_PHASE: bool = false;
+            const STEERED_BY: &'static [&'static str] = $crate::workload::STEERED_BY;
 
             $crate::kind::accessors!($($part)?);
+
+            fn outside(&self, world: &Self::World) -> u64 {
+                $crate::workload::outside(self, world)
+            }
 
             fn content_hash(&self) -> Option<&str> {
                 self.status.as_ref()?$(.$part)?.content_hash.as_deref()
@@ -55,8 +60,13 @@ macro_rules! reference {
             const NOT_BY_TIME: &'static [&'static str] = $failures;
             const CONDITIONS: &'static [&'static str] = $conditions;
             const AVAILABLE_BY_PHASE: bool = true;
+            const STEERED_BY: &'static [&'static str] = &[];
 
             $crate::kind::accessors!();
+
+            fn outside(&self, world: &Self::World) -> u64 {
+                $crate::reference::outside(self, world)
+            }
 
             $(fn offers(&self) -> Option<&str> {
                 self.status.as_ref()?.$($offers).+.as_deref()

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,10 @@ pub struct MachineStatus {
     /// The last 20 status writes that said something new, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryEntry>,
+    /// The operator that wrote this status last, as namespace and name of its lease: two that write the same object spare each
+    /// other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managed_by: Option<String>,
     /// Conditions that are stored in other words than ours, see [`MachineStatus::keep_verbatim`]. Not part of the API.
     #[serde(skip)]
     pub verbatim: Vec<Value>,
@@ -112,9 +116,10 @@ pub struct HistoryEntry {
     /// Grows by one with each entry of this object, never reused.
     #[serde(default)]
     pub seq: i64,
-    /// When it was decided.
+    /// When it was decided, in microseconds. Of the first entry, which is the object's creation, the API server knows the
+    /// second; so did older builds of every entry.
     #[serde(default = "epoch")]
-    pub at: Time,
+    pub at: MicroTime,
     /// The phase before; empty for the first entry.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
@@ -135,8 +140,8 @@ pub struct HistoryEntry {
     pub trace_id: String,
 }
 
-fn epoch() -> Time {
-    Time(UNDATED)
+fn epoch() -> MicroTime {
+    MicroTime(UNDATED)
 }
 
 /// A child as it was when it was last applied: the baseline against which drift is judged.

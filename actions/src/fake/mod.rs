@@ -16,9 +16,12 @@ mod servers;
 mod state;
 mod store;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicI64, Ordering},
+};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 pub(crate) use objects::{Id, Obj};
 pub(crate) use operator::{End, Operator, live};
@@ -31,16 +34,28 @@ use crate::machine::Clock;
 
 /// Time of the simulation: follows tokio's paused clock, and begins within a second, because real time does.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SimClock(tokio::time::Instant);
+pub(crate) struct SimClock {
+    begun: tokio::time::Instant,
+    /// How many seconds the wall clock was put forward.
+    ahead: &'static AtomicI64,
+}
+
+impl SimClock {
+    /// Puts the wall clock forward, or back, by this many seconds.
+    pub(crate) fn jump(self, seconds: i64) {
+        self.ahead.fetch_add(seconds, Ordering::Relaxed);
+    }
+}
 
 impl Clock for SimClock {
     fn now(&self) -> Timestamp {
         let begin = Timestamp::from_millisecond(1_900_000_000_400).expect("a time");
-        begin.checked_add(self.0.elapsed()).expect("a time")
+        let now = begin.checked_add(self.begun.elapsed()).expect("a time");
+        now.checked_add(SignedDuration::from_secs(self.ahead.load(Ordering::Relaxed))).expect("a time")
     }
 
     fn elapsed(&self) -> std::time::Duration {
-        self.0.elapsed()
+        self.begun.elapsed()
     }
 }
 
@@ -58,7 +73,7 @@ pub(crate) struct Sim {
 impl Sim {
     /// An empty cluster. Needs a tokio runtime with paused time.
     pub(crate) fn new() -> Self {
-        let clock = SimClock(tokio::time::Instant::now());
+        let clock = SimClock { begun: tokio::time::Instant::now(), ahead: Box::leak(Box::default()) };
         Self {
             clock,
             store: Arc::new(Mutex::new(Store::new(clock))),

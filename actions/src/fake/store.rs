@@ -63,6 +63,8 @@ pub(crate) struct Store {
     pub(super) health: Health,
     /// How long a Pod takes to end.
     pub(crate) grace: std::time::Duration,
+    /// Fields of statuses that the CRDs do not know, which the API server drops in silence.
+    pub(crate) unknown: &'static [&'static str],
 }
 
 impl Store {
@@ -82,6 +84,7 @@ impl Store {
             counts: BTreeMap::new(),
             health: Health::Good,
             grace: std::time::Duration::ZERO,
+            unknown: &[],
         }
     }
 
@@ -159,6 +162,9 @@ impl Store {
         assert_whole_seconds(&status);
         if status.is_null() {
             status = json!({});
+        }
+        if let Some(fields) = status.as_object_mut() {
+            fields.retain(|field, _| !self.unknown.contains(&field.as_str()));
         }
         obj.body["status"] = status;
         Ok(self.put(id, obj).expect("a status does not delete"))

@@ -4,10 +4,11 @@ use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::{MachineStatus, Phase};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-use super::{ActionError, ApiError, Clock, Edge, Notes};
+use super::{ActionError, ApiError, Clock, Edge, Notes, memory::Observed};
 
 /// Namespace and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,6 +54,8 @@ pub trait Machine: Clone + fmt::Debug + Send + Sync + 'static {
     const CONDITIONS: &'static [&'static str];
     /// Whether `Available` says the same as `Ready`, as for kinds without Pods.
     const AVAILABLE_BY_PHASE: bool;
+    /// Paths in its status, `[]` for every item of a list, by which its actions choose what to do, besides the machine's own.
+    const STEERED_BY: &'static [&'static str];
 
     /// The metadata.
     fn meta(&self) -> &ObjectMeta;
@@ -69,6 +72,10 @@ pub trait Machine: Clone + fmt::Debug + Send + Sync + 'static {
     /// Whether both have the same spec.
     fn same_spec(&self, other: &Self) -> bool;
 
+    /// A digest of what others may change that it depends on: references, and children that are not as they were applied.
+    fn outside(&self, _world: &Self::World) -> u64 {
+        0
+    }
     /// A digest of what it offers to those that refer to it, beside its spec and whether it is available.
     fn offers(&self) -> Option<&str> {
         None
@@ -133,6 +140,20 @@ pub struct Context<K: Machine> {
     pub clock: Arc<dyn Clock>,
     /// Where the action explains itself.
     pub notes: Notes,
+    /// For how long something lasts, as this process saw it.
+    pub(super) observed: Observed,
+}
+
+impl<K: Machine> Context<K> {
+    /// How much is left of the time `most` that something may last which began at `since` by the wall clock.
+    ///
+    /// The wall clock counts once, when this process first sees it, and for four fifths of the time at most; from then on it is
+    /// this process's own monotonic clock. So a clock that jumps neither ends nor prolongs it.
+    pub fn time_left(&self, what: &'static str, since: Timestamp, most: Duration) -> Duration {
+        let age = Duration::try_from(self.clock.now().duration_since(since)).unwrap_or_default();
+        let lasted = self.observed.lasted(what, since, age.min(most * 4 / 5), self.clock.elapsed());
+        most.saturating_sub(lasted)
+    }
 }
 
 impl<K: Machine> fmt::Debug for Context<K> {

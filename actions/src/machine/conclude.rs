@@ -6,7 +6,9 @@ use crds::Phase;
 
 use super::{
     ActionError, ApiError, By, Driver, Machine, Next, Rule, StepOutcome, Wait,
-    driver::Step,
+    conditions::CRD_OUTDATED,
+    driver::{Step, by_others},
+    in_words,
     step::{self, Decision, Failed},
 };
 
@@ -15,8 +17,8 @@ const UNREACHABLE: Duration = Duration::from_secs(5);
 const FORBIDDEN: Duration = Duration::from_secs(10);
 const NAMESPACE_GOES: Duration = Duration::from_secs(30);
 
-/// The most that is kept of a refusal, in characters.
-const REFUSAL: usize = 299;
+/// The reason of `Ready` while another operator writes the object too.
+const CONTESTED: &str = "OtherOperator";
 
 /// The result of a step, sorted by what the driver does about it.
 enum Verdict<K> {
@@ -120,12 +122,12 @@ impl<K: Machine> Driver<K> {
                     Verdict::Refused { wait, after: Some(NAMESPACE_GOES), most: NAMESPACE_GOES }
                 }
                 ApiError::Forbidden(message) => {
-                    let wait = Wait { missing: true, ..Wait::new("Forbidden", message, Duration::ZERO) };
+                    let wait = Wait { missing: true, ..Wait::new("Forbidden", in_words(&message), Duration::ZERO) };
                     Verdict::Refused { wait, after: None, most: FORBIDDEN }
                 }
                 ApiError::WrongUid(_) | ApiError::Stale | ApiError::NotFound => Verdict::Stale,
-                ApiError::SelectorImmutable(message) => fail("SelectorImmutable", message),
-                ApiError::Invalid(message) | ApiError::Refused(message) => fail("Refused", shortened(message)),
+                ApiError::SelectorImmutable(message) => fail("SelectorImmutable", in_words(&message)),
+                ApiError::Invalid(message) | ApiError::Refused(message) => fail("Refused", in_words(&message)),
             },
         }
     }
@@ -151,7 +153,8 @@ impl<K: Machine> Driver<K> {
     }
 
     /// Writes a step that did not fail. `observed`: it came to the end of what it does about this generation.
-    async fn stay_or_move(&self, step: Step<'_, K>, next: K, outcome: StepOutcome, observed: bool) -> Next {
+    async fn stay_or_move(&self, mut step: Step<'_, K>, next: K, outcome: StepOutcome, observed: bool) -> Next {
+        self.brake(&mut step, &next);
         let decision = Decision {
             reason: self.reason(&step, &next),
             next,
@@ -159,6 +162,7 @@ impl<K: Machine> Driver<K> {
             wait: step.wait.clone(),
             failure: None,
             observed,
+            dropped: self.dropped.sentence::<K>(),
         };
         let done = step::complete(step.cr.as_ref(), decision, self.clock.now(), step.took);
         match (self.write(&step, done, outcome).await, step.recheck) {
@@ -169,8 +173,8 @@ impl<K: Machine> Driver<K> {
     }
 
     /// Writes a failure: to the failed phase if it is `last` and an edge leads there, else where it stands.
-    async fn failed(&self, step: Step<'_, K>, mut failed: Failed, last: bool) -> Next {
-        let cr = &step.cr;
+    async fn failed(&self, mut step: Step<'_, K>, mut failed: Failed, last: bool) -> Next {
+        let cr = step.cr.clone();
         if is_known(cr.as_ref(), &failed) {
             let refusals = self.memory.refused(step.key, cr.uid());
             let after = step::backoff(refusals, cr.uid(), step::LONGEST_BACKOFF);
@@ -187,9 +191,48 @@ impl<K: Machine> Driver<K> {
             wait: None,
             failure: Some(failed),
             observed: moves,
+            dropped: self.dropped.sentence::<K>(),
         };
+        self.brake(&mut step, &decision.next);
         let done = step::complete(cr.as_ref(), decision, self.clock.now(), step.took);
         self.write(&step, done, if moves { StepOutcome::Failed } else { StepOutcome::Retry }).await
+    }
+
+    /// Says what a move is held up by: a CRD that drops what steps are chosen by, too many moves without a cause, or another
+    /// operator.
+    fn brake(&self, step: &mut Step<'_, K>, next: &K) {
+        let cr = &step.cr;
+        let stays = next.phase() == cr.phase() && matches!(step.by, By::Action(_));
+        let said = |reason| {
+            cr.machine().is_some_and(|old| old.conditions.iter().any(|it| it.type_ == "Ready" && it.reason == reason))
+        };
+        if let Some(other) =
+            self.memory.contest(step.key).filter(|_| step.wait.is_none() && (!stays || said(CONTESTED)))
+        {
+            let message = format!("the operator {other} writes it too");
+            step.wait = Some(Wait { missing: true, ..Wait::new(CONTESTED, message, Duration::ZERO) });
+        }
+        if stays {
+            return;
+        }
+        let (object, world) = (by_others(cr.as_ref()), || cr.outside(&self.world));
+        step.braked = self.memory.is_braked((step.key, cr.uid()), object, world, self.clock.elapsed());
+        let said = match self.dropped.sentence::<K>().filter(|_| self.dropped.steers::<K>()) {
+            Some(sentence) => Some((CRD_OUTDATED, sentence)),
+            None => step.braked.then(|| {
+                let from = cr.raw_phase().unwrap_or_default();
+                let to = next.raw_phase().unwrap_or_default();
+                let why = self.reason(step, next);
+                let message = format!(
+                    "it moves on and on although nothing outside changed, at last from {from} to {to} ({why}); it goes on \
+                     ever more slowly"
+                );
+                ("Oscillating", message)
+            }),
+        };
+        if let Some((reason, message)) = said.filter(|_| step.wait.is_none()) {
+            step.wait = Some(Wait { missing: true, ..Wait::new(reason, message, Duration::ZERO) });
+        }
     }
 
     /// Why it moves or waits: the action's words, else the edge's.
@@ -225,15 +268,6 @@ fn is_known<K: Machine>(cr: &K, failed: &Failed) -> bool {
     let Some(machine) = cr.machine().filter(|_| cr.phase() == Some(K::Phase::FAILED)) else { return false };
     let reason = machine.failure.as_ref().is_some_and(|failure| failure.reason == failed.reason);
     reason && machine.conditions.iter().any(|found| found.type_ == "Ready" && found.message == failed.message)
-}
-
-/// The words of a refusal, which come from outside and may be of any length, as far as a condition has room for them.
-fn shortened(mut message: String) -> String {
-    if let Some((end, _)) = message.char_indices().nth(REFUSAL) {
-        message.truncate(end);
-        message.push('…');
-    }
-    message
 }
 
 fn soonest(after: Duration, recheck: Option<Duration>) -> Next {

@@ -13,6 +13,10 @@ use super::{Machine, Wait};
 /// The types every kind has; the driver writes them.
 const DERIVED: [&str; 3] = ["Ready", "Reconciling", "Stalled"];
 
+/// The condition that is there while the API server drops fields of the status, which is also the reason of `Ready` where the
+/// object cannot go on for that.
+pub(super) const CRD_OUTDATED: &str = "CRDOutdated";
+
 /// The reason of `Available` while nobody calls and no Pod runs.
 pub const SCALED_TO_ZERO: &str = "ScaledToZero";
 
@@ -145,11 +149,21 @@ pub(super) fn renew_available<K: Machine>(cr: &mut K, phase: K::Phase, wait: Opt
     }
 }
 
+/// Sets or removes the condition [`CRD_OUTDATED`].
+pub(super) fn say_dropped<K: Machine>(cr: &mut K, dropped: Option<String>) {
+    let conditions = &mut cr.machine_mut().conditions;
+    match dropped {
+        Some(sentence) => set_condition(conditions, condition(CRD_OUTDATED, true, "FieldsDropped", sentence)),
+        None => conditions.retain(|found| found.type_ != CRD_OUTDATED),
+    }
+}
+
 /// Fills in times and generations: a condition keeps its time, if it has one, while its status stays, and somebody else's
 /// condition is left alone.
 pub(super) fn stamp<K: Machine>(cr: &mut K, before: &[Condition], generation: Option<i64>, now: Timestamp) {
     for condition in &mut cr.machine_mut().conditions {
-        let ours = DERIVED.contains(&condition.type_.as_str()) || K::CONDITIONS.contains(&condition.type_.as_str());
+        let type_ = condition.type_.as_str();
+        let ours = type_ == CRD_OUTDATED || DERIVED.contains(&type_) || K::CONDITIONS.contains(&type_);
         if !ours {
             continue;
         }

@@ -4,14 +4,22 @@
 //! → sinks. A step that changes nothing sends nothing. Whatever is remembered between steps (how long a wait has lasted,
 //! how often the API server was away) only delays; losing it in a restart changes no decision.
 
-use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
 
 use crds::Phase;
 use futures::FutureExt;
 
 use super::{
     Action, ActionError, ApiError, By, Clock, Context, Key, Machine, Notes, Objects, Registry, Rule, Sink, Wait,
-    memory::Memory, step,
+    memory::{Memory, Observed},
+    step,
+    written::Dropped,
 };
 
 /// When to look at an object again.
@@ -32,7 +40,11 @@ pub struct Driver<K: Machine> {
     pub(super) objects: Arc<dyn Objects<K>>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) sinks: Vec<Arc<dyn Sink>>,
-    pub(super) memory: Memory,
+    pub(super) memory: Arc<Memory>,
+    /// This operator, as namespace and name of its lease; `None`: it is alone for sure.
+    pub(crate) instance: Option<String>,
+    /// What the API server does not keep of statuses.
+    pub(super) dropped: Dropped,
 }
 
 /// One step: the object it is based on, who was picked to decide, and what came of it.
@@ -49,6 +61,8 @@ pub(super) struct Step<'a, K: Machine> {
     pub(super) facts: String,
     /// When the action wants to look again although nothing happened.
     pub(super) recheck: Option<Duration>,
+    /// Whether it moves once too often without a cause.
+    pub(super) braked: bool,
     pub(super) took: Duration,
 }
 
@@ -67,17 +81,45 @@ impl<K: Machine> Driver<K> {
         clock: Arc<dyn Clock>,
         sinks: Vec<Arc<dyn Sink>>,
     ) -> Self {
-        Self { registry, world, objects, clock, sinks, memory: Memory::default() }
+        Self {
+            registry,
+            world,
+            objects,
+            clock,
+            sinks,
+            memory: Arc::default(),
+            instance: None,
+            dropped: Dropped::default(),
+        }
+    }
+
+    /// The same as the operator with this lease, given as `namespace/name`: what another one wrote last is spared for a while.
+    #[must_use]
+    pub fn of_instance(self, instance: impl Into<String>) -> Self {
+        Self { instance: Some(instance.into()), ..self }
     }
 
     /// Takes one step of one object.
     pub async fn step(&self, key: &Key) -> Next {
+        let now = self.clock.elapsed();
+        self.memory.sweep(now);
         let Some(cr) = self.objects.newest(key) else {
             self.memory.forget(key);
             return Next::Idle;
         };
         if cr.is_deleting() && !cr.has_finalizer() {
             return Next::Idle;
+        }
+        if let Some((other, seq)) = self.other(cr.as_ref()) {
+            let left = self.memory.written_by_other((key, cr.uid()), other, seq, now);
+            if !left.is_zero() {
+                return Next::After(left);
+            }
+        }
+        if let Some(left) =
+            self.memory.pause_left((key, cr.uid()), by_others(cr.as_ref()), || cr.outside(&self.world), now)
+        {
+            return Next::After(left);
         }
         let mut step = Step {
             key,
@@ -88,6 +130,7 @@ impl<K: Machine> Driver<K> {
             because: None,
             facts: String::new(),
             recheck: None,
+            braked: false,
             took: Duration::ZERO,
             cr,
         };
@@ -101,6 +144,14 @@ impl<K: Machine> Driver<K> {
         }
         step.took = self.clock.elapsed().saturating_sub(started);
         self.conclude(step).await
+    }
+
+    /// The other operator that wrote the object last, and the last entry of the history.
+    fn other<'a>(&self, cr: &'a K) -> Option<(&'a str, i64)> {
+        let machine = cr.machine()?;
+        let last = machine.managed_by.as_deref()?;
+        let seq = machine.history.last().map_or(0, |entry| entry.seq);
+        self.instance.as_deref().is_some_and(|ours| ours != last).then_some((last, seq))
     }
 
     /// What the driver itself decides, before any action is asked.
@@ -139,7 +190,8 @@ impl<K: Machine> Driver<K> {
             step.wait = Some(Wait { missing: true, ..Wait::new("Unhandled", message, Duration::ZERO) });
             return;
         };
-        let cx = Context { world: self.world.clone(), clock: self.clock.clone(), notes: Notes::default() };
+        let observed = Observed { memory: self.memory.clone(), key: step.key.clone(), uid: step.cr.uid().to_owned() };
+        let cx = Context { world: self.world.clone(), clock: self.clock.clone(), notes: Notes::default(), observed };
         step.by = By::Action(action.name());
         step.result = bounded(action.as_ref(), &cx, step.cr.clone()).await;
         let said = cx.notes.take();
@@ -152,6 +204,15 @@ impl<K: Machine> Driver<K> {
         step.wait = said.wait;
         step.because = said.because;
     }
+}
+
+/// A digest of what others may change of the object itself.
+pub(super) fn by_others<K: Machine>(cr: &K) -> u64 {
+    let meta = cr.meta();
+    let ours = meta.annotations.iter().flatten().filter(|(name, _)| name.starts_with("recif.dev/"));
+    let mut digest = DefaultHasher::new();
+    (meta.generation, &meta.labels, ours.collect::<Vec<_>>(), cr.is_deleting()).hash(&mut digest);
+    digest.finish()
 }
 
 /// The object as it is admitted: Pending, with what is pinned at that moment.

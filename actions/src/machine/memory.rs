@@ -1,20 +1,34 @@
-//! What the driver remembers of an object between steps: since when it waits and how often it was refused.
+//! What the driver remembers of an object between steps: since when it waits, how often it was refused or moved, and how long
+//! something lasts that an action asked about.
 //!
-//! Both only delay; losing them in a restart changes no decision.
+//! All of it only delays; losing it in a restart changes no decision.
 
 use std::{
     borrow::Borrow,
     collections::HashMap,
     hash::Hash,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use super::{Key, Wait};
+use jiff::Timestamp;
+
+use super::{
+    Key, Wait,
+    brake::{Brake, Outside, WINDOW},
+    truce::Truce,
+};
 
 /// By object.
 #[derive(Debug, Default)]
-pub(super) struct Memory(Mutex<HashMap<Key, Known>>);
+pub(super) struct Memory(Mutex<Objects>);
+
+#[derive(Debug, Default)]
+struct Objects {
+    known: HashMap<Key, Known>,
+    /// When what is over was last forgotten.
+    swept: Duration,
+}
 
 #[derive(Debug, Default)]
 struct Known {
@@ -23,13 +37,29 @@ struct Known {
     waiting: Option<(String, Duration)>,
     /// Failed requests in a row.
     refusals: i32,
+    /// Its own moves of late.
+    brake: Option<Brake>,
+    /// Another operator that writes it.
+    truce: Option<Truce>,
+    /// What lasts, since when by the wall clock, how long it had lasted when it was first seen, and when that was.
+    lasting: Vec<(&'static str, Timestamp, Duration, Duration)>,
+}
+
+/// What lasts longer than this is asked about no more.
+const LASTS: Duration = Duration::from_secs(900);
+
+impl Known {
+    fn is_empty(&self) -> bool {
+        let quiet = self.waiting.is_none() && self.refusals == 0 && self.lasting.is_empty();
+        quiet && self.brake.is_none() && self.truce.is_none()
+    }
 }
 
 impl Memory {
     /// How long the wait is still to be kept quiet.
     pub(super) fn patience_left(&self, key: &Key, uid: &str, phase: &str, wait: &Wait, now: Duration) -> Duration {
         let mut objects = self.lock();
-        let known = of(&mut objects, key, uid);
+        let known = of(&mut objects.known, key, uid);
         // The same wait may change its words (one of three tools came) without starting anew.
         let since = match &known.waiting {
             Some((waited, since)) if waited == phase => *since,
@@ -49,7 +79,7 @@ impl Memory {
     /// One more refused request; how many in a row.
     pub(super) fn refused(&self, key: &Key, uid: &str) -> i32 {
         let mut objects = self.lock();
-        let known = of(&mut objects, key, uid);
+        let known = of(&mut objects.known, key, uid);
         known.refusals = known.refusals.saturating_add(1);
         known.refusals
     }
@@ -59,23 +89,133 @@ impl Memory {
         self.change(key, |known| known.refusals = 0);
     }
 
+    /// Whether the move of its own that the object is about to make is one too many.
+    pub(super) fn is_braked(
+        &self,
+        (key, uid): (&Key, &str),
+        object: u64,
+        world: impl Fn() -> u64,
+        now: Duration,
+    ) -> bool {
+        let mut objects = self.lock();
+        let brake = &mut of(&mut objects.known, key, uid).brake;
+        brake.get_or_insert_with(|| Brake::new(Outside { object, world: world() }, now)).is_due(object, world, now)
+    }
+
+    /// The object made that move; how long to pause after it.
+    pub(super) fn moved(&self, key: &Key, uid: &str, now: Duration) -> Option<Duration> {
+        self.lock().known.get_mut(key)?.brake.as_mut()?.moved(now, uid)
+    }
+
+    /// What the object wrote does not hold; how long to pause.
+    pub(super) fn not_held(
+        &self,
+        (key, uid): (&Key, &str),
+        object: u64,
+        world: impl FnOnce() -> u64,
+        now: Duration,
+    ) -> Duration {
+        let mut objects = self.lock();
+        let brake = &mut of(&mut objects.known, key, uid).brake;
+        brake.get_or_insert_with(|| Brake::new(Outside { object, world: world() }, now)).refuse(now, uid)
+    }
+
+    /// What the object writes holds again.
+    pub(super) fn held(&self, key: &Key) {
+        self.change(key, |known| known.brake = known.brake.take().filter(|brake| !brake.is_refused()));
+    }
+
+    /// How long the object is still to pause.
+    pub(super) fn pause_left(
+        &self,
+        (key, uid): (&Key, &str),
+        object: u64,
+        world: impl FnOnce() -> u64,
+        now: Duration,
+    ) -> Option<Duration> {
+        let mut objects = self.lock();
+        let known = objects.known.get_mut(key).filter(|known| known.uid == uid)?;
+        known.brake.as_mut()?.left(object, world, now)
+    }
+
+    /// Another operator wrote this entry of the object's history last; how long to leave it alone.
+    pub(super) fn written_by_other(&self, (key, uid): (&Key, &str), other: &str, seq: i64, now: Duration) -> Duration {
+        let mut objects = self.lock();
+        let truce = &mut of(&mut objects.known, key, uid).truce;
+        truce.get_or_insert_with(|| Truce::new(other, seq, now)).left(other, seq, now)
+    }
+
+    /// The object was written.
+    pub(super) fn wrote(&self, key: &Key) {
+        self.change(key, |known| known.truce.iter_mut().for_each(Truce::wrote));
+    }
+
+    /// The other operator that writes the object again and again.
+    pub(super) fn contest(&self, key: &Key) -> Option<String> {
+        self.lock().known.get(key)?.truce.as_ref()?.contest().map(str::to_owned)
+    }
+
+    /// Forgets what is over, now and then.
+    pub(super) fn sweep(&self, now: Duration) {
+        let mut objects = self.lock();
+        if now.saturating_sub(objects.swept) < WINDOW {
+            return;
+        }
+        objects.swept = now;
+        objects.known.retain(|_, known| {
+            known.brake = known.brake.take().filter(|brake| !brake.is_over(now));
+            known.truce = known.truce.take().filter(|truce| !truce.is_over(now));
+            known.lasting.retain(|(_, _, _, seen)| now.saturating_sub(*seen) < LASTS);
+            !known.is_empty()
+        });
+        if objects.known.is_empty() {
+            objects.known.shrink_to_fit();
+        }
+    }
+
     /// The object is gone.
     pub(super) fn forget(&self, key: &Key) {
-        remove_and_shrink(&mut self.lock(), key);
+        remove_and_shrink(&mut self.lock().known, key);
     }
 
     /// What says nothing is not kept: a converged object takes no memory here.
     fn change(&self, key: &Key, change: impl FnOnce(&mut Known)) {
         let mut objects = self.lock();
-        let Some(known) = objects.get_mut(key) else { return };
+        let Some(known) = objects.known.get_mut(key) else { return };
         change(known);
-        if known.waiting.is_none() && known.refusals == 0 {
-            remove_and_shrink(&mut objects, key);
+        if known.is_empty() {
+            remove_and_shrink(&mut objects.known, key);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
+    fn lock(&self) -> MutexGuard<'_, Objects> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// For how long things last, of one object.
+#[derive(Debug)]
+pub(super) struct Observed {
+    pub(super) memory: Arc<Memory>,
+    pub(super) key: Key,
+    pub(super) uid: String,
+}
+
+impl Observed {
+    /// How long this has lasted that began at `since`, and had lasted for `age` if it is seen for the first time.
+    pub(super) fn lasted(&self, what: &'static str, since: Timestamp, age: Duration, now: Duration) -> Duration {
+        let mut objects = self.memory.lock();
+        let known = of(&mut objects.known, &self.key, &self.uid);
+        let (_, _, age, seen) = match known.lasting.iter().find(|(known, began, ..)| *known == what && *began == since)
+        {
+            Some(found) => *found,
+            None => {
+                known.lasting.retain(|(known, ..)| *known != what);
+                known.lasting.push((what, since, age, now));
+                (what, since, age, now)
+            }
+        };
+        age + now.saturating_sub(seen)
     }
 }
 

@@ -5,6 +5,7 @@
 //! in memory between steps that a restart would miss; what a step needs, it observes again.
 
 mod action;
+mod brake;
 mod clock;
 mod conclude;
 mod conditions;
@@ -19,7 +20,10 @@ mod sinks;
 mod step;
 #[cfg(test)]
 mod tests;
+mod truce;
+mod words;
 mod write;
+mod written;
 
 pub use action::{Action, Context, Key, Machine, Objects};
 pub use clock::{Clock, SystemClock};
@@ -31,3 +35,5 @@ pub(crate) use memory::remove_and_shrink;
 pub use notes::{Notes, Wait};
 pub use registry::{BadTable, Registry};
 pub use sinks::{Announcement, PhaseTrace, Sink, StepOutcome, StepRecord};
+pub use step::{RECHECK, is_due};
+pub use words::in_words;

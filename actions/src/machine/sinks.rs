@@ -19,7 +19,9 @@ pub enum StepOutcome {
     Failed,
     /// Dropped: the object had changed meanwhile.
     Stale,
-    /// Nothing written because of a fault of this program.
+    /// To another phase once too often without a cause: the next step waits.
+    Oscillating,
+    /// Nothing written because of a fault of this program, or what was written does not hold.
     Defect,
 }
 
@@ -34,6 +36,7 @@ impl StepOutcome {
             Self::Retry => "retry",
             Self::Failed => "failed",
             Self::Stale => "stale",
+            Self::Oscillating => "oscillating",
             Self::Defect => "defect",
         }
     }
@@ -92,21 +95,30 @@ pub trait Sink: Send + Sync {
     fn record(&self, record: &StepRecord);
 }
 
-/// Writes the phase-trace line: one structured log line per step, also for waits.
+/// Writes the phase-trace line: one structured log line per step, also for waits. A look that finds nothing to do is told at
+/// level debug: every object is looked at again each few minutes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PhaseTrace;
 
+macro_rules! trace_line {
+    ($level:ident, $step:ident) => {
+        tracing::$level!(
+            target: "phase_trace",
+            kind = $step.kind, ns = $step.namespace, name = $step.name, uid = $step.uid, generation = $step.generation,
+            seq = $step.seq, action = $step.action, from = $step.from, to = $step.to, outcome = $step.outcome.as_str(),
+            reason = $step.reason, waiting_for = $step.waiting_for, passed_over = $step.passed_over.join(","),
+            notes = $step.notes, took_ms = u64::try_from($step.took.as_millis()).unwrap_or(u64::MAX),
+            rv_before = $step.rv_before, rv_after = $step.rv_after, digest = $step.digest,
+            content_hash = $step.content_hash, trace_id = $step.trace_id,
+        )
+    };
+}
+
 impl Sink for PhaseTrace {
     fn record(&self, step: &StepRecord) {
-        let took_ms = u64::try_from(step.took.as_millis()).unwrap_or(u64::MAX);
-        let passed_over = step.passed_over.join(",");
-        tracing::info!(
-            target: "phase_trace",
-            kind = step.kind, ns = step.namespace, name = step.name, uid = step.uid, generation = step.generation,
-            seq = step.seq, action = step.action, from = step.from, to = step.to, outcome = step.outcome.as_str(),
-            reason = step.reason, waiting_for = step.waiting_for, passed_over, notes = step.notes, took_ms,
-            rv_before = step.rv_before, rv_after = step.rv_after, digest = step.digest,
-            content_hash = step.content_hash, trace_id = step.trace_id,
-        );
+        match step.outcome {
+            StepOutcome::Idle => trace_line!(debug, step),
+            _ => trace_line!(info, step),
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crds::{Failure, HistoryEntry, MachineStatus, Phase, Standing};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -34,6 +34,8 @@ pub(super) struct Decision<K> {
     pub(super) failure: Option<Failed>,
     /// Whether the step came to the end of what it does about this generation; one that was refused has not.
     pub(super) observed: bool,
+    /// What the API server does not keep of statuses of this kind, as a sentence.
+    pub(super) dropped: Option<String>,
 }
 
 /// A failure or counted retry.
@@ -49,7 +51,7 @@ pub(super) struct Failed {
 
 /// The decision with the machine's part of the status filled in, ready to be compared with `before`.
 pub(super) fn complete<K: Machine>(before: &K, decision: Decision<K>, now: Timestamp, took: Duration) -> K {
-    let Decision { mut next, by, reason, wait, failure, observed } = decision;
+    let Decision { mut next, by, reason, wait, failure, observed, dropped } = decision;
     let from = before.phase();
     let Some(phase) = next.phase() else { return next };
     let exact = now;
@@ -78,6 +80,10 @@ pub(super) fn complete<K: Machine>(before: &K, decision: Decision<K>, now: Times
         let condition = conditions::condition(unmet, false, reason, message);
         conditions::set_condition(&mut next.machine_mut().conditions, condition);
     }
+    // Not worth a write of its own.
+    if from != Some(phase) {
+        conditions::say_dropped(&mut next, dropped);
+    }
     conditions::derive(&mut next, phase, findings);
     let generation = if observed { Some(before.generation()) } else { old.observed_generation };
     conditions::keep_words(&mut next, &old.conditions);
@@ -93,7 +99,7 @@ pub(super) fn complete<K: Machine>(before: &K, decision: Decision<K>, now: Times
         let seq = machine.history.last().map_or(0, |entry| entry.seq) + 1;
         machine.history.push(HistoryEntry {
             seq,
-            at: Time(now),
+            at: MicroTime(Timestamp::from_microsecond(exact.as_microsecond()).unwrap_or(now)),
             from: before.raw_phase().unwrap_or_default().to_owned(),
             to: phase.as_str().to_owned(),
             action: by.to_owned(),
@@ -119,7 +125,7 @@ fn admission<K: Machine>(cr: &K, now: Timestamp) -> HistoryEntry {
     let edge = K::EDGES.iter().find(|edge| edge.allows(None, phase, by));
     HistoryEntry {
         seq: 1,
-        at: Time(at),
+        at: MicroTime(at),
         from: String::new(),
         to: phase.as_str().to_owned(),
         action: by.as_str().to_owned(),
@@ -157,8 +163,21 @@ pub(super) fn spread(delay: Duration, seed: &str) -> Duration {
     delay.mul_f64(0.8 + 0.4 * f64::from(digest.first().copied().unwrap_or_default()) / 255.0)
 }
 
+/// Whatever waits for a change, or for nothing, is looked at again after about this long, from the caches and without a request:
+/// a wake that was missed is made up for.
+pub const RECHECK: Duration = Duration::from_secs(600);
+
 /// The longest backoff.
 pub(super) const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
+
+/// The longest time till an attempt: the longest backoff with its spread, rounded up.
+pub(super) const LONGEST_WAIT: SignedDuration = SignedDuration::from_secs(361);
+
+/// Whether the time for an attempt has come. One that is farther away than any backoff was set by another clock, or before
+/// this one was put back: it is not waited for.
+pub fn is_due(at: Timestamp, now: Timestamp) -> bool {
+    at <= now || at.duration_since(now) > LONGEST_WAIT
+}
 
 fn count<K: Machine>(
     failed: &Failed,

@@ -6,9 +6,10 @@ use crds::{Phase, Standing};
 
 use super::{
     Announcement, ApiError, By, Driver, Machine, Next, StepOutcome, StepRecord, Wait,
-    driver::Step,
+    driver::{Step, by_others},
     patch::{metadata_patch, status_patch},
     step,
+    written::{sentence, steers},
 };
 
 /// The longest wait of an object that the API server says is not there, while the watch still has it.
@@ -23,15 +24,28 @@ enum Sent<K> {
 
 impl<K: Machine> Driver<K> {
     /// Sends what differs, tells the sinks, and says when to look again.
-    pub(super) async fn write(&self, step: &Step<'_, K>, done: K, outcome: StepOutcome) -> Next {
+    pub(super) async fn write(&self, step: &Step<'_, K>, mut done: K, outcome: StepOutcome) -> Next {
         let stays = done.phase() == step.cr.phase() && matches!(step.by, By::Action(_));
         let next = match self.due(&done) {
             _ if !stays => Next::Again,
             Some(due) => Next::After(due),
             None => Next::Idle,
         };
+        let outcome = if step.braked { StepOutcome::Oscillating } else { outcome };
         let mut record = self.describe(step, outcome);
-        let sent = self.send(step, &done).await;
+        let sent = self.send(step, &mut done).await;
+        let lost = match &sent {
+            Ok(Sent::Written(answer)) => self.not_held(step, &done, answer.as_ref()),
+            _ => None,
+        };
+        let next = match (&lost, &sent) {
+            (Some((pause, _)), _) => Next::After(*pause),
+            // A move that could not be written was none.
+            (None, Ok(_)) if !stays => {
+                self.memory.moved(step.key, step.cr.uid(), self.clock.elapsed()).map_or(next, Next::After)
+            }
+            _ => next,
+        };
         // The step's requests and its write went through.
         if sent.is_ok() && outcome != StepOutcome::Retry {
             self.memory.not_refused(step.key);
@@ -57,6 +71,10 @@ impl<K: Machine> Driver<K> {
                     record.trace_id = entry.trace_id.clone();
                 }
                 record.announce = announcement(step.cr.as_ref(), &done, step.wait.as_ref());
+                if let Some((_, why)) = lost {
+                    record.outcome = StepOutcome::Defect;
+                    record.reason = why;
+                }
                 self.tell(&record, next)
             }
             Err(ApiError::Stale | ApiError::WrongUid(_)) => {
@@ -83,7 +101,7 @@ impl<K: Machine> Driver<K> {
         }
     }
 
-    async fn send(&self, step: &Step<'_, K>, done: &K) -> Result<Sent<K>, ApiError> {
+    async fn send(&self, step: &Step<'_, K>, done: &mut K) -> Result<Sent<K>, ApiError> {
         let cr = &step.cr;
         let mut answer = None;
         if let Some(patch) = metadata_patch(cr.meta(), done.meta()) {
@@ -93,10 +111,32 @@ impl<K: Machine> Driver<K> {
                 _ => return Ok(Sent::Gone),
             }
         }
-        if let Some(patch) = status_patch(cr.meta(), cr.status_json(), done.status_json()) {
+        let mut patch = status_patch(cr.meta(), cr.status_json(), done.status_json());
+        // Who writes is told by what is written anyway.
+        if patch.is_some() && self.instance.is_some() && done.machine_mut().managed_by != self.instance {
+            done.machine_mut().managed_by.clone_from(&self.instance);
+            patch = status_patch(cr.meta(), cr.status_json(), done.status_json());
+        }
+        if let Some(patch) = patch {
             answer = Some(self.objects.patch_status(step.key, patch).await?);
+            self.memory.wrote(step.key);
         }
         Ok(answer.map_or(Sent::Nothing, Sent::Written))
+    }
+
+    /// How long to pause where a field that steps are chosen by is not in the answer as it was sent, and why.
+    fn not_held(&self, step: &Step<'_, K>, done: &K, answer: &K) -> Option<(Duration, String)> {
+        let cr = &step.cr;
+        let lost = self.dropped.learn::<K>(&cr.status_json(), &done.status_json(), &answer.status_json());
+        if steers::<K>(&lost) {
+            let (object, world) = (by_others(cr.as_ref()), || cr.outside(&self.world));
+            let pause = self.memory.not_held((step.key, cr.uid()), object, world, self.clock.elapsed());
+            return Some((pause, sentence::<K>(&lost)));
+        }
+        if !self.dropped.steers::<K>() {
+            self.memory.held(step.key);
+        }
+        None
     }
 
     /// Tells the sinks of a step that wrote nothing.
@@ -119,7 +159,9 @@ impl<K: Machine> Driver<K> {
             Some(since) => since.checked_add(step::FORGIVEN_AFTER).ok()?,
             None => failure.next_attempt_at.as_ref()?.0,
         };
-        let left = at.duration_since(self.clock.now());
+        // A clock that was put back makes no wait longer than the longest there is.
+        let left = at.duration_since(self.clock.now()).min(step::FORGIVEN_AFTER);
+        let left = if step::settled_since(cr, phase).is_some() { left } else { left.min(step::LONGEST_WAIT) };
         Duration::try_from(left).ok().filter(|left| !left.is_zero()).map(|left| left.max(Duration::from_millis(100)))
     }
 

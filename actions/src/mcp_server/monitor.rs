@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{ANSWERS, UNAUTHORIZED};
 use crate::{
     discovery::{DISCOVERED, Target, ToolServer as _, When, tell},
-    machine::{Action, ActionError, ApiError, Context, Machine, condition, update_condition},
+    machine::{Action, ActionError, ApiError, Context, Machine, RECHECK, condition, update_condition},
     workload::{self, Workload as _, is_available, note_unready},
 };
 
@@ -32,6 +32,10 @@ impl Action<MCPServer> for Monitor {
 
     fn phases(&self) -> &'static [WorkloadPhase] {
         &[WorkloadPhase::Running, WorkloadPhase::Terminated]
+    }
+
+    fn recheck(&self, _cr: &MCPServer) -> Option<Duration> {
+        Some(RECHECK)
     }
 
     async fn handle(&self, cx: &Context<MCPServer>, cr: Arc<MCPServer>) -> Result<Option<MCPServer>, ActionError> {

@@ -7,7 +7,7 @@ use crds::ReferencePhase;
 
 use super::Reference;
 use crate::{
-    machine::{Action, ActionError, Context},
+    machine::{Action, ActionError, Context, RECHECK},
     references::Unresolved,
 };
 
@@ -26,7 +26,7 @@ impl<K: Reference> Action<K> for Check {
     }
 
     fn recheck(&self, _cr: &K) -> Option<Duration> {
-        Some(Duration::from_secs(600))
+        Some(RECHECK)
     }
 
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {

@@ -9,7 +9,10 @@ mod monitor;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
 
 use crds::{
     RefKind,
@@ -51,6 +54,13 @@ pub trait Reference: Machine<Phase = ReferencePhase, World = World> + Refers {
         let node = RefKind::parse(Self::KIND).map(|kind| Node::new(kind, key.name));
         Lookup::new(world, &key.namespace).inputs(node.as_ref(), &self.references()).by_presence()
     }
+}
+
+/// A digest of what others may change that it depends on, for the brake.
+pub(crate) fn outside<K: Reference>(cr: &K, world: &World) -> u64 {
+    let mut digest = DefaultHasher::new();
+    cr.inputs(world).pin().hash(&mut digest);
+    digest.finish()
 }
 
 /// The moves of Tool, Model, Prompt and the others.

@@ -1,13 +1,13 @@
 //! `monitor`: Available and Error → Resolving, when something the object refers to changed, or, in Error, when it is
 //! time to try again.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::ReferencePhase;
 
 use super::Reference;
-use crate::machine::{Action, ActionError, Context};
+use crate::machine::{Action, ActionError, Context, RECHECK, is_due};
 
 /// See the module.
 #[derive(Debug)]
@@ -23,6 +23,10 @@ impl<K: Reference> Action<K> for Monitor {
         &[ReferencePhase::Available, ReferencePhase::Error]
     }
 
+    fn recheck(&self, _cr: &K) -> Option<Duration> {
+        Some(RECHECK)
+    }
+
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let failed = cr.phase() == Some(ReferencePhase::Error);
         if let Some(error) = cr.refused(cx).filter(|_| failed) {
@@ -35,8 +39,8 @@ impl<K: Reference> Action<K> for Monitor {
             _ if !failed => None,
             None => Some("the status does not say why it failed".to_owned()),
             Some(failure) => {
-                let due = failure.next_attempt_at.as_ref().filter(|due| failure.retryable && due.0 <= cx.clock.now());
-                due.map(|_| "it is time to try again".to_owned())
+                let due = failure.next_attempt_at.as_ref().filter(|_| failure.retryable);
+                due.filter(|due| is_due(due.0, cx.clock.now())).map(|_| "it is time to try again".to_owned())
             }
         });
         if let Some(why) = why {

@@ -9,7 +9,7 @@ use crds::{ReferencePhase, RemoteMCPServer};
 use super::{foreign, target};
 use crate::{
     discovery::{When, tell},
-    machine::{Action, ActionError, Context, Machine},
+    machine::{Action, ActionError, Context, Machine, RECHECK},
     reference::Reference,
 };
 
@@ -28,6 +28,10 @@ impl Action<RemoteMCPServer> for Monitor {
 
     fn phases(&self) -> &'static [ReferencePhase] {
         &[ReferencePhase::Available, ReferencePhase::Error]
+    }
+
+    fn recheck(&self, _cr: &RemoteMCPServer) -> Option<Duration> {
+        Some(RECHECK)
     }
 
     async fn handle(

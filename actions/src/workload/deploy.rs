@@ -13,7 +13,7 @@ use super::{
     replicas,
 };
 use crate::{
-    machine::{Action, ActionError, Context},
+    machine::{Action, ActionError, Context, RECHECK},
     ports::{ChildRef, Manifest},
 };
 
@@ -32,7 +32,7 @@ impl<K: Workload> Action<K> for Deploy {
     }
 
     fn recheck(&self, _cr: &K) -> Option<Duration> {
-        Some(Duration::from_secs(600))
+        Some(RECHECK)
     }
 
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {

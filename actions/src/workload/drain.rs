@@ -1,14 +1,14 @@
 //! `drain`: Terminating. Deletes the Deployment, waits until its Pods are gone, then lets the object go; everything
 //! else is the garbage collector's.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::WorkloadPhase;
 
 use super::{Workload, children::is_orphaning};
 use crate::{
-    machine::{Action, ActionError, Context, Machine},
+    machine::{Action, ActionError, Context, Machine, RECHECK},
     ports::Child,
 };
 
@@ -24,6 +24,10 @@ impl<K: Workload> Action<K> for Drain {
 
     fn phases(&self) -> &'static [WorkloadPhase] {
         &[WorkloadPhase::Terminating]
+    }
+
+    fn recheck(&self, _cr: &K) -> Option<Duration> {
+        Some(RECHECK)
     }
 
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {

@@ -48,5 +48,16 @@ pub const NOT_BY_TIME: &[&str] = &[
     "Unhealthy",
 ];
 
+/// Paths in the status by which the actions choose what to do, besides the machine's own.
+pub const STEERED_BY: &[&str] = &[
+    "contentHash",
+    "children",
+    "children[].kind",
+    "children[].name",
+    "children[].uid",
+    "children[].inputs",
+    "children[].owned",
+];
+
 /// Condition types that the actions of a workload write.
 pub const CONDITIONS: &[&str] = &["Available", "ReferencesResolved", "KnowledgeBasesConfigured"];

@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::WorkloadPhase;
-use jiff::SignedDuration;
 
 use super::{
     Workload,
@@ -17,12 +16,15 @@ use super::{
     replicas,
 };
 use crate::{
-    machine::{Action, ActionError, Context},
+    machine::{Action, ActionError, Context, RECHECK},
     ports::{ChildKind, ChildRef, DeploymentState},
 };
 
 /// With no Pod available for this long, a workload has failed.
-const UNHEALTHY_AFTER: SignedDuration = SignedDuration::from_mins(5);
+const UNHEALTHY_AFTER: Duration = Duration::from_mins(5);
+
+/// A loss that this step found is stored by it: how long it lasts is looked at from this soon on.
+const SOON: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Debug)]
@@ -47,6 +49,10 @@ impl<K: Workload> Action<K> for Monitor {
 
     fn phases(&self) -> &'static [WorkloadPhase] {
         &[WorkloadPhase::Running, WorkloadPhase::Terminated]
+    }
+
+    fn recheck(&self, _cr: &K) -> Option<Duration> {
+        Some(RECHECK)
     }
 
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
@@ -162,17 +168,15 @@ impl Monitor {
         let conditions = cr.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
         let gone = conditions.iter().find(|found| found.type_ == "Available" && found.status == "False");
         let Some(gone) = gone else {
-            cx.notes.look_again(Duration::try_from(UNHEALTHY_AFTER).unwrap_or_default());
+            cx.notes.look_again(SOON);
             return Ok(());
         };
-        let left = UNHEALTHY_AFTER - cx.clock.now().duration_since(gone.last_transition_time.0);
-        match Duration::try_from(left) {
-            Ok(left) if !left.is_zero() => {
-                cx.notes.look_again(left);
-                Ok(())
-            }
-            _ => Err(ActionError::terminal("Unhealthy", "no Pod was available for 5 minutes")),
+        let left = cx.time_left("unavailable", gone.last_transition_time.0, UNHEALTHY_AFTER);
+        if left.is_zero() {
+            return Err(ActionError::terminal("Unhealthy", "no Pod was available for 5 minutes"));
         }
+        cx.notes.look_again(left);
+        Ok(())
     }
 }
 

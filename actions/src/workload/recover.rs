@@ -15,7 +15,7 @@ use super::{
     replicas,
 };
 use crate::{
-    machine::{Action, ActionError, ApiError, Context},
+    machine::{Action, ActionError, ApiError, Context, RECHECK, is_due},
     ports::Manifest,
     references::Inputs,
 };
@@ -36,6 +36,10 @@ impl<K: Workload> Action<K> for Recover {
 
     fn phases(&self) -> &'static [WorkloadPhase] {
         &[WorkloadPhase::Failed]
+    }
+
+    fn recheck(&self, _cr: &K) -> Option<Duration> {
+        Some(RECHECK)
     }
 
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
@@ -104,7 +108,7 @@ async fn cause_gone<K: Workload>(cx: &Context<K>, cr: &K, inputs: &Inputs) -> Re
         // Pods of the last good configuration say nothing about any other failure.
         _ => {}
     }
-    if next_attempt(cr).is_none_or(|due| due > cx.clock.now()) {
+    if next_attempt(cr).is_none_or(|due| !is_due(due, cx.clock.now())) {
         return Ok(None);
     }
     if reason(cr) == "Refused" {

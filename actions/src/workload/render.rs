@@ -13,7 +13,7 @@ use super::{
     old_keys::keep_old_keys,
 };
 use crate::{
-    machine::{Action, ActionError, ApiError, Context, set_condition},
+    machine::{Action, ActionError, ApiError, Context, in_words, set_condition},
     ports::ChildKind,
     references::{Found, Inputs},
 };
@@ -110,7 +110,8 @@ pub(super) fn is_unsettled<K: Workload>(cx: &Context<K>, cr: &K, inputs: &Inputs
 fn refused(error: ApiError) -> ActionError {
     match error {
         ApiError::Invalid(message) => {
-            ActionError::terminal("InvalidSpec", format!("podTemplate is refused by the API server: {message}"))
+            let message = format!("podTemplate is refused by the API server: {message}");
+            ActionError::terminal("InvalidSpec", in_words(&message))
         }
         other => other.into(),
     }

@@ -5,16 +5,15 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::WorkloadPhase;
-use jiff::SignedDuration;
 
 use super::{Workload, health::news, render::inputs};
 use crate::{
-    machine::{Action, ActionError, Context, condition, with_condition},
+    machine::{Action, ActionError, Context, RECHECK, condition, with_condition},
     references::{Inputs, Unresolved},
 };
 
 /// What a workload could do without is waited for this long: whatever was applied together settles within it.
-const LATE: SignedDuration = SignedDuration::from_secs(30);
+const LATE: Duration = Duration::from_secs(30);
 
 /// The condition that says whether everything it refers to may be used.
 const RESOLVED: &str = "ReferencesResolved";
@@ -37,7 +36,7 @@ impl<K: Workload> Action<K> for Resolve {
     }
 
     fn recheck(&self, _cr: &K) -> Option<Duration> {
-        Some(Duration::from_secs(600))
+        Some(RECHECK)
     }
 
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
@@ -81,8 +80,8 @@ fn without_late<K: Workload>(cx: &Context<K>, cr: &K, inputs: Inputs) -> Inputs 
     let history = cr.machine().map(|machine| machine.history.as_slice()).unwrap_or_default();
     let resolving = WorkloadPhase::Resolving.to_string();
     let entered = history.iter().rev().find(|entry| entry.to == resolving && entry.from != resolving);
-    let waited = entered.or(history.first()).map(|entry| cx.clock.now().duration_since(entry.at.0));
-    match waited.and_then(|waited| Duration::try_from(LATE - waited).ok()).filter(|left| !left.is_zero()) {
+    let entered = entered.or(history.first()).map(|entry| entry.at.0);
+    match entered.map(|entered| cx.time_left("resolving", entered, LATE)).filter(|left| !left.is_zero()) {
         None => without,
         Some(left) => {
             cx.notes.look_again(left);

@@ -18,6 +18,7 @@ mod foreign;
 mod gateway;
 mod gateway_auth;
 mod identity;
+mod loops;
 mod manifests;
 mod mcp_servers;
 mod mutations;
@@ -100,6 +101,7 @@ const THEMES: &[&[Scenario]] = &[
     references::SCENARIOS,
     children::SCENARIOS,
     foreign::SCENARIOS,
+    loops::SCENARIOS,
     scale::SCENARIOS,
     sidecar::SCENARIOS,
     scaling::SCENARIOS,
@@ -118,6 +120,7 @@ const THEMES: &[&[Scenario]] = &[
     manifests::SCENARIOS,
     manifests::ALONE,
     mutations::SCENARIOS,
+    loops::ALONE,
     faults::SCENARIOS,
     drain::ALONE,
     steady::SCENARIOS,

@@ -1,8 +1,12 @@
 //! The driver's rules over the simulated cluster, with one of an Agent's actions replaced.
 
 mod attempts;
+mod clock;
+mod loops;
+mod missed;
 mod registry;
 mod rules;
+mod truce;
 
 use std::{sync::Arc, time::Duration};
 

@@ -181,3 +181,16 @@ async fn other_settings_of_the_operator_reach_every_agent_that_uses_them() {
     assert_eq!(status(&sim, "/phase"), json!("Running"));
     assert_ne!(status(&sim, "/contentHash"), before);
 }
+
+#[tokio::test(start_paused = true)]
+async fn steps_are_dated_in_microseconds_and_what_older_builds_wrote_stays() {
+    let sim = Sim::new();
+    sim.store().create(&agent_id("a"), agent_body(json!({})));
+    Operator::start(&sim).run(MINUTE).await;
+    let at = status(&sim, "/history/1/at");
+    assert!(at.as_str().is_some_and(|at| at.ends_with(".400000Z")), "{at}");
+    sim.store().edit(&agent_id("a"), |body| body["status"]["history"][1]["at"] = json!("2030-03-17T17:46:40Z"));
+    sim.take_requests();
+    Operator::start(&sim).run(30 * MINUTE).await;
+    assert_eq!(sim.take_requests(), []);
+}

@@ -1,0 +1,162 @@
+//! The brake: the backoff of an object that moves on and on although nothing outside changed.
+//!
+//! Such a loop is a defect, of this program or of what it is installed with, and would run at the speed of the API server.
+//! Nothing here knows the cause: it counts moves, and forgets them when something outside changed or when it was quiet.
+
+use std::time::Duration;
+
+use super::step;
+
+/// More own moves than this within [`WINDOW`] are a loop. From create to Running it is four.
+const MOST: u32 = 20;
+/// Moves are counted for this long.
+pub(super) const WINDOW: Duration = Duration::from_secs(60);
+
+/// What others may change: of the object itself, and of what it depends on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Outside {
+    /// Of its spec, labels and annotations; cheap to tell.
+    pub(super) object: u64,
+    /// Of its references and children.
+    pub(super) world: u64,
+}
+
+/// The moves of one object since something outside changed.
+#[derive(Debug, Clone)]
+pub(super) struct Brake {
+    outside: Outside,
+    moves: u32,
+    /// When the first and the last of them were.
+    begun: Duration,
+    last: Duration,
+    /// How many pauses in a row, and when the last one ends.
+    pauses: i32,
+    until: Duration,
+    /// Whether it pauses because its writes do not hold, not because it moved too often.
+    refused: bool,
+}
+
+impl Brake {
+    /// Counts from here.
+    pub(super) fn new(outside: Outside, now: Duration) -> Self {
+        Self { outside, moves: 0, begun: now, last: now, pauses: 0, until: now, refused: false }
+    }
+
+    /// Whether the move that is about to be made is one too many. `world` is asked only where it decides.
+    pub(super) fn is_due(&mut self, object: u64, world: impl Fn() -> u64, now: Duration) -> bool {
+        let counted = self.pauses > 0 || now.saturating_sub(self.begun) <= WINDOW;
+        if self.outside.object != object || !counted || self.is_over(now) {
+            *self = Self::new(Outside { object, world: world() }, now);
+        }
+        let due = self.moves >= MOST || self.refused;
+        if due && self.outside.world != world() {
+            *self = Self::new(Outside { object, world: world() }, now);
+            return false;
+        }
+        due
+    }
+
+    /// Counts a move that was made; how long to pause after it.
+    pub(super) fn moved(&mut self, now: Duration, uid: &str) -> Option<Duration> {
+        self.moves = self.moves.saturating_add(1);
+        self.last = now;
+        (self.moves > MOST || self.refused).then(|| self.pause(now, uid))
+    }
+
+    /// Pauses, longer each time: 1 s … 5 min.
+    pub(super) fn pause(&mut self, now: Duration, uid: &str) -> Duration {
+        self.pauses = self.pauses.saturating_add(1);
+        self.last = now;
+        let pause = step::backoff(self.pauses, uid, step::LONGEST_BACKOFF);
+        self.until = now + pause;
+        pause
+    }
+
+    /// Pauses because what was written does not hold.
+    pub(super) fn refuse(&mut self, now: Duration, uid: &str) -> Duration {
+        self.refused = true;
+        self.pause(now, uid)
+    }
+
+    /// Whether it pauses because its writes do not hold.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// How much of the pause is left; nothing once something outside changed.
+    pub(super) fn left(&mut self, object: u64, world: impl FnOnce() -> u64, now: Duration) -> Option<Duration> {
+        let left = self.until.saturating_sub(now);
+        if left.is_zero() {
+            return None;
+        }
+        let same = self.outside.object == object && self.outside.world == world();
+        if !same {
+            // What changed is counted anew with the next move.
+            *self = Self { begun: Duration::ZERO, pauses: 0, until: Duration::ZERO, ..self.clone() };
+        }
+        same.then_some(left)
+    }
+
+    /// Whether it has been quiet for so long that nothing is to be remembered.
+    pub(super) fn is_over(&self, now: Duration) -> bool {
+        let pause = self.until.saturating_sub(self.last);
+        now.saturating_sub(self.last) > WINDOW.max(pause * 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// The pauses of this many moves in a row, each as soon as it may be.
+    fn pauses(moves: u32, world: impl Fn(u32) -> u64, object: impl Fn(u32) -> u64) -> Vec<u64> {
+        let mut now = 100 * SECOND;
+        let mut brake = Brake::new(Outside { object: object(0), world: world(0) }, now);
+        let mut found = Vec::new();
+        for n in 0..moves {
+            let due = brake.is_due(object(n), || world(n), now);
+            let pause = brake.moved(now, "u");
+            assert_eq!(due, pause.is_some());
+            found.extend(pause.map(|pause| pause.as_secs()));
+            now += pause.unwrap_or(Duration::from_millis(20));
+        }
+        found
+    }
+
+    #[test]
+    fn the_twenty_first_move_pauses_and_each_later_one_longer_up_to_five_minutes() {
+        assert_eq!(pauses(20, |_| 0, |_| 0), Vec::<u64>::new());
+        let found = pauses(35, |_| 0, |_| 0);
+        assert_eq!(found.len(), 15);
+        assert!(found[0] <= 1 && found[1] > found[0] && found[4] > found[3], "{found:?}");
+        assert!(found.iter().all(|pause| *pause <= 360) && found[14] >= 240, "{found:?}");
+    }
+
+    #[test]
+    fn what_changes_outside_is_never_paused() {
+        assert_eq!(pauses(1000, |_| 0, |n| u64::from(n / 5)), Vec::<u64>::new(), "200 edits, 5 moves each");
+        assert_eq!(pauses(120, |n| u64::from(n / 4), |_| 0), Vec::<u64>::new(), "30 tools, 4 moves each");
+    }
+
+    #[test]
+    fn a_change_outside_ends_a_pause() {
+        let now = 100 * SECOND;
+        let mut brake = Brake::new(Outside::default(), now);
+        brake.pause(now, "u");
+        assert!(brake.left(0, || 0, now).is_some());
+        assert_eq!(brake.left(0, || 1, now), None);
+        assert!(!brake.is_due(0, || 1, now));
+        assert_eq!(brake.moved(now, "u"), None);
+    }
+
+    #[test]
+    fn moves_that_are_minutes_apart_are_not_counted_together() {
+        let mut brake = Brake::new(Outside::default(), Duration::ZERO);
+        for n in 0..100 {
+            assert!(!brake.is_due(0, || 0, SECOND * 6 * n), "{n}: ten in a minute");
+            brake.moved(SECOND * 6 * n, "u");
+        }
+    }
+}

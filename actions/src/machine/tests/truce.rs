@@ -1,0 +1,81 @@
+//! Two operators over one object.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{MINUTE, ready, status};
+use crate::{
+    agent,
+    fake::{Operator, Sim, agent as agent_body, agent_id, settings},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// An operator with a lease of this name, and with settings of its own.
+fn instance(sim: &Sim, lease: &str) -> Operator {
+    let mut settings = settings();
+    settings.operator_namespace = lease.to_owned();
+    let mut operator = Operator::with(sim, agent::registry().expect("a table"), settings);
+    operator.named(&format!("{lease}/recif-operator"));
+    operator
+}
+
+/// Status writes of the Agent within this time, while both work.
+async fn both(sim: &Sim, one: &mut Operator, other: &mut Operator, time: Duration) -> usize {
+    let end = crate::machine::Clock::elapsed(&sim.clock) + time;
+    while crate::machine::Clock::elapsed(&sim.clock) < end {
+        one.run(SECOND / 10).await;
+        other.run(SECOND / 10).await;
+    }
+    sim.take_writes().into_iter().filter(|write| write == "Status Agent/a").count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_that_write_the_same_object_leave_it_ever_longer_and_name_each_other() {
+    let sim = Sim::new();
+    sim.store().create(&agent_id("a"), agent_body(json!({})));
+    let mut one = instance(&sim, "one");
+    one.run(MINUTE).await;
+    assert_eq!(status(&sim, "/managedBy"), json!("one/recif-operator"));
+    sim.take_requests();
+    let mut other = instance(&sim, "other");
+    assert_eq!(both(&sim, &mut one, &mut other, SECOND).await, 0, "the new one waits for two seconds");
+    let first = both(&sim, &mut one, &mut other, 30 * SECOND).await;
+    // What wakes them, besides their children, is the user.
+    for n in 0..10 {
+        sim.store().edit(&agent_id("a"), |body| body["metadata"]["labels"] = json!({"n": n.to_string()}));
+        both(&sim, &mut one, &mut other, 30 * SECOND).await;
+    }
+    assert_eq!(ready(&sim).0, "OtherOperator");
+    let named = |name: &str| ready(&sim).1 == format!("the operator {name}/recif-operator writes it too");
+    assert!(named("one") || named("other"), "{}", ready(&sim).1);
+    assert!(first <= 24, "{first} writes");
+    sim.store().edit(&agent_id("a"), |body| body["metadata"]["labels"] = json!({"n": "last"}));
+    let later = both(&sim, &mut one, &mut other, 5 * MINUTE).await;
+    assert!(later <= 16, "{later} writes in five minutes");
+    drop(one);
+    other.run(60 * MINUTE).await;
+    assert_eq!((status(&sim, "/phase"), ready(&sim).0), (json!("Running"), "Running".into()), "one alone");
+    assert_eq!(status(&sim, "/managedBy"), json!("other/recif-operator"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_after_the_other_waits_once_and_writes_nothing_without_a_cause() {
+    let sim = Sim::new();
+    sim.store().create(&agent_id("a"), agent_body(json!({})));
+    instance(&sim, "one").run(MINUTE).await;
+    sim.take_requests();
+    let mut same = Operator::with(&sim, agent::registry().expect("a table"), {
+        let mut settings = settings();
+        settings.operator_namespace = "one".to_owned();
+        settings
+    });
+    same.named("two/recif-operator");
+    same.run(30 * MINUTE).await;
+    assert_eq!(sim.take_requests(), [], "its name alone causes no write");
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("x"));
+    same.run(30 * SECOND).await;
+    assert_eq!((status(&sim, "/phase"), ready(&sim).0), (json!("Running"), "Running".into()));
+    assert_eq!(status(&sim, "/managedBy"), json!("two/recif-operator"));
+}

@@ -1,0 +1,101 @@
+//! The truce between two operators that write the same object, as there is one for a child that is contested.
+//!
+//! Each takes the other's settings for a change and would undo it at once. So what another one wrote last is left alone for a
+//! while, longer each time it came back after a write of ours.
+
+use std::time::Duration;
+
+/// Two operators meet whenever something else wakes them both, which may be rare: for so long one is remembered.
+const QUIET: Duration = Duration::from_secs(600);
+
+/// What another operator does with an object.
+#[derive(Debug, Clone)]
+pub(super) struct Truce {
+    /// Namespace and name of its lease.
+    other: String,
+    /// The last entry of the history that it wrote.
+    seq: i64,
+    /// How often it wrote after we did, the first sight of it included.
+    rounds: u32,
+    until: Duration,
+    /// Whether we wrote since.
+    wrote: bool,
+}
+
+impl Truce {
+    /// Another operator wrote this entry last, which is seen for the first time: it may be gone, or at work just now.
+    pub(super) fn new(other: &str, seq: i64, now: Duration) -> Self {
+        let mut truce = Self { other: other.to_owned(), seq, rounds: 1, until: now, wrote: false };
+        truce.until = now + truce.pause();
+        truce
+    }
+
+    /// How long to leave the object alone, of which it wrote this entry last.
+    pub(super) fn left(&mut self, other: &str, seq: i64, now: Duration) -> Duration {
+        if self.seq != seq {
+            other.clone_into(&mut self.other);
+            self.seq = seq;
+            self.rounds = self.rounds.saturating_add(u32::from(self.wrote));
+            self.wrote = false;
+            self.until = now + self.pause();
+        }
+        self.until.saturating_sub(now)
+    }
+
+    /// We wrote.
+    pub(super) fn wrote(&mut self) {
+        self.wrote = true;
+    }
+
+    /// The other operator, if it came back after a write of ours.
+    pub(super) fn contest(&self) -> Option<&str> {
+        (self.rounds > 1).then_some(self.other.as_str())
+    }
+
+    /// Whether it has been quiet for so long that nothing is to be remembered.
+    pub(super) fn is_over(&self, now: Duration) -> bool {
+        now.saturating_sub(self.until) > QUIET.max(self.pause() * 2)
+    }
+
+    /// 2 s … 5 min.
+    fn pause(&self) -> Duration {
+        Duration::from_secs(1 << self.rounds.min(9)).min(Duration::from_secs(300))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn one_that_is_gone_is_waited_for_once() {
+        let mut truce = Truce::new("ns/b", 7, Duration::ZERO);
+        assert_eq!(truce.left("ns/b", 7, SECOND), SECOND);
+        assert_eq!(truce.left("ns/b", 7, SECOND * 2), Duration::ZERO);
+        assert_eq!(truce.contest(), None);
+    }
+
+    #[test]
+    fn one_that_comes_back_is_left_alone_ever_longer_up_to_five_minutes() {
+        let (mut now, mut truce) = (Duration::ZERO, Truce::new("ns/b", 0, Duration::ZERO));
+        let mut pauses = Vec::new();
+        for seq in 1..12 {
+            truce.wrote();
+            pauses.push(truce.left("ns/b", seq, now).as_secs());
+            now += truce.left("ns/b", seq, now);
+        }
+        assert_eq!(pauses, [4, 8, 16, 32, 64, 128, 256, 300, 300, 300, 300]);
+        assert_eq!(truce.contest(), Some("ns/b"));
+        assert!(!truce.is_over(now) && truce.is_over(now + SECOND * 620));
+    }
+
+    #[test]
+    fn one_at_work_is_waited_for_until_it_rests() {
+        let mut truce = Truce::new("ns/b", 1, Duration::ZERO);
+        assert_eq!(truce.left("ns/b", 2, SECOND), SECOND * 2);
+        assert_eq!(truce.left("ns/b", 3, SECOND * 2), SECOND * 2);
+        assert_eq!(truce.contest(), None, "we did not write");
+    }
+}

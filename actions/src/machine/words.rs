@@ -1,0 +1,112 @@
+//! The API server's refusals in words, of a length that `kubectl get` can show.
+
+/// The longest sentence, in characters.
+const MOST: usize = 300;
+/// The longest value within it.
+const VALUE: usize = 60;
+
+/// A refusal as a sentence: the rule in words, without the regular expression behind it, long values cut, and the whole no
+/// longer than 300 characters.
+pub fn in_words(message: &str) -> String {
+    let message = without_expressions(message);
+    let message = with_short_values(&message);
+    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    cut(&message, MOST)
+}
+
+/// Takes out `(e.g. 'example.com', regex used for validation is '[a-z]…')`, as Kubernetes says it, and `in body should match
+/// '^[a-z]…$'`, as a CRD says it.
+fn without_expressions(message: &str) -> String {
+    const USED: &str = "regex used for validation is '";
+    const MATCH: &str = "should match '";
+    let mut text = message.to_owned();
+    while let Some(at) = text.find(USED) {
+        let begin = at + USED.len();
+        let end = text[begin..].find("')").map_or(text.len(), |end| begin + end + 2);
+        let before = text[..at].trim_end().trim_end_matches(',');
+        let (before, closes) = match before.strip_suffix('(') {
+            Some(before) => (before.trim_end(), ""),
+            None => (before, ")"),
+        };
+        text = format!("{before}{closes}{}", &text[end..]);
+    }
+    while let Some(at) = text.find(MATCH) {
+        let begin = at + MATCH.len();
+        // The expression may hold quotes: it ends with the last one before the next field or the end.
+        let rest = text[begin..].split(", ").next().unwrap_or_default();
+        let end = rest.rfind('\'').map_or(text.len(), |end| begin + end + 1);
+        text = format!("{}has another form than its field allows{}", &text[..at], &text[end..]);
+    }
+    text
+}
+
+/// Cuts what stands in double quotes after `Invalid value: `.
+fn with_short_values(message: &str) -> String {
+    const VALUE_IS: &str = "Invalid value: \"";
+    let mut text = String::new();
+    let mut rest = message;
+    while let Some(at) = rest.find(VALUE_IS) {
+        let begin = at + VALUE_IS.len();
+        let end = end_of_quoted(&rest[begin..]).map_or(rest.len(), |end| begin + end);
+        text += &rest[..begin];
+        text += &cut(&rest[begin..end], VALUE);
+        rest = &rest[end..];
+    }
+    text + rest
+}
+
+/// Where the closing quote is.
+fn end_of_quoted(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    text.char_indices().find_map(|(at, letter)| {
+        let ends = letter == '"' && !escaped;
+        escaped = letter == '\\' && !escaped;
+        ends.then_some(at)
+    })
+}
+
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(most - 1).chain(['…']).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rule_stands_in_words_without_its_expression() {
+        let said = in_words(
+            "apply Deployment ns/t: Deployment.apps \"t\" is invalid: spec.template.spec.serviceAccountName: Invalid value: \
+             \"{{x}}\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
+             start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+             '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*') (422)",
+        );
+        assert_eq!(
+            said,
+            "apply Deployment ns/t: Deployment.apps \"t\" is invalid: spec.template.spec.serviceAccountName: Invalid value: \
+             \"{{x}}\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
+             start and end with an alphanumeric character (e.g. 'example.com') (422)"
+        );
+        assert_eq!(
+            in_words("a valid label must be short (regex used for validation is '(([A-Z])?)+') and more"),
+            "a valid label must be short and more"
+        );
+        assert_eq!(
+            in_words("spec.name: Invalid value: \"X\": spec.name in body should match '^[a-z0-9']*$' (422)"),
+            "spec.name: Invalid value: \"X\": spec.name in body has another form than its field allows (422)"
+        );
+    }
+
+    #[test]
+    fn long_values_are_cut_and_so_is_the_whole() {
+        let long =
+            format!("Invalid value: \"{}\\\"{}\": must be no more than 63 characters", "x".repeat(500), "y".repeat(9));
+        let said = in_words(&long);
+        assert!(said.ends_with("…\": must be no more than 63 characters") && said.chars().count() < 150, "{said}");
+        assert_eq!(in_words(&"é ".repeat(1000)).chars().count(), 300);
+        assert_eq!(in_words("short"), "short");
+    }
+}

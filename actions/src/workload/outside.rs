@@ -1,0 +1,26 @@
+//! What others may change that a workload depends on: its references, and children that are not as they were applied.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::{
+    Workload,
+    children::{Drift, drift, kind_of},
+};
+use crate::ports::{ChildRef, World};
+
+/// A digest of it, for the brake: never kept beyond this process, and the same after everything that is our own doing.
+pub(crate) fn outside<K: Workload>(cr: &K, world: &World) -> u64 {
+    let mut digest = DefaultHasher::new();
+    cr.inputs(world).pin().hash(&mut digest);
+    let namespace = cr.meta().namespace.clone().unwrap_or_default();
+    for record in cr.status().map(|status| status.children.as_slice()).unwrap_or_default() {
+        let Some(kind) = kind_of(record) else { continue };
+        let child = ChildRef { kind, namespace: namespace.clone(), name: record.name.clone() };
+        let seen = world.views.child(&child);
+        let record = world.baselines.record(cr, &child);
+        if record.is_some_and(|record| drift(seen.as_deref(), &record) != Drift::None) {
+            (child.to_string(), seen.map(|seen| seen.resource_version)).hash(&mut digest);
+        }
+    }
+    digest.finish()
+}

@@ -1,0 +1,126 @@
+//! What could go on for ever does not: a refused object that is stopped, and a CRD that is older than the operator.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::audit::{Mark, Request, listed};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::{Scenario, scenarios};
+use crate::{
+    kinds::{AGENT, DEFINITION, SERVICE},
+    manifests::agent,
+    namespace::{Namespace, SAID, START},
+    object::{Object, Read as _},
+    watch::poll,
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+    a_stopped_agent_that_is_refused_stays_failed_in_silence,
+);
+pub(super) const ALONE: &[Scenario] = scenarios!(Alone:
+    an_older_crd_is_named_and_slows_its_objects_down_until_it_is_upgraded,
+);
+
+/// How long writes are counted.
+const WINDOW: Duration = Duration::from_secs(10);
+/// Writes of one object's status within that: one per phase, and one that says what is wrong.
+const FEW: usize = 5;
+
+/// The operator's writes of this agent's status in ten seconds from the mark.
+async fn writes(ns: &Namespace, mark: Mark, name: &str) -> Result<Vec<Request>> {
+    let mut requests = ns.operator_requests(mark).await?;
+    requests.retain(|it| it.is_write() && it.resource() == "agents/status" && it.name() == name);
+    Ok(requests)
+}
+
+async fn a_stopped_agent_that_is_refused_stays_failed_in_silence(ns: Namespace) -> Result<()> {
+    let theirs = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "taken"},
+        "spec": {"selector": {"app": "stranger"}, "ports": [{"port": 80}]},
+    });
+    ns.create_object(&theirs).await?;
+    let mark = ns.mark().await?;
+    let stopped = |name, mut fields: Value| {
+        fields["replicas"] = json!(0);
+        agent(name, fields)
+    };
+    for stopped in [
+        stopped("taken", json!({})),
+        stopped("misnamed", json!({"serviceAccountName": "{{x}}"})),
+        stopped("control", json!({"systemPrompt": "be nice\u{7f} and short"})),
+    ] {
+        ns.apply(&stopped).await?;
+    }
+    // That something does not happen can only be watched for a while.
+    sleep(WINDOW).await;
+    for name in ["taken", "misnamed", "control"] {
+        let found = writes(&ns, mark, name).await?;
+        ensure!(found.len() <= FEW, "{name}: {}", listed(&found));
+    }
+    for (name, reason) in [("taken", "NameConflict"), ("misnamed", "serviceAccountName")] {
+        let failed = ns.says(name, SAID, "Failed", &[reason]).await?;
+        let message = failed.condition("Ready").message.chars().count();
+        ensure!((1..=300).contains(&message), "{message} characters: {}", failed.describe());
+        ensure!(!failed.condition("Ready").says("regex"), "{}", failed.describe());
+    }
+    let mark = ns.mark().await?;
+    sleep(WINDOW).await;
+    for name in ["taken", "misnamed", "control"] {
+        let found = writes(&ns, mark, name).await?;
+        ensure!(found.is_empty(), "{name}, later: {}", listed(&found));
+    }
+    ns.delete(SERVICE, "taken").await?;
+    ns.until(AGENT, "taken", START, "goes on", |it| it.phase() == "Terminated").await?;
+    Ok(())
+}
+
+const FIELD: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/renderVersion";
+
+async fn an_older_crd_is_named_and_slows_its_objects_down_until_it_is_upgraded(ns: Namespace) -> Result<()> {
+    ns.apply(&agent("probe", json!({"replicas": 0}))).await?;
+    ns.until(AGENT, "probe", START, "is stopped", |it| it.phase() == "Terminated").await?;
+    let name = format!("{}.{}", AGENT.plural, crds::GROUP);
+    let definition = ns.env.all(DEFINITION).get(&name).await.context("get the CRD")?;
+    let field = definition.at(FIELD).clone();
+    ensure!(!field.is_null(), "the CRD has no {FIELD}");
+    change(&ns, &name, json!([{"op": "remove", "path": FIELD}])).await?;
+    let result = with_an_older_crd(&ns).await;
+    change(&ns, &name, json!([{"op": "add", "path": FIELD, "value": field}])).await?;
+    result?;
+    ns.until(AGENT, "slowed", Duration::from_secs(120), "runs with the CRD upgraded", Object::is_running).await?;
+    let slowed = ns.get(AGENT, "slowed").await?;
+    ensure!(slowed.condition("CRDOutdated").status.is_empty(), "{}", slowed.describe());
+    Ok(())
+}
+
+async fn with_an_older_crd(ns: &Namespace) -> Result<()> {
+    poll(START, "the API server drops the field", || async {
+        let patch = Patch::Merge(json!({"status": {"renderVersion": 99}}));
+        let params = PatchParams { dry_run: true, ..PatchParams::default() };
+        let answer = ns.api(AGENT).patch_status("probe", &params, &patch).await?;
+        Ok(answer.at("/status/renderVersion").is_null().then_some(()))
+    })
+    .await?;
+    let mark = ns.mark().await?;
+    ns.apply(&agent("slowed", json!({}))).await?;
+    sleep(WINDOW).await;
+    let first = writes(ns, mark, "slowed").await?;
+    ensure!(first.len() <= FEW, "{}", listed(&first));
+    let words = ["CRDOutdated", "status.renderVersion", "upgrade the CRDs"];
+    let said = |it: &Object| words.iter().all(|word| it.condition("Ready").says(word));
+    ns.until(AGENT, "slowed", START, "says that the CRD is old", said).await?;
+    let mark = ns.mark().await?;
+    sleep(WINDOW).await;
+    let later = writes(ns, mark, "slowed").await?;
+    ensure!(later.len() <= 2, "later: {}", listed(&later));
+    Ok(())
+}
+
+async fn change(ns: &Namespace, name: &str, patch: Value) -> Result<()> {
+    let patch = Patch::Json::<()>(serde_json::from_value(patch)?);
+    let changed = ns.env.all(DEFINITION).patch(name, &PatchParams::default(), &patch).await;
+    changed.map(drop).context("change the CRD")
+}
