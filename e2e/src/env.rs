@@ -33,6 +33,9 @@ pub(crate) struct Places {
     /// Deploys config/default with this image first; unset: the operator is there already.
     #[arg(long, env = "RECIF_OPERATOR_IMAGE")]
     operator_image: Option<String>,
+    /// The operator loses one wake of a hundred, and looks at every object again within five seconds.
+    #[arg(long, env = "RECIF_LOSE_WAKES")]
+    lose_wakes: bool,
 }
 
 /// The cluster under test.
@@ -85,6 +88,11 @@ impl Env {
         let mut apply = self.in_cluster(&kubectl);
         apply.args(["apply", "--server-side", "--force-conflicts", "--filename", "-"]);
         output(apply, Some(manifests), minute).await?;
+        if self.places.lose_wakes {
+            let deployment = format!("deployment/{}", operator::NAME);
+            self.kubectl(&["--namespace", operator::NAMESPACE, "set", "env", &deployment, "RECIF_LOSE_WAKES=true"])
+                .await?;
+        }
         operator::ready(self, operator::replicas(self).await?).await?;
         gateway::ready(self, 0).await
     }

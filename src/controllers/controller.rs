@@ -38,6 +38,10 @@ pub struct Shared {
     pub users: Arc<Users>,
     /// Where steps are told.
     pub sinks: Vec<Arc<dyn Sink>>,
+    /// This operator among others, as namespace and name of its lease.
+    pub instance: String,
+    /// For tests: whether some wakes are lost.
+    pub lose_wakes: bool,
 }
 
 impl fmt::Debug for Shared {
@@ -86,11 +90,12 @@ impl<K: Controlled> Controller for Running<K> {
 /// # Errors
 /// A fault in the kind's table of edges or its list of actions.
 pub fn controller<K: Controlled>(shared: &Shared) -> Result<Arc<dyn Controller>, BadTable> {
-    let queue = Arc::new(Queue::default());
+    let queue = Arc::new(if shared.lose_wakes { Queue::lossy() } else { Queue::default() });
     let map = K::map(&shared.maps.views.kinds);
     wire(shared, map, &queue);
     let objects = Arc::new(CustomObjects::new(shared.transport.clone(), map.clone()));
     let driver = Driver::new(K::registry()?, shared.world.clone(), objects, shared.clock.clone(), shared.sinks.clone());
+    let driver = driver.of_instance(&shared.instance);
     Ok(Arc::new(Running { queue, driver: Arc::new(driver), map: map.clone() }))
 }
 

@@ -128,6 +128,9 @@ pub struct OperatorArgs {
     /// For tests: end the process at its n-th write, given as N:before, N:unacked or N:after
     #[arg(long, env = "RECIF_CRASH_AT", value_name = "N:SIDE")]
     crash_at: Option<String>,
+    /// For tests: lose one wake of a hundred, and look at every object again within five seconds
+    #[arg(long, env = "RECIF_LOSE_WAKES")]
+    lose_wakes: bool,
 }
 
 /// How long a leader that has just begun waits for the keys of the gateways.
@@ -188,6 +191,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         mcp_deny_cidr: mut denied,
         local,
         crash_at,
+        lose_wakes,
     } = args;
     if !local {
         denied.extend(LOOPBACK.iter().filter_map(|range| range.parse::<Cidr>().ok()));
@@ -226,7 +230,9 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let scaler = Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, PROXY_PORT, scaler_metrics));
     let world = Arc::new(world);
     let users = Arc::default();
-    let shared = Shared { maps: maps.clone(), transport: transport.clone(), world, clock, users, sinks };
+    let instance = format!("{operator_namespace}/{lease_name}");
+    let shared =
+        Shared { maps: maps.clone(), transport: transport.clone(), world, clock, users, sinks, instance, lose_wakes };
     let controllers = controllers(&shared)?;
     wake_asked(&shared, &discoverer);
 

@@ -8,7 +8,10 @@ use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     fmt,
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -25,6 +28,8 @@ use tokio::{
 pub struct Queue {
     inner: Mutex<Inner>,
     wake: Notify,
+    /// For tests: how often it was added to, where one wake of a hundred is lost.
+    lossy: Option<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -50,8 +55,21 @@ impl fmt::Debug for Queue {
 }
 
 impl Queue {
+    /// For tests: one that loses a wake of a hundred and looks at each key again within five seconds. What depends on a wake alone
+    /// shows.
+    pub fn lossy() -> Self {
+        Self { lossy: Some(AtomicU64::new(0)), ..Self::default() }
+    }
+
     /// To be worked on as soon as possible.
     pub fn add(&self, key: &Key) {
+        let lost = |added: &AtomicU64| added.fetch_add(1, Ordering::Relaxed) % LOST_OF == LOST_OF - 1;
+        if !self.lossy.as_ref().is_some_and(lost) {
+            self.enqueue(key);
+        }
+    }
+
+    fn enqueue(&self, key: &Key) {
         let mut inner = self.lock();
         if !inner.running {
             return;
@@ -86,7 +104,7 @@ impl Queue {
     {
         let _term = Term::begin(self);
         // Listed only now: what comes into being after the list was made is added, and no longer dropped.
-        keys().iter().for_each(|key| self.add(key));
+        keys().iter().for_each(|key| self.enqueue(key));
         let work = Arc::new(work);
         let mut tasks = JoinSet::new();
         loop {
@@ -103,6 +121,7 @@ impl Queue {
             tokio::select! {
                 Some(done) = tasks.join_next() => {
                     if let Ok((next, key)) = done {
+                        let next = if self.lossy.is_some() { soon(next) } else { next };
                         self.lock().finish(key, next, Instant::now());
                     }
                 }
@@ -167,6 +186,19 @@ impl Inner {
     fn delay(&mut self, key: Key, due: Instant) {
         self.slots.insert(key.clone(), Slot::Later(due));
         self.later.insert((due, key));
+    }
+}
+
+/// Of so many wakes a lossy queue loses one.
+const LOST_OF: u64 = 100;
+
+/// When a lossy queue looks again.
+fn soon(next: Next) -> Next {
+    const SOON: Duration = Duration::from_secs(5);
+    match next {
+        Next::Again => Next::Again,
+        Next::After(delay) => Next::After(delay.min(SOON)),
+        Next::Idle => Next::After(SOON),
     }
 }
 
@@ -244,6 +276,31 @@ mod tests {
         queue.add(&key("a"));
         assert_eq!(steps.recv().await.unwrap().1, SECOND);
         assert_eq!(steps.recv().await.unwrap().1, SECOND * 61, "the delay begins anew");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lossy_queue_loses_one_wake_of_a_hundred_and_looks_again_within_five_seconds() {
+        let (sender, mut steps) = mpsc::unbounded_channel();
+        let queue = Arc::new(Queue::lossy());
+        let (running, begun) = (queue.clone(), Instant::now());
+        let _task = tokio::spawn(async move {
+            let work = move |_| {
+                let sent = sender.send(begun.elapsed());
+                async move { if sent.is_ok() { Next::After(SECOND * 600) } else { Next::Idle } }
+            };
+            running.run(|| vec![key("a")], 1, work).await;
+        });
+        assert_eq!(steps.recv().await.unwrap(), Duration::ZERO);
+        for _ in 0..100 {
+            queue.add(&key("a"));
+            sleep(SECOND / 100).await;
+        }
+        let mut seen = 0;
+        while steps.try_recv().is_ok() {
+            seen += 1;
+        }
+        assert_eq!(seen, 99);
+        assert!(steps.recv().await.unwrap() < SECOND * 7);
     }
 
     #[tokio::test(start_paused = true)]

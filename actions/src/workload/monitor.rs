@@ -168,7 +168,8 @@ impl Monitor {
         let conditions = cr.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
         let gone = conditions.iter().find(|found| found.type_ == "Available" && found.status == "False");
         let Some(gone) = gone else {
-            cx.notes.look_again(SOON);
+            // One that is being woken counts as available for a while.
+            cx.notes.look_again(if is_asleep(cr) { UNHEALTHY_AFTER } else { SOON });
             return Ok(());
         };
         let left = cx.time_left("unavailable", gone.last_transition_time.0, UNHEALTHY_AFTER);
