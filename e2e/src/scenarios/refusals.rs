@@ -12,7 +12,6 @@ use crate::{
     kinds::{ADMISSION_POLICY, ADMISSION_POLICY_BINDING, AGENT},
     manifests::agent,
     namespace::{Namespace, SAID},
-    object::Read as _,
     watch::poll,
 };
 
