@@ -76,6 +76,7 @@ fn workload_of(group: u8, workload: u8) -> (Id, Seen) {
         uid: name.clone(),
         scaling: Some(scaling),
         stopped: false,
+        failed: false,
         deployment: Some(Arc::new(deployment)),
         pods,
         tool: None,
