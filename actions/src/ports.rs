@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
 use async_trait::async_trait;
-use crds::{Agent, Flow, MCPServer, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
+use crds::{Agent, Flow, MCPServer, Model, PluginConfig, Prompt, RefKind, RemoteMCPServer, Tool};
 use serde_json::Value;
 
 use crate::{
@@ -282,6 +282,12 @@ pub trait Views: Send + Sync {
     fn remote_mcp_server(&self, namespace: &str, name: &str) -> Option<Arc<RemoteMCPServer>>;
     /// The labels of a namespace, if they are known.
     fn namespace_labels(&self, namespace: &str) -> Option<Arc<BTreeMap<String, String>>>;
+    /// Whether the cluster has a definition of this kind: without one there can be no object of it.
+    fn is_defined(&self, _: RefKind) -> bool {
+        true
+    }
+    /// Whether the namespace is being deleted, as far as is known.
+    fn is_namespace_going(&self, namespace: &str) -> bool;
     /// The Tools that carry the label of this server.
     fn published_tools(&self, kind: &'static str, namespace: &str, server: &str) -> Vec<Arc<Tool>>;
     /// Whether an Agent, Flow or FlowSet lists this Tool.

@@ -13,4 +13,4 @@ mod views;
 pub use keys::{IDENTITY, Keys, KeysError, bytes, secret_data};
 pub use pods::{PodIndex, workload_label};
 pub use references::Referrers;
-pub use views::{Caches, CustomMaps, KindViews};
+pub use views::{Caches, CustomMaps, GoingNamespaces, KindViews, NamespaceSeen};

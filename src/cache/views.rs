@@ -1,9 +1,9 @@
 //! The maps of every kind, as the actions see them.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use actions::{
@@ -16,14 +16,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt as _};
 
 use super::{keys::Keys, pods::PodIndex};
-use crate::cluster::{ObjectMap, apply::ChildMaps};
+use crate::cluster::{Board, ObjectMap, apply::ChildMaps};
 
 /// The caches that actions read.
 pub struct Caches {
     kinds: CustomMaps,
     children: ChildMaps,
     pods: Arc<PodIndex>,
-    namespaces: Arc<ObjectMap<BTreeMap<String, String>>>,
+    namespaces: Arc<ObjectMap<NamespaceSeen>>,
+    going: Arc<GoingNamespaces>,
+    board: Arc<Board>,
     ingress: Arc<ObjectMap<Option<LabelSelector>>>,
     keys: Keys,
 }
@@ -58,17 +60,45 @@ pub struct KindViews {
     pub children: HashMap<ChildKind, Arc<ObjectMap<Child>>>,
     /// The Pods.
     pub pods: Arc<ObjectMap<Pod>>,
-    /// The labels of namespaces.
-    pub namespaces: Arc<ObjectMap<BTreeMap<String, String>>>,
+    /// The namespaces, where they may be watched.
+    pub namespaces: Arc<ObjectMap<NamespaceSeen>>,
+    /// Namespaces that are being deleted, as far as that was found out otherwise.
+    pub going: Arc<GoingNamespaces>,
     /// Which Pods NetworkPolicies of others isolate.
     pub ingress: Arc<ObjectMap<Option<LabelSelector>>>,
     /// What callers are vouched for with.
     pub keys: Keys,
 }
 
+/// What counts of a namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceSeen {
+    /// Its labels.
+    pub labels: Arc<BTreeMap<String, String>>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+}
+
+/// Namespaces that are being deleted, for an operator that may not watch namespaces.
+#[derive(Debug, Default)]
+pub struct GoingNamespaces(Mutex<HashSet<String>>);
+
+impl GoingNamespaces {
+    /// Takes note of whether it is being deleted; whether that is news.
+    pub fn set(&self, namespace: &str, going: bool) -> bool {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if going { names.insert(namespace.to_owned()) } else { names.remove(namespace) }
+    }
+
+    /// Whether it is being deleted.
+    pub fn contains(&self, namespace: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(namespace)
+    }
+}
+
 impl Caches {
-    /// Views of these maps. To be made before the first watch begins.
-    pub fn new(maps: &KindViews) -> Self {
+    /// Views of these maps, which watches on this board fill. To be made before the first watch begins.
+    pub fn new(maps: &KindViews, board: Arc<Board>) -> Self {
         let pods = Arc::new(PodIndex::default());
         let index = pods.clone();
         maps.pods.subscribe(move |change| index.follow(change));
@@ -77,6 +107,8 @@ impl Caches {
             children: maps.children.clone(),
             pods,
             namespaces: maps.namespaces.clone(),
+            going: maps.going.clone(),
+            board,
             ingress: maps.ingress.clone(),
             keys: maps.keys.clone(),
         }
@@ -116,7 +148,16 @@ impl Views for Caches {
     }
 
     fn namespace_labels(&self, namespace: &str) -> Option<Arc<BTreeMap<String, String>>> {
-        self.namespaces.get(&Key::new("", namespace))
+        self.namespaces.get(&Key::new("", namespace)).map(|seen| seen.labels.clone())
+    }
+
+    fn is_defined(&self, kind: RefKind) -> bool {
+        self.board.is_defined(kind.as_str())
+    }
+
+    fn is_namespace_going(&self, namespace: &str) -> bool {
+        let seen = self.namespaces.get(&Key::new("", namespace));
+        seen.is_some_and(|seen| seen.deleting) || self.going.contains(namespace)
     }
 
     fn published_tools(&self, kind: &'static str, namespace: &str, server: &str) -> Vec<Arc<Tool>> {

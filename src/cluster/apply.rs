@@ -3,7 +3,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap},
-    fmt,
+    fmt::{self, Write as _},
     sync::Arc,
 };
 
@@ -174,7 +174,26 @@ fn apply_request(manifest: &Manifest, guard: Option<(&str, &str)>, dry_run: bool
     {
         metadata.insert(field.into(), value.into());
     }
-    outgoing(Method::PATCH, target.into_string(), APPLY, body.to_string().into_bytes())
+    outgoing(Method::PATCH, target.into_string(), APPLY, yaml_safe(body.to_string()).into_bytes())
+}
+
+/// JSON that is also YAML. The API server reads an apply as YAML, which forbids some characters that JSON may hold as they are (YAML
+/// 1.2, 5.1); as escapes they mean the same in both.
+pub(super) fn yaml_safe(json: String) -> String {
+    let is_forbidden = |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{feff}' | '\u{fffe}'..='\u{ffff}');
+    if !json.contains(is_forbidden) {
+        return json;
+    }
+    let mut safe = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        // They can only stand inside a string: JSON's own signs are ASCII.
+        if is_forbidden(c) {
+            let _ = write!(safe, "\\u{:04x}", u32::from(c));
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
 }
 
 #[cfg(test)]
@@ -218,6 +237,29 @@ mod tests {
         assert!(matches!(refused, Err(ApiError::WrongUid(_))), "{refused:?}");
         let metadata = &requests.recv().await.unwrap().body["metadata"];
         assert_eq!((&metadata["resourceVersion"], &metadata["uid"]), (&json!("1"), &Value::Null));
+    }
+
+    #[test]
+    fn what_yaml_forbids_is_escaped_and_means_the_same() {
+        let text = "a\u{7f}\u{80}\u{85}\u{9f}\u{a0}\u{feff}\u{fffd}\u{fffe}\u{ffff}\u{10000}ü\n\u{1}";
+        let safe = yaml_safe(json!({ "text": text }).to_string());
+        let escaped = r#"{"text":"a\u007f\u0080\u0085\u009f\u{a0}\ufeff\u{fffd}\ufffe\uffff\u{10000}ü\n\u0001"}"#;
+        let plain = |text: &str| {
+            text.replace("\\u{a0}", "\u{a0}").replace("\\u{fffd}", "\u{fffd}").replace("\\u{10000}", "\u{10000}")
+        };
+        assert_eq!(safe, plain(escaped));
+        assert_eq!(serde_json::from_str::<Value>(&safe).unwrap()["text"], text);
+    }
+
+    #[tokio::test]
+    async fn a_text_that_yaml_forbids_is_sent_as_an_escape() {
+        let (transport, mut requests) = scripted(vec![answer(200, service(7))]);
+        let mut manifest = manifest();
+        manifest.body["data"] = json!({ "text": "be nice\u{7f} and \u{9d} short" });
+        ChildWriter::new(transport, maps().0).apply(&manifest, Some("u1")).await.unwrap();
+        let asked = requests.recv().await.unwrap();
+        assert_eq!(asked.body["data"]["text"], "be nice\u{7f} and \u{9d} short");
+        assert!(asked.text.contains(r"nice\u007f and \u009d short"), "{}", asked.text);
     }
 
     #[tokio::test]

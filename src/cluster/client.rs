@@ -27,7 +27,7 @@ pub enum ConnectError {
     Client(#[from] kube::Error),
 }
 
-/// A transport to the cluster of the kubeconfig, or of the Pod this runs in. Nothing is sent yet.
+/// A transport to the cluster of the kubeconfig, or of the Pod this runs in, on which a call may take `deadline`. Nothing is sent yet.
 ///
 /// # Errors
 /// When no cluster is configured, or its configuration cannot be used.
@@ -35,6 +35,7 @@ pub async fn connect(
     authority: Authority,
     crash: CrashPoint,
     metrics: Metrics,
+    deadline: Duration,
 ) -> Result<Arc<Transport>, ConnectError> {
     let mut config = Config::infer().await?;
     config.connect_timeout = Some(Duration::from_secs(3));
@@ -46,7 +47,7 @@ pub async fn connect(
         let fresh = make(&config);
         fresh.inspect_err(|error| tracing::error!(%error, "cannot make a new client")).ok()
     };
-    Ok(Arc::new(Transport::new(client, renew, authority, crash, metrics)))
+    Ok(Arc::new(Transport::new(client, renew, authority, crash, metrics).within(deadline)))
 }
 
 /// A client without a connection yet. It is kube's own, but for three things: connections left over from a busy time, of some

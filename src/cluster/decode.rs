@@ -11,7 +11,7 @@ use actions::{
 };
 use crds::{FIELD_MANAGER, MANAGED_BY, digest::sha256_hex, tool_server::TOOLS_KEY};
 use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::LabelSelector};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
 use super::store::Head;
@@ -43,21 +43,24 @@ pub fn head(json: &str) -> Result<Head, serde_json::Error> {
     Ok(Head { key: Key::new(wire.namespace, wire.name), uid: wire.uid.into_owned(), version })
 }
 
-/// Reads the labels of an object, and nothing else.
+/// Reads the labels of an object, and whether it is being deleted.
 ///
 /// # Errors
 /// When it has no metadata.
-pub fn labels(json: &str) -> Result<BTreeMap<String, String>, serde_json::Error> {
+pub fn labels(json: &str) -> Result<(BTreeMap<String, String>, bool), serde_json::Error> {
     #[derive(Deserialize)]
     struct Labelled {
         metadata: Labels,
     }
     #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
     struct Labels {
         #[serde(default)]
         labels: BTreeMap<String, String>,
+        deletion_timestamp: Option<IgnoredAny>,
     }
-    Ok(serde_json::from_str::<Labelled>(json)?.metadata.labels)
+    let Labels { labels, deletion_timestamp } = serde_json::from_str::<Labelled>(json)?.metadata;
+    Ok((labels, deletion_timestamp.is_some()))
 }
 
 /// Reads of a NetworkPolicy which Pods it isolates; `None`: none, for it says only what Pods may send.

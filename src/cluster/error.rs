@@ -60,6 +60,24 @@ impl RequestError {
             _ => None,
         }
     }
+
+    /// How long the API server wants to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { after, .. } => *after,
+            _ => None,
+        }
+    }
+
+    /// The error without what was being done, so that many requests that met the same have the same.
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Timeout { .. } => "no answer".to_owned(),
+            Self::Transport { cause, .. } | Self::Unreadable { cause, .. } => cause.clone(),
+            Self::Refused { code, status, .. } => format!("{code} {}", status.message),
+            Self::NotLeading { .. } => "not leading".to_owned(),
+        }
+    }
 }
 
 /// The sort of request, which gives some answers their meaning.

@@ -2,7 +2,7 @@
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 
@@ -20,11 +20,19 @@ pub struct KindLabel {
     kind: &'static str,
 }
 
+/// Labels of a watch that the API server refuses.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RefusalLabels {
+    kind: &'static str,
+    code: u16,
+}
+
 /// The counters of this room.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     watch_restarts: Family<KindLabel, Counter>,
+    watches_refused: Family<RefusalLabels, Gauge>,
     malformed: Family<KindLabel, Counter>,
     events_dropped: Counter,
 }
@@ -34,6 +42,9 @@ impl Metrics {
     pub fn register(&self, registry: &mut Registry) {
         registry.register("recif_api_requests", "Requests to the API server; code 0: no answer", self.requests.clone());
         registry.register("recif_watch_restarts", "Watches that ended in an error", self.watch_restarts.clone());
+        let refused =
+            "Watches that the API server refuses now: 403, the right is missing; 404, the kind is not defined";
+        registry.register("recif_watches_refused", refused, self.watches_refused.clone());
         registry.register("recif_malformed_objects", "Objects that could not be decoded", self.malformed.clone());
         registry.register("recif_events_dropped", "Events given up under overload", self.events_dropped.clone());
     }
@@ -46,6 +57,11 @@ impl Metrics {
     /// Counts a watch that ended in an error.
     pub fn watch_restart(&self, kind: &'static str) {
         self.watch_restarts.get_or_create(&KindLabel { kind }).inc();
+    }
+
+    /// A watch is refused with this code, or (`by` -1) no longer.
+    pub fn watch_refused(&self, kind: &'static str, code: u16, by: i64) {
+        self.watches_refused.get_or_create(&RefusalLabels { kind, code }).inc_by(by);
     }
 
     /// Counts an object that could not be decoded.

@@ -8,8 +8,10 @@
 
 pub mod access;
 pub mod apply;
+pub mod binding;
 pub mod board;
 pub mod client;
+mod complaints;
 pub mod crash;
 pub mod custom;
 pub mod decode;
@@ -18,9 +20,11 @@ pub mod error;
 pub mod events;
 pub mod lease;
 pub mod lease_api;
+mod list;
 pub mod live;
 pub mod metrics;
 pub mod patch;
+mod pause;
 pub mod pod;
 pub mod resource;
 pub mod reviews;
@@ -34,7 +38,7 @@ pub mod transport;
 pub mod watch;
 
 pub use apply::ChildWriter;
-pub use board::{Board, Hearing};
+pub use board::{Board, Hearing, Unlisted};
 pub use events::{EventNote, EventQueue};
 pub use lease::{Authority, Elector};
 pub use lease_api::{LeaseApi, LeaseObject};

@@ -1,6 +1,6 @@
 //! Where the objects of a kind are in the API.
 
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
 
 use actions::ports::ChildKind;
 
@@ -36,6 +36,9 @@ impl Resource {
     pub const REMOTE_MCP_SERVER: Self = Self::ours("RemoteMCPServer", "remotemcpservers");
     /// `namespaces`.
     pub const NAMESPACE: Self = Self { kind: "Namespace", root: "/api/v1", plural: "namespaces" };
+    /// `rolebindings`.
+    pub const ROLE_BINDING: Self =
+        Self { kind: "RoleBinding", root: "/apis/rbac.authorization.k8s.io/v1", plural: "rolebindings" };
     /// `pods`.
     pub const POD: Self = Self { kind: "Pod", root: "/api/v1", plural: "pods" };
     /// `secrets`.
@@ -87,15 +90,36 @@ impl Resource {
     /// The path of all objects, or those of one namespace.
     pub fn collection(&self, namespace: Option<&str>) -> String {
         match namespace {
-            Some(namespace) => format!("{}/namespaces/{namespace}/{}", self.root, self.plural),
+            Some(namespace) => format!("{}/namespaces/{}/{}", self.root, encoded(namespace), self.plural),
             None => format!("{}/{}", self.root, self.plural),
         }
     }
 
-    /// The path of one object.
+    /// The path of one object. An empty namespace: its kind has none.
     pub fn object(&self, namespace: &str, name: &str) -> String {
-        format!("{}/namespaces/{namespace}/{}/{name}", self.root, self.plural)
+        let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
+        format!("{}/{}", self.collection(namespace), encoded(name))
     }
+}
+
+/// The text percent-encoded (RFC 3986, 2.1), as one segment of a path or one value of a query: names that users write in `valueFrom`
+/// reach request paths, and must not lead anywhere else.
+fn encoded(text: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    // A segment of dots leads upwards.
+    let is_dots = text == "." || text == "..";
+    if text.bytes().all(is_plain) && !is_dots {
+        return Cow::Borrowed(text);
+    }
+    let mut encoded = String::with_capacity(text.len() + 8);
+    for byte in text.bytes() {
+        if is_plain(byte) && !is_dots {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    Cow::Owned(encoded)
 }
 
 /// A path with query parameters; values are percent-encoded.
@@ -114,13 +138,7 @@ impl Target {
         self.0.push(if self.0.contains('?') { '&' } else { '?' });
         self.0.push_str(name);
         self.0.push('=');
-        for byte in value.bytes() {
-            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-                self.0.push(char::from(byte));
-            } else {
-                let _ = write!(self.0, "%{byte:02X}");
-            }
-        }
+        self.0.push_str(&encoded(value));
         self
     }
 
@@ -149,6 +167,18 @@ mod tests {
         ];
         let defined = crds::KINDS.iter().map(|kind| (kind.name, format!("/apis/{}", kind.api_version()), kind.plural));
         assert!(ours.into_iter().map(|here| (here.kind, here.root.to_owned(), here.plural)).eq(defined));
+    }
+
+    #[test]
+    fn a_name_leads_nowhere_but_to_its_object() {
+        let path = |name: &str| Resource::child(ChildKind::Secret).object("ns", name);
+        assert_eq!(path("a.b-c"), "/api/v1/namespaces/ns/secrets/a.b-c");
+        assert_eq!(path("../configmaps/b?x#y z"), "/api/v1/namespaces/ns/secrets/..%2Fconfigmaps%2Fb%3Fx%23y%20z");
+        assert_eq!(path(".."), "/api/v1/namespaces/ns/secrets/%2E%2E");
+        assert_eq!(path("ä%2F"), "/api/v1/namespaces/ns/secrets/%C3%A4%252F");
+        assert_eq!(Resource::NAMESPACE.object("", "team"), "/api/v1/namespaces/team");
+        let elsewhere = Resource::AGENT.collection(Some("a/agents/b?"));
+        assert_eq!(elsewhere, "/apis/agents.recif.dev/v1/namespaces/a%2Fagents%2Fb%3F/agents");
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub enum Cause {
     Watch,
     /// The answer to a write of our own.
     Write,
+    /// The watch, of a store that was put back to an earlier state: whatever looks the same may not be.
+    Restored,
 }
 
 /// What changed, for subscribers.
@@ -196,6 +198,25 @@ impl<T> ObjectMap<T> {
         }
     }
 
+    /// Takes a complete list of a store that was put back to an earlier state: what is known of one namespace, or (`None`) of all,
+    /// the answers to our own writes and the deletions included, is of a time that never was.
+    pub fn rebuild(&self, namespace: Option<&str>, items: Vec<Seen<T>>) {
+        let mut inner = self.lock();
+        let in_scope = |key: &Key| namespace.is_none_or(|only| only == key.namespace);
+        inner.tombstones.retain(|key, _| !in_scope(key));
+        let listed: HashSet<&Key> = items.iter().map(|item| &item.head.key).collect();
+        let gone: Vec<Key> = inner.live.keys().filter(|key| in_scope(key) && !listed.contains(key)).cloned().collect();
+        for key in gone {
+            let old = inner.live.remove(&key).map(|held| held.object);
+            self.tell(&Change { key, old, new: None, cause: Cause::Restored });
+        }
+        for Seen { head: Head { key, version, .. }, object } in items {
+            let new = Some(object.clone());
+            let old = inner.live.insert(key.clone(), Held { version, object }).map(|held| held.object);
+            self.tell(&Change { key, old, new, cause: Cause::Restored });
+        }
+    }
+
     fn tell(&self, change: &Change<T>) {
         for subscriber in self.subscribers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             subscriber(change);
@@ -231,6 +252,28 @@ impl<T> Inner<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_that_was_put_back_replaces_what_is_known_of_its_namespace() {
+        let map = ObjectMap::default();
+        for (name, version) in [("kept", 50), ("late", 60), ("gone", 40)] {
+            map.observe(seen(name, version), Cause::Write);
+        }
+        map.remove(&Key::new("ns", "gone"), 70, Cause::Watch);
+        map.observe(elsewhere(), Cause::Watch);
+        map.rebuild(Some("ns"), vec![seen("kept", 7), seen("gone", 8)]);
+        let key = |name: &str| Key::new("ns", name);
+        let known = |name: &str| map.get(&key(name)).map(|version| *version);
+        assert_eq!((known("kept"), known("late"), known("gone")), (Some(7), None, Some(8)));
+        assert!(map.get(&elsewhere().head.key).is_some());
+        map.observe(seen("kept", 9), Cause::Watch);
+        assert_eq!(known("kept"), Some(9), "it follows again");
+    }
+
+    fn elsewhere() -> Seen<u64> {
+        let head = Head { key: Key::new("other", "a"), uid: "u".into(), version: 90 };
+        Seen::new(head, 90)
+    }
 
     fn seen(name: &str, version: u64) -> Seen<u64> {
         Seen::new(Head { key: Key::new("ns", name), uid: "u".into(), version }, version)

@@ -21,6 +21,8 @@ use super::{crash::CrashPoint, lease::Authority, metrics::Metrics, transport::Tr
 pub(super) struct Asked {
     pub(super) line: String,
     pub(super) body: Value,
+    /// The body as it was sent.
+    pub(super) text: String,
 }
 
 /// One answer; after the last one every request is refused with 503.
@@ -33,6 +35,11 @@ pub(super) struct Answer {
 /// An answer with this body.
 pub(super) fn answer(status: u16, body: String) -> Answer {
     Answer { status, body: vec![body], hangs: false }
+}
+
+/// No connection is made.
+pub(super) fn away() -> Answer {
+    answer(0, String::new())
 }
 
 /// A watch that brings these lines and ends.
@@ -81,10 +88,14 @@ fn serve(answers: Vec<Answer>) -> (kube::Client, UnboundedReceiver<Asked>) {
         async move {
             let line = format!("{} {}", request.method(), request.uri());
             let body = request.into_body().collect_bytes().await.unwrap();
+            let text = String::from_utf8_lossy(&body).into_owned();
             let body = serde_json::from_slice(&body).unwrap_or_default();
-            let _ = sender.send(Asked { line, body });
+            let _ = sender.send(Asked { line, body, text });
             let next = answers.lock().unwrap().pop_front();
             let next = next.unwrap_or_else(|| answer(503, r#"{"message":"the script is over","code":503}"#.into()));
+            if next.status == 0 {
+                return Err(std::io::Error::other("connection refused"));
+            }
             let chunks = stream::iter(next.body).map(|chunk| Ok::<_, std::io::Error>(Frame::data(Bytes::from(chunk))));
             let end = stream::once(async move {
                 if next.hangs {

@@ -1,8 +1,8 @@
 //! The one place from which requests leave.
 //!
-//! Every call but a watch has a deadline. A call that meets it, and a watch that falls silent, are signs of a connection
-//! on which nothing comes any more; the pool may hold others like it, so the whole client is replaced. Writes of the
-//! state machine also pass the lease and the crash points.
+//! Every call but a watch has a deadline; a list, which may be long, has a longer one as long as it makes progress. A call that
+//! meets it, and a watch that falls silent, are signs of a connection on which nothing comes any more; the pool may hold others
+//! like it, so the whole client is replaced. Writes of the state machine also pass the lease and the crash points.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -13,18 +13,24 @@ use actions::machine::ApiError;
 use bytes::Bytes;
 use futures::AsyncBufRead;
 use http::{Request, header};
+use http_body_util::BodyExt as _;
 use kube::{Client, client::Body, core::Status};
 use serde::Deserialize;
 
 use super::{
+    complaints::Complaints,
     crash::{CrashPoint, Side},
     error::{Operation, RequestError, classify},
     lease::Authority,
     metrics::Metrics,
 };
 
-/// Every call but a watch ends within this time.
+/// Every call but a list and a watch ends within this time.
 pub const DEADLINE: Duration = Duration::from_secs(10);
+/// A page of a list whose bytes keep coming ends within this time.
+const LIST_DEADLINE: Duration = Duration::from_secs(60);
+/// Bytes of a page; one that is larger is asked for in smaller ones.
+const LARGEST_PAGE: usize = 32 << 20;
 
 /// What a request is, for errors and metrics.
 #[derive(Debug, Clone)]
@@ -53,6 +59,8 @@ pub struct Transport {
     /// Who may write.
     pub authority: Authority,
     crash: CrashPoint,
+    deadline: Duration,
+    complaints: Complaints,
     /// What is counted.
     pub metrics: Metrics,
 }
@@ -72,7 +80,14 @@ impl Transport {
         crash: CrashPoint,
         metrics: Metrics,
     ) -> Self {
-        Self { client: Mutex::new((0, client)), renew: Box::new(renew), authority, crash, metrics }
+        let (client, renew) = (Mutex::new((0, client)), Box::new(renew));
+        Self { client, renew, authority, crash, deadline: DEADLINE, complaints: Complaints::default(), metrics }
+    }
+
+    /// The same with another deadline for each call.
+    #[must_use]
+    pub fn within(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
     }
 
     /// A call that changes nothing, or nothing of the state machine's: reads, the lease, Events.
@@ -86,24 +101,65 @@ impl Transport {
             let (parts, body) = answer.into_parts();
             Ok::<_, kube::Error>((parts, body.collect_bytes().await?))
         };
-        let outcome = tokio::time::timeout(DEADLINE, exchange).await;
-        let code = match &outcome {
-            Ok(Ok((parts, _))) => parts.status.as_u16(),
-            _ => 0,
+        let outcome = tokio::time::timeout(self.deadline, exchange).await;
+        let outcome = outcome.map_err(|_| self.silent(call, generation, self.deadline));
+        self.conclude(call, outcome.and_then(|answer| answer.map_err(|error| broken(call, &error))))
+    }
+
+    /// A page of a list: a call with a longer deadline, as long as its bytes keep coming.
+    ///
+    /// # Errors
+    /// As [`Transport::call`]; [`RequestError::Unreadable`] where the page is too large.
+    pub(super) async fn page(&self, call: &Call, request: Outgoing) -> Result<Bytes, RequestError> {
+        let (generation, client) = self.current();
+        let exchange = async {
+            let silent = |_| self.silent(call, generation, self.deadline);
+            let answer = tokio::time::timeout(self.deadline, client.send(request.map(Body::from))).await;
+            let answer = answer.map_err(silent)?.map_err(|error| broken(call, &error))?;
+            let (parts, mut body) = answer.into_parts();
+            let mut bytes = Vec::new();
+            while let Some(frame) = tokio::time::timeout(self.deadline, body.frame()).await.map_err(silent)? {
+                let frame = frame.map_err(|error| broken(call, &error))?;
+                bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+                if bytes.len() > LARGEST_PAGE {
+                    let cause = format!("the page has more than {} MiB", LARGEST_PAGE >> 20);
+                    return Err(RequestError::Unreadable { what: call.describe(), cause });
+                }
+            }
+            Ok((parts, Bytes::from(bytes)))
         };
+        let late = |_| Err(RequestError::Timeout { what: call.describe(), after: LIST_DEADLINE });
+        let outcome = tokio::time::timeout(LIST_DEADLINE, exchange).await.unwrap_or_else(late);
+        self.conclude(call, outcome)
+    }
+
+    /// Counts what came of a call, and sorts out refusals.
+    fn conclude(
+        &self,
+        call: &Call,
+        outcome: Result<(http::response::Parts, Bytes), RequestError>,
+    ) -> Result<Bytes, RequestError> {
+        let code = outcome.as_ref().map_or(0, |(parts, _)| parts.status.as_u16());
         self.metrics.request(call.verb, call.kind, code);
-        match outcome {
-            Err(_) => {
-                self.replace_client(generation);
-                Err(RequestError::Timeout { what: call.describe(), after: DEADLINE })
-            }
-            Ok(Err(error)) => Err(RequestError::Transport { what: call.describe(), cause: chain(&error) }),
-            Ok(Ok((parts, body))) if parts.status.is_success() => Ok(body),
-            Ok(Ok((parts, body))) => {
-                let seconds =
-                    parts.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-                Err(refused(call, code, &body, seconds.map(Duration::from_secs)))
-            }
+        let (parts, body) = outcome?;
+        if parts.status.is_success() {
+            return Ok(body);
+        }
+        let seconds = parts.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        Err(refused(call, code, &body, seconds.map(Duration::from_secs)))
+    }
+
+    /// Nothing came for this long: other connections of the client may be as dead.
+    fn silent(&self, call: &Call, generation: u64, after: Duration) -> RequestError {
+        self.replace_client(generation);
+        RequestError::Timeout { what: call.describe(), after }
+    }
+
+    /// Logs a failure of a watch, unless its cause was told within the last minute.
+    pub(super) fn complain(&self, kind: &str, error: &RequestError) {
+        match self.complaints.is_due(error) {
+            Some(kept) => tracing::warn!(kind, %error, kept, "a watch failed: it is tried again"),
+            None => tracing::debug!(kind, %error, "a watch failed: it is tried again"),
         }
     }
 
@@ -144,7 +200,7 @@ impl Transport {
         request: Outgoing,
     ) -> Result<(u64, impl AsyncBufRead + Send + use<>), RequestError> {
         let (generation, client) = self.current();
-        match tokio::time::timeout(DEADLINE, client.request_stream(request)).await {
+        match tokio::time::timeout(self.deadline, client.request_stream(request)).await {
             Ok(Ok(stream)) => {
                 self.metrics.request(call.verb, call.kind, 200);
                 Ok((generation, stream))
@@ -157,12 +213,11 @@ impl Transport {
             }
             Ok(Err(error)) => {
                 self.metrics.request(call.verb, call.kind, 0);
-                Err(RequestError::Transport { what: call.describe(), cause: chain(&error) })
+                Err(broken(call, &error))
             }
             Err(_) => {
                 self.metrics.request(call.verb, call.kind, 0);
-                self.replace_client(generation);
-                Err(RequestError::Timeout { what: call.describe(), after: DEADLINE })
+                Err(self.silent(call, generation, self.deadline))
             }
         }
     }
@@ -182,10 +237,14 @@ impl Transport {
         if current.0 == generation
             && let Some(client) = (self.renew)()
         {
-            tracing::warn!("the API server did not answer in time: opening new connections");
+            tracing::info!("the API server did not answer in time: opening new connections");
             *current = (generation + 1, client);
         }
     }
+}
+
+fn broken(call: &Call, error: &kube::Error) -> RequestError {
+    RequestError::Transport { what: call.describe(), cause: chain(error) }
 }
 
 fn refused(call: &Call, code: u16, body: &[u8], after: Option<Duration>) -> RequestError {

@@ -1,5 +1,8 @@
 //! One watch per kind for the whole process: list, follow, and start over where that is needed.
 //!
+//! A store that was put back to an earlier state (a restored etcd) is noticed by its version: a watch of a version that is yet to
+//! come brings nothing, and would make the process deaf without a word.
+//!
 //! A watch asks for 25 s and is reopened from the last resource version it saw, because bookmarks come only once a
 //! minute and a connection on which nothing comes any more is noticed only by a watch that does not end. kube's own
 //! `watcher` has no deadline for its list and its opening request, decodes versions that are known already, and fails
@@ -7,7 +10,6 @@
 
 use std::{borrow::Cow, fmt, pin::pin, sync::Arc, time::Duration};
 
-use backoff::{BackoffBuilder, ExponentialBuilder};
 use futures::{AsyncBufRead, AsyncBufReadExt};
 use kube::core::Status;
 use serde::Deserialize;
@@ -17,6 +19,8 @@ use super::{
     board::Board,
     decode::head,
     error::RequestError,
+    list::{List, PAGE},
+    pause::Pauses,
     resource::{Resource, Target},
     store::{Cause, Head, Listed, ObjectMap, Seen},
     transport::{Call, Outgoing, Transport, outgoing, read_json},
@@ -26,8 +30,12 @@ use super::{
 const WATCH: Duration = Duration::from_secs(25);
 /// A watch still open after this time is dead: its server should have ended it.
 const SILENCE: Duration = Duration::from_secs(28);
-/// Objects in one page of a list, so that a list is never held whole.
-const PAGE: &str = "100";
+/// After this long without the right the objects leave the cache: what is known of them is worth nothing any more.
+const FORGET: Duration = Duration::from_secs(600);
+/// Between the first sign that the store was put back to an earlier state, and the second.
+const DOUBT: Duration = Duration::from_secs(2);
+/// Of so many watches in a row that brought nothing, not even a bookmark, one is followed by a look at the store's version.
+const STALLED: u32 = 10;
 
 /// What to watch and how to read it.
 pub struct Source<T> {
@@ -60,8 +68,8 @@ impl<T> fmt::Debug for Source<T> {
 pub struct Watch<T> {
     source: Source<T>,
     namespace: Option<String>,
-    transport: Arc<Transport>,
-    map: Arc<ObjectMap<T>>,
+    pub(super) transport: Arc<Transport>,
+    pub(super) map: Arc<ObjectMap<T>>,
     board: Arc<Board>,
     row: usize,
 }
@@ -72,26 +80,43 @@ impl<T> fmt::Debug for Watch<T> {
     }
 }
 
+/// How far a watch has come.
+struct Progress {
+    /// The version it goes on from; `None`: with a list.
+    from: Option<u64>,
+    /// The newest version that it has seen.
+    newest: u64,
+    /// Whether the store once showed an older version than that.
+    doubted: bool,
+    /// Watches in a row that brought nothing.
+    stalled: u32,
+    /// Objects asked for in one page.
+    page: u32,
+    pauses: Pauses,
+    /// The code it is refused with, for the gauge.
+    refused: Option<u16>,
+}
+
 /// Why a round ended that should have gone on.
 enum Broken {
     /// The resource version is too old, or the watch cannot go on from it: list again.
-    Gone,
+    Gone(RequestError),
     /// Try again.
     Failed(RequestError),
 }
 
 impl From<RequestError> for Broken {
     fn from(error: RequestError) -> Self {
-        match error {
-            RequestError::Refused { code: 410, .. } => Self::Gone,
-            error => Self::Failed(error),
+        match error.code() {
+            Some(400 | 410) => Self::Gone(error),
+            _ => Self::Failed(error),
         }
     }
 }
 
 impl<T: Send + Sync + 'static> Watch<T> {
     /// The request, which asks for the metadata alone where nothing else is read.
-    fn reduced(&self, mut request: Outgoing, what: &str) -> Outgoing {
+    pub(super) fn reduced(&self, mut request: Outgoing, what: &str) -> Outgoing {
         let accept = format!("application/json;as={what};g=meta.k8s.io;v=v1");
         if let Some(accept) =
             http::HeaderValue::from_str(&accept).ok().filter(|_| self.source.resource.is_metadata_only())
@@ -109,55 +134,115 @@ impl<T: Send + Sync + 'static> Watch<T> {
         map: Arc<ObjectMap<T>>,
         board: Arc<Board>,
     ) -> Self {
-        let row = board.add(format!("watch {}", source.resource.collection(namespace.as_deref())));
+        let row = board.add(&source.resource, namespace.as_deref());
         Self { source, namespace, transport, map, board, row }
     }
 
     /// Keeps the map up to date for ever.
     pub async fn run(self) {
-        // An API server that comes back is noticed within 2 s.
-        let builder = ExponentialBuilder::new()
-            .with_min_delay(Duration::from_millis(100))
-            .with_max_delay(Duration::from_secs(1))
-            .with_jitter()
-            .without_max_times();
-        let mut delays = builder.build();
-        let mut from: Option<u64> = None;
-        let mut failures = 0_u32;
+        let mut at = Progress {
+            from: None,
+            newest: 0,
+            doubted: false,
+            stalled: 0,
+            page: PAGE,
+            pauses: Pauses::default(),
+            refused: None,
+        };
         loop {
-            let round = match from {
-                None => self.list().await.map(Some),
-                Some(version) => self.follow(version, &mut from).await,
+            let round = match at.from {
+                None => self.renew(&mut at).await,
+                Some(version) => self.follow(version, &mut at).await,
             };
-            match round {
-                Ok(listed) => {
-                    from = listed.or(from);
-                    failures = 0;
-                    delays = builder.build();
-                    self.board.set(self.row, |row| (row.started, row.problem) = (true, None));
-                    self.board.hear(self.row);
-                    continue;
-                }
-                Err(Broken::Gone) => {
+            let pause = match round {
+                Ok(()) => continue,
+                Err(Broken::Gone(error)) => {
                     tracing::info!(kind = self.source.resource.kind, "watch cannot be resumed: listing again");
-                    from = None;
+                    at.from = None;
+                    at.pauses.after(&error)
                 }
-                Err(Broken::Failed(error)) => {
-                    failures += 1;
-                    // A version that the server keeps refusing is not worth insisting on.
-                    if failures >= 3 && error.code().is_some() {
-                        from = None;
-                    }
-                    tracing::warn!(kind = self.source.resource.kind, %error, "watch failed");
-                    self.board.report(self.row, Some(&error));
-                }
-            }
+                Err(Broken::Failed(error)) => self.failed(&error, &mut at),
+            };
             self.transport.metrics.watch_restart(self.source.resource.kind);
-            tokio::time::sleep(delays.next().unwrap_or(Duration::from_secs(1))).await;
+            tokio::time::sleep(pause).await;
         }
     }
 
-    fn target(&self) -> Target {
+    /// Takes note of a failure; how long to wait after it.
+    fn failed(&self, error: &RequestError, at: &mut Progress) -> Duration {
+        self.transport.complain(self.source.resource.kind, error);
+        self.refused(error.code().filter(|code| matches!(code, 403 | 404)), at);
+        let pause = at.pauses.after(error);
+        if at.pauses.is_undefined() {
+            // All objects of a kind go with its definition.
+            self.board.undefined(self.row, error);
+            self.forget(at);
+            return pause;
+        }
+        self.board.report(self.row, Some(error));
+        if at.newest > 0 && at.pauses.forbidden_for() >= FORGET {
+            self.board.forget(self.row);
+            self.forget(at);
+        }
+        pause
+    }
+
+    fn forget(&self, at: &mut Progress) {
+        (at.from, at.newest) = (None, 0);
+        self.map.rebuild(self.namespace.as_deref(), Vec::new());
+    }
+
+    /// Counts the watch as refused with this code, or as not refused.
+    fn refused(&self, code: Option<u16>, at: &mut Progress) {
+        let (kind, metrics) = (self.source.resource.kind, &self.transport.metrics);
+        let before = std::mem::replace(&mut at.refused, code);
+        if before != code {
+            before.into_iter().for_each(|code| metrics.watch_refused(kind, code, -1));
+            code.into_iter().for_each(|code| metrics.watch_refused(kind, code, 1));
+        }
+    }
+
+    /// Takes a complete list.
+    async fn renew(&self, at: &mut Progress) -> Result<(), Broken> {
+        let List { items, version } = self.list(&mut at.page, at.doubted).await?;
+        let namespace = self.namespace.as_deref();
+        if version >= at.newest {
+            self.map.replace(namespace, items, version);
+        } else if !at.doubted {
+            // One server behind the others may say this; the next one says it no more.
+            at.doubted = true;
+            tokio::time::sleep(DOUBT).await;
+            return Ok(());
+        } else {
+            let kind = self.source.resource.kind;
+            tracing::warn!(kind, version, before = at.newest, "the cluster was put back to an earlier state");
+            let seen = |item| match item {
+                Listed::New(seen) => Some(seen),
+                Listed::Known(_) => None,
+            };
+            self.map.rebuild(namespace, items.into_iter().filter_map(seen).collect());
+        }
+        (at.from, at.newest, at.doubted) = (Some(version), version, false);
+        self.refused(None, at);
+        self.board.list(self.row);
+        Ok(())
+    }
+
+    /// Looks whether a watch that brought nothing goes on from a version that is yet to come.
+    async fn look_back(&self, version: u64, at: &mut Progress) -> Result<(), Broken> {
+        if at.from != Some(version) {
+            at.stalled = 0;
+            return Ok(());
+        }
+        at.stalled += 1;
+        if at.stalled % STALLED == 1 && self.version().await? < version {
+            (at.from, at.doubted) = (None, true);
+            tokio::time::sleep(DOUBT).await;
+        }
+        Ok(())
+    }
+
+    pub(super) fn target(&self) -> Target {
         let mut target = Target::new(self.source.resource.collection(self.namespace.as_deref()));
         if let Some(labels) = self.source.labels {
             target = target.with("labelSelector", labels);
@@ -168,44 +253,13 @@ impl<T: Send + Sync + 'static> Watch<T> {
         target
     }
 
-    fn call(&self, verb: &'static str) -> Call {
+    pub(super) fn call(&self, verb: &'static str) -> Call {
         let object = self.namespace.clone().unwrap_or_default();
         Call { verb, kind: self.source.resource.kind, object }
     }
 
-    async fn list(&self) -> Result<u64, Broken> {
-        let call = self.call("list");
-        let mut items = Vec::new();
-        let mut next = String::new();
-        loop {
-            let mut target = self.target().with("limit", PAGE);
-            if !next.is_empty() {
-                target = target.with("continue", &next);
-            }
-            let request = outgoing(http::Method::GET, target.into_string(), None, Vec::new());
-            let request = self.reduced(request, "PartialObjectMetadataList");
-            let body = self.transport.call(&call, request).await?;
-            let page: Page<'_> = read_json(&call, &body)?;
-            items.extend(page.items.iter().filter_map(|item| self.listed(item.get())));
-            if page.metadata.continue_.is_empty() {
-                let version = page.metadata.resource_version.parse().unwrap_or_default();
-                self.map.replace(self.namespace.as_deref(), items, version);
-                return Ok(version);
-            }
-            next = page.metadata.continue_.into_owned();
-        }
-    }
-
-    fn listed(&self, json: &str) -> Option<Listed<T>> {
-        let head = self.head(json)?;
-        if self.map.knows(&head) {
-            return Some(Listed::Known(head.key));
-        }
-        self.object(head, json).map(Listed::New)
-    }
-
-    /// Follows the changes after `version` until the server ends the watch; `from` follows along.
-    async fn follow(&self, version: u64, from: &mut Option<u64>) -> Result<Option<u64>, Broken> {
+    /// Follows the changes after `version` until the server ends the watch.
+    async fn follow(&self, version: u64, at: &mut Progress) -> Result<(), Broken> {
         let call = self.call("watch");
         let target = self
             .target()
@@ -216,10 +270,15 @@ impl<T: Send + Sync + 'static> Watch<T> {
         let request = outgoing(http::Method::GET, target.into_string(), None, Vec::new());
         let request = self.reduced(request, "PartialObjectMetadata");
         let (generation, stream) = self.transport.stream(&call, request).await?;
+        at.pauses = Pauses::default();
+        self.refused(None, at);
         self.board.report(self.row, None);
         self.board.hear(self.row);
-        match tokio::time::timeout(SILENCE, self.read(&call, stream, from)).await {
-            Ok(end) => end.map(|()| None),
+        match tokio::time::timeout(SILENCE, self.read(&call, stream, at)).await {
+            Ok(end) => {
+                end?;
+                self.look_back(version, at).await
+            }
             Err(_) => {
                 self.transport.gone_silent(generation);
                 let what = format!("watch {}", self.source.resource.kind);
@@ -228,7 +287,7 @@ impl<T: Send + Sync + 'static> Watch<T> {
         }
     }
 
-    async fn read(&self, call: &Call, stream: impl AsyncBufRead, from: &mut Option<u64>) -> Result<(), Broken> {
+    async fn read(&self, call: &Call, stream: impl AsyncBufRead, at: &mut Progress) -> Result<(), Broken> {
         let mut stream = pin!(stream);
         let mut line = Vec::new();
         loop {
@@ -243,7 +302,11 @@ impl<T: Send + Sync + 'static> Watch<T> {
             }
             let event: Event<'_> = read_json(call, &line)?;
             if let Some(version) = self.take(call, &event)? {
-                *from = Some(version);
+                if event.type_ == "BOOKMARK" && version < at.newest {
+                    (at.from, at.doubted) = (None, true);
+                    return Ok(());
+                }
+                (at.from, at.newest) = (Some(version), at.newest.max(version));
                 self.board.hear(self.row);
             }
         }
@@ -275,11 +338,11 @@ impl<T: Send + Sync + 'static> Watch<T> {
         Ok(Some(version))
     }
 
-    fn head(&self, json: &str) -> Option<Head> {
+    pub(super) fn head(&self, json: &str) -> Option<Head> {
         head(json).map_err(|error| self.malformed("", &error)).ok()
     }
 
-    fn object(&self, head: Head, json: &str) -> Option<Seen<T>> {
+    pub(super) fn object(&self, head: Head, json: &str) -> Option<Seen<T>> {
         match (self.source.decode)(&head, json) {
             Ok(object) => Some(Seen::new(head, object)),
             Err(error) => {
@@ -294,23 +357,6 @@ impl<T: Send + Sync + 'static> Watch<T> {
         tracing::error!(kind, object, %error, "an object cannot be read and is left out: correct or delete it");
         self.transport.metrics.malformed(kind);
     }
-}
-
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(borrow)]
-    metadata: PageMeta<'a>,
-    #[serde(borrow, default)]
-    items: Vec<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PageMeta<'a> {
-    #[serde(borrow)]
-    resource_version: Cow<'a, str>,
-    #[serde(borrow, default, rename = "continue")]
-    continue_: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]

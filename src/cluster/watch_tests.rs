@@ -4,7 +4,7 @@ use actions::machine::Key;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
-use crate::cluster::testing::{Answer, Asked, answer, events, scripted, silent};
+use crate::cluster::testing::{Answer, Asked, answer, away, events, scripted, silent};
 
 /// The value of `data`, which may be malformed.
 fn decode(_head: &Head, json: &str) -> Result<u64, serde_json::Error> {
@@ -141,7 +141,7 @@ async fn a_connection_on_which_nothing_comes_is_given_up_within_thirty_seconds()
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_comes_back_is_noticed_within_two_seconds() {
-    let mut run = Running::start(vec![list(10, &[])]);
+    let mut run = Running::start((0..20).map(|_| away()).collect());
     run.next().await;
     for _ in 0..20 {
         let before = tokio::time::Instant::now();
@@ -169,4 +169,120 @@ async fn a_long_list_comes_in_pages() {
     assert_eq!(run.next().await, "limit=100&continue=x%2Fy");
     assert_eq!(run.next().await, format!("{FROM}10"));
     assert_eq!((run.value("a"), run.value("b")), (Some(1), Some(2)));
+}
+
+fn refusal(code: u16, more: &str) -> Answer {
+    answer(code, format!(r#"{{"message":"no","code":{code}{more}}}"#))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_right_that_is_lost_after_the_first_list_is_asked_for_again_and_costs_the_objects_after_ten_minutes() {
+    let again = |_| refusal(403, "");
+    let mut answers = vec![list(10, &[object("a", 5, "1")]), events(&[&event("ADDED", &object("b", 11, "2"))])];
+    answers.extend((0..60).map(again));
+    let mut run = Running::start(answers);
+    run.next().await;
+    run.next().await;
+    let lost = tokio::time::Instant::now();
+    until(|| !run.board.notes().is_empty()).await;
+    let mut last = lost.elapsed();
+    while last < Duration::from_secs(565) {
+        assert_eq!(run.next().await, format!("{FROM}11"), "the version is kept");
+        let asked = lost.elapsed();
+        assert!(asked < last + Duration::from_secs(31), "{last:?} {asked:?}");
+        last = asked;
+        assert_eq!((run.value("a"), run.board.unready()), (Some(1), vec![]));
+    }
+    while run.value("a").is_some() {
+        run.next().await;
+        assert!(lost.elapsed() < Duration::from_secs(700));
+    }
+    assert_eq!(run.value("b"), None);
+    assert_eq!(run.board.unready(), [""; 0], "it stays ready");
+    assert!(run.board.unlisted("Agent", "ns").unwrap().refused, "what there is, is unknown");
+    assert_eq!(run.next().await, "limit=100");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_defined_has_no_objects() {
+    let mut answers = vec![list(10, &[object("a", 5, "1")]), events(&[&event("ADDED", &object("b", 11, "2"))])];
+    answers.extend((0..40).map(|_| refusal(404, "")));
+    let mut run = Running::start(answers);
+    run.next().await;
+    run.next().await;
+    let gone = tokio::time::Instant::now();
+    while run.value("a").is_some() {
+        run.next().await;
+        assert!(gone.elapsed() < Duration::from_secs(20));
+    }
+    assert!(gone.elapsed() >= Duration::from_secs(10), "an API server that has just begun may not know it yet");
+    assert_eq!((run.board.unready(), run.board.unlisted("Agent", "ns")), (vec![], None));
+    assert!(run.board.notes()[0].contains("CustomResourceDefinition"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_takes_too_long_is_asked_for_in_halves_and_what_came_before_is_kept() {
+    let first =
+        format!(r#"{{"metadata":{{"resourceVersion":"10","continue":"x"}},"items":[{}]}}"#, object("a", 5, "1"));
+    let more = format!(r#"{{"metadata":{{"resourceVersion":"10","continue":"y"}},"items":[{}]}}"#, object("b", 6, "2"));
+    let large = refusal(413, "");
+    let answers =
+        vec![answer(200, first), silent(&[]), large, answer(200, more), list(10, &[object("c", 7, "3")]), silent(&[])];
+    let mut run = Running::start(answers);
+    for expected in ["limit=100", "limit=100&continue=x", "limit=50&continue=x", "limit=25&continue=x"] {
+        assert_eq!(run.next().await, expected);
+    }
+    assert_eq!(run.next().await, "limit=25&continue=y");
+    assert_eq!(run.next().await, format!("{FROM}10"));
+    assert_eq!((run.value("a"), run.value("b"), run.value("c")), (Some(1), Some(2), Some(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_with_too_much_to_do_is_left_alone_for_as_long_as_it_says_and_keeps_the_version() {
+    let busy = || refusal(429, r#","details":{"retryAfterSeconds":7}"#);
+    let mut run = Running::start(vec![busy(), list(10, &[]), busy(), busy(), busy(), busy(), silent(&[])]);
+    run.next().await;
+    let before = tokio::time::Instant::now();
+    assert_eq!(run.next().await, "limit=100");
+    assert!(before.elapsed() >= Duration::from_secs(7), "{:?}", before.elapsed());
+    for _ in 0..5 {
+        assert_eq!(run.next().await, format!("{FROM}10"));
+    }
+    assert!(before.elapsed() >= Duration::from_secs(35), "{:?}", before.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_was_put_back_is_taken_as_it_is_after_a_second_look() {
+    let mut run = Running::start(vec![
+        list(100, &[object("a", 50, "1"), object("late", 90, "2")]),
+        events(&[]),
+        list(40, &[]),
+        list(41, &[object("a", 30, "7"), object("back", 20, "3")]),
+        events(&[&event("MODIFIED", &object("a", 45, "8"))]),
+    ]);
+    for expected in ["limit=100", &format!("{FROM}100"), "limit=1", "limit=100", &format!("{FROM}41")] {
+        assert_eq!(run.next().await, expected);
+    }
+    assert_eq!((run.value("late"), run.value("back")), (None, Some(3)));
+    assert_eq!(run.next().await, format!("{FROM}45"));
+    assert_eq!(run.value("a"), Some(8), "it follows from there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_list_that_is_behind_changes_nothing() {
+    let gone = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}"#;
+    let mut run = Running::start(vec![
+        list(100, &[object("a", 50, "1")]),
+        events(&[gone]),
+        list(40, &[]),
+        list(101, &[object("a", 50, "1")]),
+        silent(&[]),
+    ]);
+    let seen = Arc::new(Mutex::new(0));
+    let changes = seen.clone();
+    run.map.subscribe(move |_| *changes.lock().unwrap() += 1);
+    for expected in ["limit=100", &format!("{FROM}100"), "limit=100", "limit=100", &format!("{FROM}101")] {
+        assert_eq!(run.next().await, expected);
+    }
+    assert_eq!((run.value("a"), *seen.lock().unwrap()), (Some(1), 1));
 }

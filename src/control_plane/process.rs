@@ -34,6 +34,7 @@ use crate::{
         crash::CrashPoint,
         metrics::Metrics as ApiMetrics,
         reviews::Reviewer,
+        transport::DEADLINE,
     },
     store::{Store, StoreError},
     telemetry::http::{self, Probes},
@@ -103,7 +104,7 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
     registry.register("recif_control_plane_objects", "Objects in the read model", objects.clone());
     registry.register("recif_control_plane_followers", "Clients that follow the changes", followers.clone());
     // It writes nothing: there is no lease.
-    let transport = connect(Authority::always(), CrashPoint::default(), api_metrics).await?;
+    let transport = connect(Authority::always(), CrashPoint::default(), api_metrics, DEADLINE).await?;
     let auth = match mode {
         AuthMode::None => Auth::None { anywhere: auth.insecure() },
         AuthMode::Kubernetes => {
@@ -153,10 +154,10 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
     tasks.spawn(mirror.run());
     let (starting, started) = (app.clone(), board.clone());
     tasks.spawn(async move {
-        started.started().await;
+        started.settled().await;
         starting.fleet.go_live();
         starting.synced.store(true, Relaxed);
-        tracing::info!("every watch has started");
+        tracing::info!("the watches have started");
         std::future::pending().await
     });
     let counted = app.clone();
@@ -166,6 +167,8 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
         followers.set(count(counted.clients.count()));
         look();
     };
+    let refused = board.clone();
+    let notes = Box::new(move || [refused.notes(), notes()].concat());
     let probes = Probes { registry, unready: Box::new(move || board.unready()), notes, refresh: Box::new(refresh) };
     tasks.spawn(async move {
         if let Err(error) = http::serve(admin, probes).await {

@@ -4,10 +4,11 @@ use std::{
     collections::{BTreeSet, HashMap},
     fmt,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use actions::{
-    machine::{BadTable, Clock, Driver, Key, Machine, Sink},
+    machine::{ApiError, BadTable, Clock, Driver, Key, Machine, Next, Sink},
     ports::{ChildKind, World},
 };
 use crds::RefKind;
@@ -17,11 +18,12 @@ use tokio::sync::watch;
 use super::{
     kinds::{Controlled, Maps},
     queue::Queue,
+    unknown::Unknown,
     wake,
 };
 use crate::{
-    cache::Referrers,
-    cluster::{CustomObjects, ObjectMap, Transport},
+    cache::{NamespaceSeen, Referrers},
+    cluster::{Board, CustomObjects, ObjectMap, Transport},
 };
 
 /// What the controllers of all kinds share.
@@ -42,6 +44,8 @@ pub struct Shared {
     pub instance: String,
     /// For tests: whether some wakes are lost.
     pub lose_wakes: bool,
+    /// What the watches know.
+    pub board: Arc<Board>,
 }
 
 impl fmt::Debug for Shared {
@@ -64,7 +68,11 @@ struct Running<K: Controlled> {
     queue: Arc<Queue>,
     driver: Arc<Driver<K>>,
     map: Arc<ObjectMap<K>>,
+    unknown: Arc<Unknown>,
 }
+
+/// How soon an object is looked at again whose step would read what is on its way.
+const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
 impl<K: Controlled> Controller for Running<K> {
     fn kind(&self) -> &'static str {
@@ -76,10 +84,16 @@ impl<K: Controlled> Controller for Running<K> {
     }
 
     fn lead(&self, workers: usize) -> BoxFuture<'_, ()> {
-        let driver = self.driver.clone();
+        let (driver, unknown) = (self.driver.clone(), self.unknown.clone());
         let step = move |key| {
-            let driver = driver.clone();
-            async move { driver.step(&key).await }
+            let (driver, unknown) = (driver.clone(), unknown.clone());
+            async move {
+                match unknown.keeps::<K>(&key) {
+                    None => driver.step(&key).await,
+                    Some(found) if found.refused => driver.refuse(&key, ApiError::Forbidden(found.why)).await,
+                    Some(_) => Next::After(ON_ITS_WAY),
+                }
+            }
         };
         Box::pin(async move { self.queue.run(|| self.map.keys(), workers, step).await })
     }
@@ -96,7 +110,9 @@ pub fn controller<K: Controlled>(shared: &Shared) -> Result<Arc<dyn Controller>,
     let objects = Arc::new(CustomObjects::new(shared.transport.clone(), map.clone()));
     let driver = Driver::new(K::registry()?, shared.world.clone(), objects, shared.clock.clone(), shared.sinks.clone());
     let driver = driver.of_instance(&shared.instance);
-    Ok(Arc::new(Running { queue, driver: Arc::new(driver), map: map.clone() }))
+    let unknown =
+        Arc::new(Unknown::new(shared.board.clone(), shared.maps.views.kinds.clone(), shared.world.views.clone()));
+    Ok(Arc::new(Running { queue, driver: Arc::new(driver), map: map.clone(), unknown }))
 }
 
 fn wire<K: Controlled>(shared: &Shared, map: &ObjectMap<K>, queue: &Arc<Queue>) {
@@ -150,7 +166,8 @@ pub(super) fn wake_readers(shared: &Shared) {
 pub(super) fn wake_admitted(shared: &Shared) {
     let users = shared.users.clone();
     shared.maps.views.namespaces.subscribe(move |change| {
-        if change.old != change.new {
+        let labels = |seen: &Option<Arc<NamespaceSeen>>| seen.as_ref().map(|seen| seen.labels.clone());
+        if labels(&change.old) != labels(&change.new) {
             users.wake_all(users.referrers.of_namespace(&change.key.name));
         }
     });

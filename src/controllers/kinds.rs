@@ -18,7 +18,7 @@ use super::controller::{Controller, Shared, controller, wake_admitted, wake_gove
 use super::discovery::Discoverer;
 use super::wake::wakes_itself;
 use crate::{
-    cache::{CustomMaps, KindViews},
+    cache::{CustomMaps, KindViews, NamespaceSeen},
     cluster::{
         Board, Head, ObjectMap, Source, Transport, Watch, custom::Custom, decode, endpoints, pod, resource::Resource,
     },
@@ -173,7 +173,10 @@ impl Maps {
         scope.watch(Source { resource: Resource::POD, labels: OURS, fields: None, decode }, &self.views.pods, tasks);
         // Who may watch some namespaces may not watch the namespaces themselves: none of another one is admitted by labels then.
         if scope.namespaces.is_empty() {
-            let decode = Arc::new(|_: &Head, json: &str| decode::labels(json));
+            let decode = Arc::new(|_: &Head, json: &str| {
+                let (labels, deleting) = decode::labels(json)?;
+                Ok(NamespaceSeen { labels: Arc::new(labels), deleting })
+            });
             let source = Source { resource: Resource::NAMESPACE, labels: None, fields: None, decode };
             scope.watch(source, &self.views.namespaces, tasks);
         }

@@ -4,12 +4,15 @@
 //!
 //! [`kinds`] is the table: for each kind its actions, children and references. [`controller`] turns a row into a running
 //! controller, [`wake`] says which change concerns whom, [`discovery`] asks servers of tools
-//! beside the steps, and [`operator`] is the process around them.
+//! beside the steps, `bindings` keeps the operator's rights in namespaces of its own, `unknown` holds back steps that would read what was
+//! never listed, and [`operator`] is the process around them.
 
+mod bindings;
 pub mod controller;
 pub mod discovery;
 pub mod kinds;
 pub mod operator;
 pub mod queue;
 mod sinks;
+mod unknown;
 pub mod wake;

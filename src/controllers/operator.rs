@@ -15,7 +15,7 @@ use actions::{
     workload::Baselines,
 };
 use clap::ArgAction;
-use futures::future::{join_all, join3};
+use futures::future::{join4, join_all};
 use prometheus_client::registry::Registry;
 use tokio::{
     net::TcpListener,
@@ -26,6 +26,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    bindings::Holder,
     controller::{Controller, Shared, wake_keyed},
     discovery::Discoverer,
     kinds::{GatewayService, Maps, Scope, controllers, wake_asked},
@@ -35,7 +36,7 @@ use crate::{
     cache::{Caches, IDENTITY, Keys},
     cluster::{
         Authority, Board, ChildWriter, Elector, LeaseObject, client, crash::CrashPoint, events::event_queue,
-        metrics::Metrics, secret::SecretObject,
+        metrics::Metrics, secret::SecretObject, transport::DEADLINE,
     },
     mcp::{Cidr, DENIED, LOOPBACK},
     scaler::{GatewayMap, LiveFleet, PROXY_PORT, Scaler, ScalerMetrics},
@@ -46,6 +47,8 @@ use crate::{
     },
 };
 
+/// How long a request for the lease may take: it is renewed within 6 s, or lost.
+const LEASE_CALL: Duration = Duration::from_millis(2500);
 /// How long Events that were told already may take to leave at the end.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -210,14 +213,18 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let scaler_metrics = ScalerMetrics::new(&mut registry);
     metrics.register(&mut registry);
     let authority = if leader_elect { Authority::by_lease() } else { Authority::always() };
-    let transport = client::connect(authority.clone(), crash, metrics).await?;
+    // Of its own: a connection on which nothing comes any more must be noticed before the lease runs out.
+    let lease_transport =
+        client::connect(Authority::always(), CrashPoint::default(), metrics.clone(), LEASE_CALL).await?;
+    let transport = client::connect(authority.clone(), crash, metrics, DEADLINE).await?;
     let (events, event_sender) = event_queue(transport.clone(), identity.clone());
 
     let maps = Arc::new(Maps::default());
+    let board = Arc::new(Board::default());
     let children = Arc::new(ChildWriter::new(transport.clone(), maps.views.children.clone()));
     let discoverer = Arc::new(Discoverer::new(children.clone(), denied, maps.views.keys.clone()));
     let world = World {
-        views: Arc::new(Caches::new(&maps.views)),
+        views: Arc::new(Caches::new(&maps.views, board.clone())),
         cluster: children,
         discoveries: discoverer.clone(),
         settings: Arc::new(settings),
@@ -226,24 +233,33 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let sinks: Vec<Arc<dyn Sink>> = vec![Arc::new(PhaseTrace), Arc::new(steps.clone()), Arc::new(Events(events))];
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let behind_gateways = Arc::<GatewayMap>::default();
-    let fleet = LiveFleet::new(&transport, &maps.views, &world.views, &clock, behind_gateways.clone());
+    let fleet = LiveFleet::new(&transport, &maps.views, &world.views, &clock, behind_gateways.clone(), board.clone());
     let scaler = Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, PROXY_PORT, scaler_metrics));
     let world = Arc::new(world);
     let users = Arc::default();
     let instance = format!("{operator_namespace}/{lease_name}");
-    let shared =
-        Shared { maps: maps.clone(), transport: transport.clone(), world, clock, users, sinks, instance, lose_wakes };
+    let shared = Shared {
+        maps: maps.clone(),
+        transport: transport.clone(),
+        world,
+        clock,
+        users,
+        sinks,
+        instance,
+        lose_wakes,
+        board: board.clone(),
+    };
     let controllers = controllers(&shared)?;
     wake_asked(&shared, &discoverer);
 
     let stop = CancellationToken::new();
     stop_on_signals(stop.clone())?;
     let listener = http::bind(listen).await.map_err(|error| OperatorError::Listen(listen, error))?;
-    let board = Arc::new(Board::default());
     let mut tasks = JoinSet::new();
     // An empty variable is one empty name to the parser of lists.
     let namespaces = namespaces.into_iter().filter(|name| !name.is_empty()).collect();
     let scope = Scope { namespaces, transport: transport.clone(), board: board.clone() };
+    let holder = Holder::new(&shared, &scope, &mut tasks);
     maps.watch(&scope, &mut tasks);
     let keys = maps.views.keys.clone();
     tasks.spawn(wake_keyed(keys.subscribe(), maps.clone(), shared.users.clone()));
@@ -258,11 +274,11 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
 
     let mut election = leader_elect.then(|| {
         let row = board.add_started(format!("lease {operator_namespace}/{lease_name}"));
-        let api = Arc::new(LeaseObject::new(transport.clone(), operator_namespace, lease_name));
+        let api = Arc::new(LeaseObject::new(lease_transport, operator_namespace, lease_name));
         let board = board.clone();
         Elector::new(api, identity, authority, move |error| board.report(row, error))
     });
-    let work = Work { controllers, workers: workers.into(), scaler, discoverer, keys, secret };
+    let work = Work { controllers, workers: workers.into(), scaler, discoverer, holder, keys, secret };
     let outcome = tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
@@ -284,6 +300,7 @@ struct Work {
     workers: usize,
     scaler: Arc<Scaler>,
     discoverer: Arc<Discoverer>,
+    holder: Holder,
     keys: Keys,
     secret: SecretObject,
 }
@@ -296,14 +313,19 @@ async fn terms(
     baselines: &Baselines,
     steps: &StepMetrics,
 ) {
-    board.started().await;
-    tracing::info!("every watch has started");
+    board.settled().await;
+    match board.notes().as_slice() {
+        [] => tracing::info!("every watch has started"),
+        lines => {
+            tracing::warn!(refused = lines.len(), first = lines[0], "led is what is known: some watches are refused")
+        }
+    }
     loop {
         let controllers = join_all(work.controllers.iter().map(|controller| controller.lead(work.workers)));
         let lead = async {
             // What is rendered first is to have them; but they are no reason not to work.
             let _ = timeout(KEYS, work.keys.ensure(&work.secret)).await;
-            join3(controllers, work.scaler.clone().lead(), work.keys.keep(&work.secret)).await
+            join4(controllers, work.scaler.clone().lead(), work.keys.keep(&work.secret), work.holder.lead()).await
         };
         let Some(election) = &mut election else {
             steps.leading(true);
@@ -335,8 +357,9 @@ async fn serve(
     steps: StepMetrics,
 ) {
     let refresh = move || controllers.iter().for_each(|found| steps.queued(found.kind(), found.depth()));
-    let unready = Box::new(move || board.unready());
-    let probes = Probes { registry, unready, notes: Box::new(Vec::new), refresh: Box::new(refresh) };
+    let noting = board.clone();
+    let (unready, notes) = (Box::new(move || board.unready()), Box::new(move || noting.notes()));
+    let probes = Probes { registry, unready, notes, refresh: Box::new(refresh) };
     if let Err(error) = http::serve(listener, probes).await {
         tracing::error!(%error, "the probes are no longer served");
     }

@@ -20,7 +20,8 @@ use crate::{
 pub fn wakes_itself<K: Machine>(change: &Change<K>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
     let (old, new) = (old.meta(), new.meta());
-    old.uid != new.uid
+    change.cause == Cause::Restored
+        || old.uid != new.uid
         || old.generation != new.generation
         || old.deletion_timestamp != new.deletion_timestamp
         || old.labels != new.labels

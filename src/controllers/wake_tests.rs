@@ -53,6 +53,9 @@ fn an_object_is_woken_by_what_a_step_reads_and_never_by_its_status() {
     for (path, value, expected) in table {
         assert_eq!(judge::<Agent>(&base, wakes_itself, path, value), expected, "{path}");
     }
+    let same = || serde_json::from_value::<Agent>(base.clone()).unwrap();
+    assert!(!wakes_itself(&change(Some(same()), Some(same()), Cause::Watch)));
+    assert!(wakes_itself(&change(Some(same()), Some(same()), Cause::Restored)), "what looks the same may not be");
 }
 
 #[test]

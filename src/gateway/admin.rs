@@ -25,13 +25,12 @@ use serde::Serialize;
 use tokio::{net::TcpListener, time::Instant};
 
 use super::{auth::Auth, serve::Shared};
-use crate::{cache::IDENTITY, cluster::Board};
+use crate::cache::IDENTITY;
 
 /// What the admin port shows.
 #[derive(Debug, Clone)]
 pub(super) struct Admin {
     shared: Arc<Shared>,
-    board: Arc<Board>,
     started: Instant,
 }
 
@@ -57,8 +56,8 @@ struct Demand {
 
 impl Admin {
     /// Shows these; the process started now.
-    pub(super) fn new(shared: Arc<Shared>, board: Arc<Board>) -> Self {
-        Self { shared, board, started: Instant::now() }
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, started: Instant::now() }
     }
 
     /// Serves them for ever.
@@ -80,7 +79,7 @@ impl Admin {
 }
 
 async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
-    let mut problems = admin.board.unready();
+    let mut problems = admin.shared.board.unready();
     if admin.shared.leaving() {
         problems.push("the gateway is shutting down".into());
     }
@@ -89,7 +88,7 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
             .push(format!("Secret {IDENTITY}, by which callers are vouched for, is not there: the operator makes it"));
     }
     match problems.as_slice() {
-        [] => (StatusCode::OK, "ok\n".into()),
+        [] => (StatusCode::OK, [vec!["ok".into()], admin.shared.board.notes()].concat().join("\n") + "\n"),
         lines => (StatusCode::SERVICE_UNAVAILABLE, lines.join("\n") + "\n"),
     }
 }

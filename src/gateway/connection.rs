@@ -186,7 +186,7 @@ async fn request<S: Link>(
         Err(refusal) => return refuse(client, &refusal, None, head.is_head(), close, shared).await,
     };
     let Some(route) = route else {
-        return refuse(client, &shared.unknown(), None, head.is_head(), close, shared).await;
+        return refuse(client, &shared.unknown(path.key), None, head.is_head(), close, shared).await;
     };
     let head = RequestHead { upgrades: head.upgrades && caller.may_upgrade(), ..head };
     let kind = Some(route.workload.kind);

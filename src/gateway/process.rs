@@ -38,6 +38,7 @@ use crate::{
         metrics::Metrics as ApiMetrics,
         reviews::Reviewer,
         stamp::Stamper,
+        transport::DEADLINE,
     },
     tls::{H2, HTTP1, Tls, TlsError},
 };
@@ -83,7 +84,7 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
     let GatewayArgs { listen, admin_listen, auth, namespaces, lame_duck, shutdown_timeout, operator_namespace, .. } =
         args;
     let api_metrics = ApiMetrics::default();
-    let transport = connect(Authority::always(), CrashPoint::default(), api_metrics.clone()).await?;
+    let transport = connect(Authority::always(), CrashPoint::default(), api_metrics.clone(), DEADLINE).await?;
     let auth = match settings.auth {
         AuthMode::None => Auth::None,
         AuthMode::Kubernetes => Auth::Kubernetes(Gate::new(Reviewer::new(transport.clone()), auth.audiences())),
@@ -99,7 +100,7 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
         metrics: Metrics::new(|registry| api_metrics.register(registry)),
         clock,
         instance: instance()?,
-        synced: Default::default(),
+        board: Default::default(),
         leaving: Default::default(),
         closing: CancellationToken::new(),
     });
@@ -115,20 +116,14 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
     let admin_listener =
         TcpListener::bind(admin_listen).await.map_err(|error| GatewayError::Listen(admin_listen, error))?;
 
-    let board = Arc::new(Board::default());
+    let board = shared.board.clone();
     // An empty variable is one empty name to the parser of lists.
     let namespaces: Vec<_> = namespaces.into_iter().filter(|name| !name.is_empty()).collect();
     watch(&shared, &namespaces, &transport, &board, &mut tasks);
     // Where no caller is known there is no name to vouch for, and the right to read the keys may be missing.
     let keys_board = if matches!(shared.auth, Auth::None) { Arc::default() } else { board.clone() };
     tasks.spawn(shared.keys.clone().follow(operator_namespace, transport.clone(), keys_board));
-    let (starting, started) = (shared.clone(), board.clone());
-    tasks.spawn(async move {
-        started.started().await;
-        starting.synced.store(true, Relaxed);
-        std::future::pending().await
-    });
-    let admin = Admin::new(shared.clone(), board.clone());
+    let admin = Admin::new(shared.clone());
     tasks.spawn(async move {
         if let Err(error) = admin.serve(admin_listener).await {
             tracing::error!(%error, "the admin port is no longer served");

@@ -33,6 +33,7 @@ use super::{
 };
 use crate::{
     cache::Keys,
+    cluster::Board,
     http1::listen,
     tls::{Tls, chose_h2},
 };
@@ -58,8 +59,8 @@ pub(super) struct Shared {
     pub(super) clock: Clock,
     /// New after each start.
     pub(super) instance: String,
-    /// Whether every watch has had a complete list.
-    pub(super) synced: AtomicBool,
+    /// What the watches know.
+    pub(super) board: Arc<Board>,
     /// Whether clients are asked to go elsewhere with their next request.
     pub(super) leaving: AtomicBool,
     /// Cancelled when connections without a request end.
@@ -73,8 +74,9 @@ impl Shared {
     }
 
     /// There is no such workload, as far as is known.
-    pub(super) fn unknown(&self) -> Answer {
-        match self.synced.load(Relaxed) {
+    pub(super) fn unknown(&self, key: &[u8]) -> Answer {
+        let namespace = key.split(|byte| *byte == b'/').nth(1).unwrap_or_default();
+        match self.board.knows(&String::from_utf8_lossy(namespace)) {
             true => turn::unknown(),
             false => Answer::new(503, "starting", "the gateway does not know yet which workloads there are"),
         }

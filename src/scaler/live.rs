@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     cache::{KindViews, Referrers, workload_label},
-    cluster::{Change, CustomObjects, ObjectMap, ScaleWriter, Transport, custom::Custom},
+    cluster::{Board, Change, CustomObjects, ObjectMap, ScaleWriter, Transport, custom::Custom},
 };
 
 /// Addresses behind the gateways' admin Service, by EndpointSlice.
@@ -35,6 +35,7 @@ pub struct LiveFleet {
     changes: Arc<Changes>,
     gateways: Arc<GatewayMap>,
     writer: ScaleWriter,
+    board: Arc<Board>,
 }
 
 impl fmt::Debug for LiveFleet {
@@ -51,6 +52,7 @@ impl LiveFleet {
         views: &Arc<dyn Views>,
         clock: &Arc<dyn Clock>,
         gateways: Arc<GatewayMap>,
+        board: Arc<Board>,
     ) -> Self {
         let changes = Arc::new(Changes::default());
         let tools = Arc::new(Referrers::default());
@@ -68,7 +70,8 @@ impl LiveFleet {
             OfKind::<Flow>::watched(&maps.kinds.flows, transport, views, clock, &changes),
             OfKind::<FlowSet>::watched(&maps.kinds.flow_sets, transport, views, clock, &changes),
         ];
-        Self { kinds, tools, changes, gateways, writer: ScaleWriter::new(transport.clone(), deployments) }
+        let writer = ScaleWriter::new(transport.clone(), deployments);
+        Self { kinds, tools, changes, gateways, writer, board }
     }
 
     fn kind(&self, id: &Id) -> Option<&dyn KindFleet> {
@@ -91,6 +94,10 @@ impl Fleet for LiveFleet {
     }
 
     fn see(&self, id: &Id) -> Option<Seen> {
+        // Pods that were never listed are unknown, which is not none.
+        if ["Deployment", "Pod"].iter().any(|kind| self.board.unlisted(kind, &id.key.namespace).is_some()) {
+            return None;
+        }
         let mut seen = self.kind(id)?.see(&id.key)?;
         let may_sleep = seen.scaling.as_ref().is_some_and(|scaling| scaling.min_replicas == 0);
         if let Some(kind) = RefKind::parse(id.kind).filter(|_| may_sleep) {

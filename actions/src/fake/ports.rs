@@ -297,6 +297,10 @@ impl Views for Ports {
         Some(Arc::new(self.sim.store().get(&id)?.labels()))
     }
 
+    fn is_namespace_going(&self, namespace: &str) -> bool {
+        self.sim.store().is_terminating(namespace)
+    }
+
     fn published_tools(&self, kind: &'static str, namespace: &str, server: &str) -> Vec<Arc<Tool>> {
         let label = crate::render::kind_label(kind);
         let ids: Vec<_> = self.cache().objs().map(|(id, _)| id.clone()).collect();

@@ -33,6 +33,9 @@ pub enum Next {
     Idle,
 }
 
+/// How soon an object is looked at again whose step would read what is not known.
+const UNKNOWN: Duration = Duration::from_secs(10);
+
 /// Takes the objects of one kind through their life.
 pub struct Driver<K: Machine> {
     pub(super) registry: Registry<K>,
@@ -152,6 +155,20 @@ impl<K: Machine> Driver<K> {
         let last = machine.managed_by.as_deref()?;
         let seq = machine.history.last().map_or(0, |entry| entry.seq);
         self.instance.as_deref().is_some_and(|ours| ours != last).then_some((last, seq))
+    }
+
+    /// Takes no step of an object, because a step would read what is not known: says so where the object waits for one. What is at
+    /// rest is left as it is, without a write.
+    pub async fn refuse(&self, key: &Key, error: ApiError) -> Next {
+        let Some(cr) = self.objects.newest(key) else { return Next::Idle };
+        let current = cr.machine().and_then(|machine| machine.observed_generation) == Some(cr.generation());
+        if cr.is_deleting() || (current && cr.phase().is_some_and(K::Phase::is_settled)) {
+            return Next::After(UNKNOWN);
+        }
+        let (by, result) = (By::Action(""), Err(error.into()));
+        let (passed_over, facts, took) = (Vec::new(), String::new(), Duration::ZERO);
+        self.conclude(Step { key, cr, by, passed_over, result, wait: None, because: None, facts, recheck: None, took })
+            .await
     }
 
     /// What the driver itself decides, before any action is asked.

@@ -105,15 +105,23 @@ pub(super) fn judge(lookup: &Lookup<'_>, reference: &Reference, by: Option<(RefK
             of_reference(lookup, &subject, config, on_cycle, |config| used(&config.spec, &[]))
         }
         RefKind::Flow => match views.flow(namespace, name) {
-            None => Judged::missing(subject.says("not found")),
+            None => absent(lookup, &subject),
             Some(flow) => of_workload(&subject, flow.status.as_ref(), flow.metadata.generation),
         },
         RefKind::Agent => match views.agent(namespace, name) {
-            None => Judged::missing(subject.says("not found")),
+            None => absent(lookup, &subject),
             Some(agent) => of_workload(&subject, agent.status.as_ref(), agent.metadata.generation),
         },
         RefKind::RemoteMCPServer | RefKind::MCPServer => of_server(lookup, &subject, reference),
         RefKind::Secret | RefKind::ConfigMap => of_data(lookup, &subject, reference),
+    }
+}
+
+/// It is not there; without its definition nobody could make it.
+fn absent(lookup: &Lookup<'_>, subject: &Subject<'_>) -> Judged {
+    match lookup.views.is_defined(subject.kind) {
+        true => Judged::missing(subject.says("not found")),
+        false => Judged::missing(subject.says("not found: its CustomResourceDefinition is missing, apply config/crd")),
     }
 }
 
@@ -140,7 +148,7 @@ fn of_reference<K: Machine<Phase = ReferencePhase> + Refers>(
     on_cycle: bool,
     used: impl FnOnce(&K) -> String,
 ) -> Judged {
-    let Some(object) = object else { return Judged::missing(subject.says("not found")) };
+    let Some(object) = object else { return absent(lookup, subject) };
     let mut behind = Judged::default();
     let mut digests = BTreeMap::new();
     for reference in object.references() {

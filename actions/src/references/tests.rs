@@ -88,8 +88,16 @@ impl Views for Objects {
     fn prompt(&self, _: &str, name: &str) -> Option<Arc<Prompt>> {
         self.get("Prompt", name)
     }
+    fn is_defined(&self, kind: RefKind) -> bool {
+        !self.0.contains_key(&format!("undefined/{kind}"))
+    }
+
     fn namespace_labels(&self, _: &str) -> Option<Arc<BTreeMap<String, String>>> {
         None
+    }
+
+    fn is_namespace_going(&self, _: &str) -> bool {
+        false
     }
 
     fn published_tools(&self, _: &'static str, _: &str, _: &str) -> Vec<Arc<Tool>> {
@@ -172,6 +180,13 @@ fn all_that_is_missing_is_named_at_once_in_a_fixed_order() {
     let behind = whole().without("Prompt/p").without("Secret/h").without("PluginConfig/pc");
     let said = r#"prompt "p" not found; secret "h" not found (referenced by tool "t"); pluginconfig "pc" not found (referenced by model "m")"#;
     assert_eq!(behind.flow(), Some((said.into(), true)));
+}
+
+#[test]
+fn a_kind_without_a_definition_is_named_as_the_cause() {
+    let undefined = whole().without("Tool/t").with("undefined/Tool", "", json!({}));
+    let said = r#"tool "t" not found: its CustomResourceDefinition is missing, apply config/crd"#;
+    assert_eq!(undefined.flow(), Some((said.into(), true)));
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! `drain`: Terminating. Deletes the Deployment, waits until its Pods are gone, then lets the object go; everything
 //! else is the garbage collector's.
+//!
+//! In a namespace that is being deleted the object goes at once: the namespace takes the Deployment with it, and the rights of an
+//! operator that may only work in some namespaces go with the namespace too.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,6 +34,10 @@ impl<K: Workload> Action<K> for Drain {
     }
 
     async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+        if cx.views.is_namespace_going(&cr.meta().namespace.clone().unwrap_or_default()) {
+            cx.notes.note("namespace", "being deleted");
+            return Ok(Some(let_go(cx, cr.as_ref())));
+        }
         let child = cr.deployment();
         let is_left = |seen: &Child| seen.controller.as_ref().is_none_or(|controller| controller.uid != cr.uid());
         let seen = cx.views.child(&child).filter(|seen| !is_left(seen) && !is_orphaning(cr.as_ref()));
@@ -47,11 +54,16 @@ impl<K: Workload> Action<K> for Drain {
             cx.notes.waiting("Draining", format!("{child} is being deleted"));
             return Ok(None);
         }
-        cx.baselines.forget(cr.uid());
-        let mut next = cr.as_ref().clone();
-        if let Some(finalizers) = &mut next.meta_mut().finalizers {
-            finalizers.retain(|finalizer| Some(finalizer.as_str()) != <K as Machine>::FINALIZER);
-        }
-        Ok(Some(next))
+        Ok(Some(let_go(cx, cr.as_ref())))
     }
+}
+
+/// The object without our finalizer.
+fn let_go<K: Workload>(cx: &Context<K>, cr: &K) -> K {
+    cx.baselines.forget(cr.uid());
+    let mut next = cr.clone();
+    if let Some(finalizers) = &mut next.meta_mut().finalizers {
+        finalizers.retain(|finalizer| Some(finalizer.as_str()) != <K as Machine>::FINALIZER);
+    }
+    next
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use e2e::audit::OPERATOR;
 use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};
 use crate::{
-    kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, Kind, NETWORK_POLICY, SECRET, SERVICE},
+    kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, Kind, NETWORK_POLICY, ROLE_BINDING, SECRET, SERVICE},
     manifests::{agent, http_tool},
     namespace::{Namespace, SAID, START},
     object::{Object, Read as _},
@@ -19,6 +19,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     an_agent_called_kubernetes_leaves_the_api_servers_service_alone,
     a_foreign_object_that_another_controller_owns_is_left_untouched,
     the_operators_account_may_change_only_what_is_ours,
+    the_operators_account_may_make_nothing_of_its_own_wherever_it_is_installed,
 );
 
 async fn a_foreign_object_under_a_childs_name_is_left_untouched(ns: Namespace) -> Result<()> {
@@ -100,6 +101,68 @@ async fn the_operators_account_may_change_only_what_is_ours(ns: Namespace) -> Re
         ensure!(error.to_string().contains("only what it made"), "{verb} is refused with {error}");
     }
     Ok(())
+}
+
+async fn the_operators_account_may_make_nothing_of_its_own_wherever_it_is_installed(ns: Namespace) -> Result<()> {
+    let owner = ns.create_object(&agent("owner", json!({"replicas": 0}))).await?;
+    let owned = |mut object: Value| {
+        object["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "agents.recif.dev/v1", "kind": "Agent", "name": "owner", "uid": owner.id(), "controller": true,
+        }]);
+        object
+    };
+    let token = |mut secret: Value| {
+        secret["type"] = json!("kubernetes.io/service-account-token");
+        secret["metadata"]["annotations"] = json!({"kubernetes.io/service-account.name": "default"});
+        secret
+    };
+    let mut agent = agent("owner", json!({"replicas": 0}));
+    agent["spec"]["systemPrompt"] = json!("changed");
+    let mut binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "recif-operator"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}, "subjects": [],
+    });
+    ns.create_object(&binding).await?;
+    binding["subjects"] = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "mallory"}]);
+    let mut held = binding.clone();
+    held["metadata"]["finalizers"] = json!([crds::FINALIZER]);
+    held["subjects"] = json!([]);
+    // With every right but for the policies, in the namespace of its own and in any other.
+    for account in [OPERATOR.to_owned(), format!("system:serviceaccount:{}:recif-operator", ns.name)] {
+        for (what, object, refusal) in [
+            ("a Deployment of its own", stranger(DEPLOYMENT, "own"), Some("what an object of that group controls")),
+            ("a Secret of its own", stranger(SECRET, "own"), Some("what an object of that group controls")),
+            ("a token", token(owned(stranger(SECRET, "own"))), Some("service-account-token")),
+            ("a child", owned(stranger(SECRET, "child")), None),
+            ("another spec", agent.clone(), Some("may change no spec")),
+            ("more rights", binding.clone(), Some("but its own finalizer")),
+            ("its finalizer", held.clone(), None),
+        ] {
+            let sent = apply_as(&ns, &account, &object).await;
+            match (sent, refusal) {
+                (Ok(_), None) => {}
+                (Err(error), Some(words)) if error.to_string().contains(words) => {}
+                (sent, _) => bail!("{what}, by {account}: {sent:?}"),
+            }
+        }
+        let elsewhere = apply_as(&ns, &account, &stranger(SECRET, "recif-identity")).await;
+        ensure!(elsewhere.is_ok() == (account != OPERATOR), "the gateways' keys, by {account}: {elsewhere:?}");
+    }
+    ns.edit(ROLE_BINDING, "recif-operator", json!({"metadata": {"finalizers": null}})).await?;
+    ns.delete(AGENT, "owner").await
+}
+
+/// A dry run of a server-side apply, as this account, which has every right for it.
+async fn apply_as(ns: &Namespace, account: &str, object: &Value) -> Result<Value> {
+    let kind = Kind::of(object).context("a kind")?;
+    let (group, name) = (kind.api_version(), object["metadata"]["name"].as_str().unwrap_or_default());
+    let root = if group.contains('/') { "apis" } else { "api" };
+    let path = format!("/{root}/{group}/namespaces/{}/{}/{name}", ns.name, kind.plural);
+    let request = http::Request::patch(format!("{path}?fieldManager=e2e&force=true&dryRun=All"))
+        .header("impersonate-user", account)
+        .header("impersonate-group", "system:masters")
+        .header("content-type", "application/apply-patch+yaml");
+    Ok(ns.env.client.request(request.body(object.to_string().into_bytes())?).await?)
 }
 
 /// A request as the operator's account would send it.

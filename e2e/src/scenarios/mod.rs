@@ -22,6 +22,7 @@ mod loops;
 mod manifests;
 mod mcp_servers;
 mod mutations;
+mod namespaced;
 mod pods;
 mod quota;
 mod references;
@@ -122,6 +123,7 @@ const THEMES: &[&[Scenario]] = &[
     mutations::SCENARIOS,
     loops::ALONE,
     faults::SCENARIOS,
+    namespaced::ALONE,
     drain::ALONE,
     steady::SCENARIOS,
 ];

@@ -80,7 +80,7 @@ impl Mirror {
     /// Runs for ever.
     pub async fn run(self) {
         // What is not listed by then, is looked at when it is.
-        let _ = tokio::time::timeout(LISTS, self.board.started()).await;
+        let _ = tokio::time::timeout(LISTS, self.board.settled()).await;
         let delays = ExponentialBuilder::new()
             .with_min_delay(Duration::from_millis(100))
             .with_max_delay(Duration::from_secs(5))

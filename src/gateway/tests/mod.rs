@@ -115,7 +115,7 @@ impl Gateway {
             metrics: Metrics::new(|_| {}),
             clock,
             instance: "gw".into(),
-            synced: true.into(),
+            board: Default::default(),
             leaving: Default::default(),
             closing: CancellationToken::new(),
         });

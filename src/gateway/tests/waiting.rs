@@ -169,7 +169,7 @@ async fn the_scaler_is_told_who_waits_and_who_was_refused() {
     use tower::ServiceExt as _;
 
     let gateway = Gateway::start(&["--queue-per-workload", "1"], &[]).await;
-    let admin = Admin::new(gateway.shared.clone(), Arc::default());
+    let admin = Admin::new(gateway.shared.clone());
     let ask = async |path: &str| {
         let request = axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
         let answer = admin.clone().router().oneshot(request).await.unwrap();

@@ -40,6 +40,20 @@ async fn from_create_to_running_it_is_four_statuses_the_finalizer_and_one_write_
 }
 
 #[tokio::test(start_paused = true)]
+async fn in_a_namespace_that_is_deleted_it_goes_at_once() {
+    let sim = Sim::new();
+    sim.store().create(&agent_id("a"), agent(json!({})));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    sim.take_requests();
+    sim.store().grace = 20 * MINUTE;
+    sim.store().delete_namespace(crate::fake::NS);
+    operator.run(MINUTE).await;
+    assert_eq!(sim.take_writes(), ["Status Agent/a", "Metadata Agent/a"], "it waits for no Pod");
+    assert_eq!(sim.store().get(&agent_id("a")), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn deleting_it_deletes_the_deployment_and_lets_it_go() {
     let sim = Sim::new();
     sim.store().create(&tool_id("weather"), tool("http://weather"));

@@ -1,0 +1,106 @@
+//! Lists a kind in pages (chunking): the watch begins with it, and starts over with it.
+//!
+//! A page that takes too long, or is too large, is asked for again in halves: a list of large objects over a slow connection must not
+//! fail for ever for its last object. Nothing of a list is taken before it is complete.
+
+use std::borrow::Cow;
+
+use http::Method;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{
+    error::RequestError,
+    store::Listed,
+    transport::{outgoing, read_json},
+    watch::Watch,
+};
+
+/// Objects in one page of a list, so that a list is never held whole.
+pub(super) const PAGE: u32 = 100;
+
+/// A complete list.
+pub(super) struct List<T> {
+    pub(super) items: Vec<Listed<T>>,
+    /// The version of the store that it shows.
+    pub(super) version: u64,
+}
+
+impl<T: Send + Sync + 'static> Watch<T> {
+    /// Lists all, in pages of at most this many objects, which a list that is too much for the connection makes fewer. With
+    /// `whole`, objects are decoded that are known already.
+    pub(super) async fn list(&self, page: &mut u32, whole: bool) -> Result<List<T>, RequestError> {
+        let call = self.call("list");
+        let mut items = Vec::new();
+        let mut next = String::new();
+        loop {
+            let mut target = self.target().with("limit", &page.to_string());
+            if !next.is_empty() {
+                target = target.with("continue", &next);
+            }
+            let request = outgoing(Method::GET, target.into_string(), None, Vec::new());
+            let request = self.reduced(request, "PartialObjectMetadataList");
+            let body = match self.transport.page(&call, request).await {
+                Ok(body) => body,
+                Err(error) if *page > 1 && is_too_much(&error) => {
+                    *page /= 2;
+                    tracing::debug!(kind = call.kind, page, %error, "smaller pages are asked for");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let read: Page<'_> = read_json(&call, &body)?;
+            items.extend(read.items.iter().filter_map(|item| self.listed(item.get(), whole)));
+            if read.metadata.continue_.is_empty() {
+                *page = (*page * 2).min(PAGE);
+                return Ok(List { items, version: read.metadata.version() });
+            }
+            next = read.metadata.continue_.into_owned();
+        }
+    }
+
+    /// The version of the store now, past every cache of the API server.
+    pub(super) async fn version(&self) -> Result<u64, RequestError> {
+        let call = self.call("list");
+        let request = outgoing(Method::GET, self.target().with("limit", "1").into_string(), None, Vec::new());
+        let body = self.transport.page(&call, self.reduced(request, "PartialObjectMetadataList")).await?;
+        Ok(read_json::<Page<'_>>(&call, &body)?.metadata.version())
+    }
+
+    fn listed(&self, json: &str, whole: bool) -> Option<Listed<T>> {
+        let head = self.head(json)?;
+        if !whole && self.map.knows(&head) {
+            return Some(Listed::Known(head.key));
+        }
+        self.object(head, json).map(Listed::New)
+    }
+}
+
+/// Whether a smaller page may come through.
+fn is_too_much(error: &RequestError) -> bool {
+    let is_unread = matches!(error, RequestError::Timeout { .. } | RequestError::Unreadable { .. });
+    is_unread || matches!(error.code(), Some(413 | 504))
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(borrow)]
+    metadata: PageMeta<'a>,
+    #[serde(borrow, default)]
+    items: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMeta<'a> {
+    #[serde(borrow)]
+    resource_version: Cow<'a, str>,
+    #[serde(borrow, default, rename = "continue")]
+    continue_: Cow<'a, str>,
+}
+
+impl PageMeta<'_> {
+    fn version(&self) -> u64 {
+        self.resource_version.parse().unwrap_or_default()
+    }
+}
