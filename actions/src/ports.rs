@@ -13,7 +13,7 @@ use crate::{
     discovery::{Definitions, Discoveries},
     machine::{ApiError, Key},
     render::Settings,
-    workload::Baselines,
+    workload::{Baselines, Settling},
 };
 
 /// The kinds of children, in the order in which they are applied.
@@ -158,8 +158,10 @@ pub struct DeploymentState {
 /// The field managers of `spec.replicas`: several when they applied the same number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReplicasBy {
-    /// The operator, from the spec.
+    /// The operator's apply of the whole Deployment, which made it with its first number: while it has the field, it has to carry it.
     pub operator: bool,
+    /// The operator's apply of the number alone.
+    pub number: bool,
     /// The scaler.
     pub scaler: bool,
     /// Anybody else.
@@ -167,9 +169,14 @@ pub struct ReplicasBy {
 }
 
 impl ReplicasBy {
+    /// Whether the operator has it, in whichever way.
+    pub fn is_ours(&self) -> bool {
+        self.operator || self.number
+    }
+
     /// Whoever else set it, when we did not.
     pub fn stranger(&self) -> Option<&str> {
-        self.other.as_deref().filter(|_| !self.operator && !self.scaler)
+        self.other.as_deref().filter(|_| !self.is_ours() && !self.scaler)
     }
 }
 
@@ -255,6 +262,18 @@ pub trait Cluster: Send + Sync {
     /// [`ApiError::Invalid`] when the API server would refuse it.
     async fn dry_run(&self, manifest: &Manifest) -> Result<(), ApiError>;
 
+    /// One server-side apply of the replicas of the Deployment with this uid and of nothing else, as the field manager
+    /// [`crate::workload::REPLICAS`]; `None`: that one has them no longer, and whoever else has applied them keeps them.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    async fn set_replicas(
+        &self,
+        deployment: &ChildRef,
+        uid: &str,
+        replicas: Option<i32>,
+    ) -> Result<Arc<Child>, ApiError>;
+
     /// One DELETE in the foreground, bound to the uid; an object that is gone already is no error.
     ///
     /// # Errors
@@ -298,6 +317,8 @@ pub trait Views: Send + Sync {
     fn is_ingress_governed(&self, namespace: &str, labels: &BTreeMap<String, String>) -> bool;
     /// The public keys of the gateways, as a sidecar is given them; `None`: there are none yet.
     fn caller_keys(&self) -> Option<String>;
+    /// Those in this namespace whose controller has this uid, of every kind of [`ChildKind::ALL`], by kind and name.
+    fn children(&self, namespace: &str, owner: &str) -> Vec<Arc<Child>>;
     /// The Pods of the workload of this kind (`Agent`) and name, in the order of their names.
     fn pods(&self, kind: &'static str, namespace: &str, name: &str) -> Vec<Arc<Pod>>;
 }
@@ -314,4 +335,6 @@ pub struct World {
     pub settings: Arc<Settings>,
     /// What was applied and is not yet in a status.
     pub baselines: Baselines,
+    /// Whose missing references have come.
+    pub settling: Settling,
 }

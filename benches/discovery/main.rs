@@ -141,6 +141,15 @@ impl Cluster for Nothing {
         Err(ApiError::NotFound)
     }
 
+    async fn set_replicas(
+        &self,
+        _: &ChildRef,
+        _: &str,
+        _: Option<i32>,
+    ) -> Result<Arc<actions::ports::Child>, ApiError> {
+        Err(ApiError::NotFound)
+    }
+
     async fn delete(&self, _: &ChildRef, _: &str) -> Result<(), ApiError> {
         Err(ApiError::NotFound)
     }

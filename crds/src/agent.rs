@@ -37,7 +37,7 @@ use crate::traffic::Traffic;
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas", description = "Ready Pods."),
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Model", type_ = "string", json_path = ".spec.modelId", priority = 1),
+    printcolumn(name = "Model", type_ = "string", json_path = ".status.model", priority = 1),
     printcolumn(
         name = "Reason",
         type_ = "string",
@@ -89,7 +89,8 @@ pub struct AgentSpec {
     /// Database of this agent (postgresql://…), instead of the operator's. It is only ever written to a Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_url: Option<String>,
-    /// Names of Tools in the same namespace, each once. The agent starts when all of them are Available.
+    /// Names of Tools in the same namespace, each once. The agent starts when all of them are Available. A builtin of the runtime
+    /// (datetime, calculator, web_search, fetch_url) needs no Tool; a Tool of its name replaces it.
     #[schemars(schema_with = "schema::tool_names")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,

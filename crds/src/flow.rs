@@ -75,7 +75,8 @@ pub struct FlowDefinition {
     /// The prompts, the first being the one that answers; the others are called by name or included as partials.
     #[schemars(length(min = 1, max = 64))]
     pub prompts: Vec<PromptSource>,
-    /// The Tools that its prompts may call, each once.
+    /// The Tools that its prompts may call, each once. A builtin of the runtime (datetime, calculator, web_search, fetch_url)
+    /// needs no Tool; a Tool of its name replaces it.
     #[schemars(schema_with = "schema::tool_refs")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ObjectRef>,

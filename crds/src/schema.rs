@@ -102,13 +102,14 @@ pub(crate) fn any_value(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
 }
 
-/// Names of Tools. A rule and not `x-kubernetes-list-type: set`, because a rule can say what to do, and because the order is
-/// the user's. 128 names of 253 characters stay within what the API server lets one rule cost at run time; 256 do not.
+/// Names of Tools: a set, so that two who apply the agent may each bring their own, in the order of the user. The rule says what to
+/// do about one that is there twice. 128 names of 253 characters stay within what the API server lets one rule cost at run time; 256 do not.
 pub(crate) fn tool_names(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "maxItems": 128,
         "items": { "type": "string", "minLength": 1, "maxLength": 253 },
+        "x-kubernetes-list-type": "set",
         "x-kubernetes-validations": [{
             "rule": "self.all(a, self.exists_one(b, a == b))",
             "message": "the same Tool is listed twice: list each Tool once",

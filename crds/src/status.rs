@@ -183,6 +183,9 @@ pub struct WorkloadStatus {
     /// When the gateway last had an answer of it: the gateway's, at most every ten seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_invocation_at: Option<Time>,
+    /// The model of an Agent or Flow when it was last rendered, as provider/model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// Where the workload is reached inside the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,

@@ -176,6 +176,11 @@ impl ToolType {
     }
 }
 
+/// Whether the runtime knows a tool of this name without a Tool object.
+pub fn is_builtin(name: &str) -> bool {
+    matches!(name, "datetime" | "calculator" | "web_search" | "web-search" | "fetch_url" | "fetch-url")
+}
+
 /// A tool of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

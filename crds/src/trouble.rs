@@ -4,7 +4,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use serde_json::Value;
 
-use crate::MachineStatus;
+use crate::{MachineStatus, tool::is_builtin};
 
 /// More details than this hide the sentence they belong to.
 const AT_MOST: usize = 6;
@@ -108,7 +108,12 @@ pub fn deployment_trouble(deployment: &Deployment) -> Vec<String> {
 /// Why an object of ours that is referred to cannot be used; `None` when it can. `status` is that of the object, if it
 /// is there.
 pub fn reference_trouble(kind: &str, name: &str, status: Option<&MachineStatus>) -> Option<String> {
-    let Some(status) = status else { return Some(format!("{kind} {name}: does not exist")) };
+    let Some(status) = status else {
+        let builtin = kind == "Tool" && is_builtin(name);
+        let said =
+            if builtin { "builtin of the runtime; a Tool of this name would replace it" } else { "does not exist" };
+        return Some(format!("{kind} {name}: {said}"));
+    };
     let Some(phase) = status.seen_phase() else {
         return Some(format!("{kind} {name}: not yet seen by an operator"));
     };
@@ -257,6 +262,9 @@ mod tests {
         assert_eq!(told, "Tool w: Error: HTTP tool requires an endpoint");
         assert_eq!(reference_trouble("Tool", "w", Some(&status("Available", "True", ""))), None);
         assert_eq!(reference_trouble("Model", "m", None).unwrap(), "Model m: does not exist");
+        let builtin = "Tool calculator: builtin of the runtime; a Tool of this name would replace it";
+        assert_eq!(reference_trouble("Tool", "calculator", None).unwrap(), builtin);
+        assert_eq!(reference_trouble("Model", "calculator", None).unwrap(), "Model calculator: does not exist");
         for unseen in [MachineStatus::default(), serde_json::from_value(MachineStatus::unseen()).unwrap()] {
             let unseen = reference_trouble("Prompt", "p", Some(&unseen)).unwrap();
             assert_eq!(unseen, "Prompt p: not yet seen by an operator");

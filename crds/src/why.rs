@@ -65,7 +65,10 @@ const HINTS: &[(&str, &str)] = &[
     ("NotReady", "if it stays, its readiness probe fails: see `kubectl logs`"),
     ("PodsNotReady", "if it stays, its readiness probe fails: see `kubectl logs`"),
     ("SelectorImmutable", "delete the Deployment of this name, which Récif did not make; it will be made anew"),
-    ("MissingDatabaseUrl", "set spec.databaseUrl, give the operator a DATABASE_URL, or set storage to memory"),
+    (
+        "MissingDatabaseUrl",
+        "set spec.databaseUrl, have the operator's --database-namespaces name this namespace, or set storage to memory",
+    ),
     ("InvalidDatabaseUrl", "correct spec.databaseUrl: postgresql://user:password@host:5432/database"),
     ("ProgressDeadlineExceeded", "see `kubectl describe pods` and `kubectl logs`"),
     ("Unhealthy", "see `kubectl logs`"),

@@ -6,6 +6,7 @@
 mod client;
 mod control_plane;
 mod env;
+mod environment;
 mod gateway;
 mod inside;
 mod kinds;

@@ -200,6 +200,15 @@ impl Views for Caches {
         self.keys.get().map(|keys| keys.public())
     }
 
+    fn children(&self, namespace: &str, owner: &str) -> Vec<Arc<Child>> {
+        let is_its = |key: &Key, child: &Child| {
+            key.namespace == namespace && child.controller.as_ref().is_some_and(|controller| controller.uid == owner)
+        };
+        let mut children: Vec<_> = self.children.values().flat_map(|map| map.matching(is_its)).collect();
+        children.sort_by(|one, other| one.child.cmp(&other.child));
+        children
+    }
+
     fn pods(&self, kind: &'static str, namespace: &str, name: &str) -> Vec<Arc<Pod>> {
         self.pods.of(kind, Key::new(namespace, name))
     }

@@ -10,6 +10,7 @@ use std::{
 use actions::{
     machine::{ApiError, Key},
     ports::{Child, ChildKind, ChildRef, Cluster, Manifest},
+    workload::REPLICAS,
 };
 use async_trait::async_trait;
 use crds::FIELD_MANAGER;
@@ -22,6 +23,7 @@ use super::{
     decode,
     error::{Operation, RequestError, classify},
     resource::{Resource, Target},
+    scale::replicas_request,
     store::{Cause, ObjectMap, Seen},
     transport::{Call, Outgoing, Transport, outgoing, read_json},
 };
@@ -127,6 +129,17 @@ impl Cluster for ChildWriter {
         let request = apply_request(manifest, None, true);
         let answer = self.transport.call(&call("dry-run", &manifest.child), request).await;
         answer.map(|_| ()).map_err(|error| classify(Operation::Apply, error))
+    }
+
+    async fn set_replicas(
+        &self,
+        deployment: &ChildRef,
+        uid: &str,
+        replicas: Option<i32>,
+    ) -> Result<Arc<Child>, ApiError> {
+        let request = replicas_request(deployment, uid, replicas, REPLICAS);
+        let keep = |body: &[u8]| self.keep(deployment.kind, body);
+        self.transport.write(&call("scale", deployment), Operation::Apply, request, keep).await
     }
 
     async fn delete(&self, child: &ChildRef, uid: &str) -> Result<(), ApiError> {

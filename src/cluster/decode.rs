@@ -7,7 +7,7 @@ use actions::{
     machine::Key,
     ports::{Child, ChildKind, ChildRef, Controller, DeploymentState, ReplicasBy},
     render::MANAGED_BY_LABEL,
-    workload::SCALER,
+    workload::{REPLICAS, SCALER},
 };
 use crds::{FIELD_MANAGER, MANAGED_BY, digest::sha256_hex, tool_server::TOOLS_KEY};
 use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::LabelSelector};
@@ -209,6 +209,8 @@ impl Fields {
                 found.replicas_by.operator = has_replicas;
             } else if has_replicas && entry.manager == SCALER && entry.operation == "Apply" {
                 found.replicas_by.scaler = true;
+            } else if has_replicas && entry.manager == REPLICAS && entry.operation == "Apply" {
+                found.replicas_by.number = true;
             } else if has_replicas {
                 found.replicas_by.other = Some(entry.manager.clone().into_owned());
             }
@@ -361,9 +363,11 @@ mod tests {
         assert_eq!(by(&format!("{kubectl},{ours}")).stranger(), None);
         assert_eq!(by(&kubectl.replace("f:spec", "f:template")), ReplicasBy::default());
         let scaler = ours.replace("recif-operator", "recif-scaler");
-        let expected = ReplicasBy { operator: true, scaler: true, other: None };
+        let expected = ReplicasBy { operator: true, scaler: true, ..ReplicasBy::default() };
         assert_eq!(by(&format!("{scaler},{ours}")), expected);
         assert_eq!(by(&format!("{scaler},{kubectl}")).stranger(), None);
+        let number = by(&ours.replace("recif-operator", "recif-replicas"));
+        assert_eq!((number.is_ours(), number.operator, number.stranger()), (true, false, None));
     }
 
     #[test]

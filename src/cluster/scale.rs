@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use actions::{
     machine::ApiError,
-    ports::{Child, ChildKind, Pod},
+    ports::{Child, ChildKind, ChildRef, Pod},
     workload::SCALER,
 };
 use http::Method;
@@ -15,7 +15,7 @@ use super::{
     error::Operation,
     resource::{Resource, Target},
     store::{Cause, ObjectMap},
-    transport::{Call, Transport, outgoing},
+    transport::{Call, Outgoing, Transport, outgoing},
 };
 
 const MERGE: Option<&str> = Some("application/merge-patch+json");
@@ -46,16 +46,7 @@ impl ScaleWriter {
     /// As the API server answered.
     pub async fn set_replicas(&self, deployment: &Child, replicas: Option<i32>) -> Result<(), ApiError> {
         let (namespace, name) = (&deployment.child.namespace, &deployment.child.name);
-        let mut body = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": { "name": name, "namespace": namespace, "uid": deployment.uid },
-        });
-        if let Some(replicas) = replicas {
-            body["spec"] = json!({ "replicas": replicas });
-        }
-        let path = Resource::child(ChildKind::Deployment).object(namespace, name);
-        let target = Target::new(path).with("fieldManager", SCALER).with("force", "true").into_string();
-        let request = outgoing(Method::PATCH, target, APPLY, body.to_string().into_bytes());
+        let request = replicas_request(&deployment.child, &deployment.uid, replicas, SCALER);
         let call = Call { verb: "scale", kind: "Deployment", object: format!("{namespace}/{name}") };
         let take = |body: &[u8]| {
             self.deployments.observe(read(ChildKind::Deployment, body)?, Cause::Write);
@@ -83,11 +74,26 @@ impl ScaleWriter {
     }
 }
 
+/// Applies `replicas` of a Deployment and nothing else, or (`None`) nothing, under this field manager's name. Bound to the uid.
+pub(super) fn replicas_request(deployment: &ChildRef, uid: &str, replicas: Option<i32>, manager: &str) -> Outgoing {
+    let ChildRef { namespace, name, .. } = deployment;
+    let mut body = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": name, "namespace": namespace, "uid": uid },
+    });
+    if let Some(replicas) = replicas {
+        body["spec"] = json!({ "replicas": replicas });
+    }
+    let path = Resource::child(ChildKind::Deployment).object(namespace, name);
+    let target = Target::new(path).with("fieldManager", manager).with("force", "true").into_string();
+    outgoing(Method::PATCH, target, APPLY, body.to_string().into_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use actions::{machine::Key, ports::ChildRef};
+    use actions::machine::Key;
 
     use super::*;
     use crate::cluster::testing::{answer, scripted};

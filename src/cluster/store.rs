@@ -129,6 +129,13 @@ impl<T> ObjectMap<T> {
         self.lock().live.keys().cloned().collect()
     }
 
+    /// The objects for which `wanted` says yes; it must be quick, the map is locked meanwhile.
+    pub fn matching(&self, wanted: impl Fn(&Key, &T) -> bool) -> Vec<Arc<T>> {
+        let inner = self.lock();
+        let found = inner.live.iter().filter(|(key, held)| wanted(key, &held.object));
+        found.map(|(_, held)| held.object.clone()).collect()
+    }
+
     /// How many objects there are.
     pub fn len(&self) -> usize {
         self.lock().live.len()

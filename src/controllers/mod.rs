@@ -13,6 +13,7 @@ pub mod discovery;
 pub mod kinds;
 pub mod operator;
 pub mod queue;
+mod settings;
 mod sinks;
 mod unknown;
 pub mod wake;

@@ -11,11 +11,11 @@ use std::{
 use actions::{
     machine::{Clock, PhaseTrace, Sink, SystemClock},
     ports::World,
-    render::{Settings, dsn},
+    render::{PodSecurity, Settings},
     workload::Baselines,
 };
 use clap::ArgAction;
-use futures::future::{join4, join_all};
+use futures::future::{join_all, join4};
 use prometheus_client::registry::Registry;
 use tokio::{
     net::TcpListener,
@@ -30,6 +30,7 @@ use super::{
     controller::{Controller, Shared, wake_keyed},
     discovery::Discoverer,
     kinds::{GatewayService, Maps, Scope, controllers, wake_asked},
+    settings,
     sinks::Events,
 };
 use crate::{
@@ -92,6 +93,10 @@ pub struct OperatorArgs {
     /// Database of agents that name none of their own
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "DSN")]
     database_url: Option<String>,
+    /// Namespaces whose agents inherit DATABASE_URL, separated by commas, or * for all: whoever may make an Agent there can read
+    /// that database. With --namespaces those, when empty
+    #[arg(long, env = "RECIF_DATABASE_NAMESPACES", value_delimiter = ',', value_name = "NAMES")]
+    database_namespaces: Vec<String>,
     /// Ollama of agents that use one
     #[arg(long, env = "OLLAMA_BASE_URL", hide_env_values = true, value_name = "URL")]
     ollama_base_url: Option<String>,
@@ -110,6 +115,10 @@ pub struct OperatorArgs {
         num_args = 0..=1, default_missing_value = "true", value_name = "BOOL"
     )]
     network_policies: bool,
+    /// The Pod Security level that a podTemplate may not go beyond: restricted, baseline or privileged
+    #[arg(long, env = "RECIF_POD_SECURITY", default_value = "baseline", value_name = "LEVEL",
+        value_parser = settings::pod_security)]
+    pod_security: PodSecurity,
     /// How often the scaler asks workloads with traffic for their load, such as 1s
     #[arg(long, env = "RECIF_SCALER_INTERVAL", default_value = "1s", value_name = "TIME", value_parser = interval)]
     scaler_interval: Duration,
@@ -185,10 +194,12 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         workers,
         pod_uid,
         database_url,
+        database_namespaces,
         ollama_base_url,
         runner_image,
         proxy_image,
         network_policies,
+        pod_security,
         scaler_interval,
         gateway_service,
         mcp_deny_cidr: mut denied,
@@ -199,8 +210,13 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     if !local {
         denied.extend(LOOPBACK.iter().filter_map(|range| range.parse::<Cidr>().ok()));
     }
-    let settings =
-        settings(&operator_namespace, cluster_domain, database_url, ollama_base_url, (runner_image, proxy_image))?;
+    // An empty variable is one empty name to the parser of lists.
+    let namespaces: Vec<_> = namespaces.into_iter().filter(|name| !name.is_empty()).collect();
+    let database = settings::database(database_url, database_namespaces, &namespaces).map_err(OperatorError::Flag)?;
+    let operators = (operator_namespace.clone(), cluster_domain);
+    let images = (runner_image, proxy_image);
+    let settings = settings::settings(operators, database, ollama_base_url, images, pod_security);
+    let settings = settings.map_err(OperatorError::Flag)?;
     let settings = Settings { network_policies, ..settings };
     logs::init(log_format, &log).map_err(|error| OperatorError::Flag(format!("--log {log}: {error}")))?;
     let crash = crash_at.filter(|at| !at.is_empty()).map(|at| CrashPoint::parse(&at)).transpose();
@@ -229,6 +245,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         discoveries: discoverer.clone(),
         settings: Arc::new(settings),
         baselines: Default::default(),
+        settling: Default::default(),
     };
     let sinks: Vec<Arc<dyn Sink>> = vec![Arc::new(PhaseTrace), Arc::new(steps.clone()), Arc::new(Events(events))];
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
@@ -256,8 +273,6 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     stop_on_signals(stop.clone())?;
     let listener = http::bind(listen).await.map_err(|error| OperatorError::Listen(listen, error))?;
     let mut tasks = JoinSet::new();
-    // An empty variable is one empty name to the parser of lists.
-    let namespaces = namespaces.into_iter().filter(|name| !name.is_empty()).collect();
     let scope = Scope { namespaces, transport: transport.clone(), board: board.clone() };
     let holder = Holder::new(&shared, &scope, &mut tasks);
     maps.watch(&scope, &mut tasks);
@@ -363,32 +378,6 @@ async fn serve(
     if let Err(error) = http::serve(listener, probes).await {
         tracing::error!(%error, "the probes are no longer served");
     }
-}
-
-fn settings(
-    operator_namespace: &str,
-    cluster_domain: String,
-    database_url: Option<String>,
-    ollama_base_url: Option<String>,
-    (runner_image, proxy_image): (String, String),
-) -> Result<Settings, OperatorError> {
-    let given = |value: Option<String>| value.filter(|value| !value.is_empty());
-    let database_url = given(database_url);
-    if let Some(url) = &database_url {
-        dsn::expand(url, operator_namespace, &cluster_domain)
-            .map_err(|error| OperatorError::Flag(format!("DATABASE_URL: {error}")))?;
-    }
-    let operator_namespace = operator_namespace.to_owned();
-    let ollama_base_url = given(ollama_base_url);
-    Ok(Settings {
-        operator_namespace,
-        cluster_domain,
-        database_url,
-        ollama_base_url,
-        runner_image,
-        proxy_image,
-        network_policies: true,
-    })
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

@@ -1,5 +1,6 @@
 //! `Agent`: what is its own. Its life is that of every workload (`crate::workload`).
 
+mod exposed;
 mod parts;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ kind::workload!(Agent, render version 3);
 
 impl Workload for Agent {
     const LABEL: &'static str = render::AGENT_LABEL;
+    const READS_FILES: bool = false;
 
     fn replicas(&self) -> i32 {
         self.spec.replicas
@@ -39,15 +41,17 @@ impl Workload for Agent {
 
     fn validate(&self, settings: &Settings) -> Result<(), ActionError> {
         let config = render::agent_config(self, &AgentParts::default(), settings).map_err(terminal)?;
-        render::agent_workload_children(self, &config, settings.proxy_image.as_str().into(), None).map_err(terminal)?;
-        Ok(())
+        let proxy = settings.proxy_image.as_str().into();
+        let running = render::agent_workload_children(self, &config, proxy, None).map_err(terminal)?;
+        let overlay = self.spec.pod_template.is_some();
+        render::check_pod_security(&running, overlay, settings.pod_security).map_err(terminal)
     }
 
     fn inputs(&self, world: &World) -> Inputs {
         let (namespace, name) = (namespace(self), self.metadata.name.as_deref().unwrap_or_default());
         let lookup = Lookup::new(world, namespace);
         let mut inputs = lookup.inputs(Some(&Node::new(RefKind::Agent, name)), &self.references());
-        inputs.add("Settings", references::Found::Here(settings_digest(&world.settings)));
+        inputs.add("Settings", references::Found::Here(settings_digest(&world.settings, namespace)));
         inputs
     }
 
@@ -79,10 +83,13 @@ impl Workload for Agent {
                 "KnowledgeBasesConfigured",
                 false,
                 "MissingDatabaseUrl",
-                "the operator has no DATABASE_URL, so the agent runs without its knowledge bases",
+                "the operator has no DATABASE_URL for this namespace, so the agent runs without its knowledge bases",
             ),
         });
+        let (type_, id) = (config.plain.get("CORAIL_MODEL_TYPE"), config.plain.get("CORAIL_MODEL_ID"));
+        let model = type_.zip(id).map(|(type_, id)| format!("{type_}/{id}"));
         let rendered = Rendered {
+            model: model.filter(|_| self.spec.model_ref.is_none() || found.has_model()),
             config: render::agent_config_children(self, &config),
             content_hash: config.content_hash,
             running: Vec::from(running.map_err(terminal)?),
@@ -90,6 +97,10 @@ impl Workload for Agent {
             conditions: Vec::from_iter(knowledge),
         };
         Ok(workload::with_policy(self, world, rendered))
+    }
+
+    fn exposed(&self, world: &World) -> Option<String> {
+        exposed::exposed(self, world)
     }
 
     fn images(&self, settings: &Settings) -> BTreeMap<String, String> {
@@ -117,12 +128,12 @@ pub fn registry() -> Result<Registry<Agent>, BadTable> {
     Registry::new(workload::actions())
 }
 
-/// The digest of what an Agent uses of the operator's settings.
-fn settings_digest(settings: &Settings) -> String {
+/// The digest of what an Agent of this namespace uses of the operator's settings.
+pub(crate) fn settings_digest(settings: &Settings, namespace: &str) -> String {
     digest::digest(&serde_json::json!({
         "namespace": settings.operator_namespace,
         "domain": settings.cluster_domain,
-        "database": settings.database_url,
+        "database": settings.database_of(namespace),
         "ollama": settings.ollama_base_url,
     }))
 }

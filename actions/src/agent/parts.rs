@@ -52,6 +52,11 @@ impl Found {
         }
     }
 
+    /// Whether the Model of `modelRef` is there.
+    pub(super) fn has_model(&self) -> bool {
+        self.model.is_some()
+    }
+
     /// As rendering takes it.
     ///
     /// # Errors

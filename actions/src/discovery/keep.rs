@@ -15,6 +15,10 @@ use crate::{
 /// The condition that says whether all of a server's tools are known.
 pub const DISCOVERED: &str = "ToolsDiscovered";
 
+/// What is said of a server whose tools do not come to rest.
+const RESTLESS: &str = "the server's tools keep changing, so it is asked ever more rarely, at last every 5 minutes, and its \
+                        users take changes over no sooner";
+
 /// Writes the definitions where they are not there already, and says what the status is to hold. `None`: the ConfigMap is being
 /// deleted, which is waited for.
 ///
@@ -27,15 +31,16 @@ pub(super) async fn keep<K: ToolServer>(
     found: &Discovered,
 ) -> Result<Option<(ToolServerStatus, Condition)>, ActionError> {
     let catalogue = &found.catalogue;
-    if !write(cx, cr, catalogue).await? {
-        return Ok(None);
-    }
-    let said = match &catalogue.flaw {
-        None => condition(DISCOVERED, true, "Discovered", ""),
-        Some((reason, message)) => condition(DISCOVERED, false, reason, message.as_str()),
+    let known = before.tools_digest.as_ref() == Some(&catalogue.digest);
+    let said = match (write(cx, cr, catalogue, known).await?, &catalogue.flaw) {
+        (Written::Deleting, _) => return Ok(None),
+        (Written::Contested(message), _) => condition(DISCOVERED, false, "Contested", message),
+        (Written::Done, Some((reason, message))) => condition(DISCOVERED, false, reason, message.as_str()),
+        (Written::Done, None) if found.restless => condition(DISCOVERED, true, "Restless", RESTLESS),
+        (Written::Done, None) => condition(DISCOVERED, true, "Discovered", ""),
     };
     let now = Timestamp::from_second(cx.clock.now().as_second()).unwrap_or_default();
-    let same = before.discovered_tools == catalogue.tools && before.tools_digest.as_ref() == Some(&catalogue.digest);
+    let same = known && before.discovered_tools == catalogue.tools;
     let status = ToolServerStatus {
         tool_count: i32::try_from(catalogue.tools.len()).ok(),
         tools_changed_at: if same { before.tools_changed_at.clone() } else { Some(Time(now)) },
@@ -49,17 +54,36 @@ pub(super) async fn keep<K: ToolServer>(
 }
 
 /// Whether the definitions are where they belong now.
-async fn write<K: ToolServer>(cx: &Context<K>, cr: &K, catalogue: &Catalogue) -> Result<bool, ActionError> {
+enum Written {
+    Done,
+    /// The ConfigMap is being deleted.
+    Deleting,
+    /// Another writer keeps changing it, which the sentence says.
+    Contested(String),
+}
+
+/// `known`: the status says that these definitions were written, so what differs now was changed by another writer. Keys of
+/// others stay.
+async fn write<K: ToolServer>(
+    cx: &Context<K>,
+    cr: &K,
+    catalogue: &Catalogue,
+    known: bool,
+) -> Result<Written, ActionError> {
     let key = cr.key();
     let name = tool_server::tools_config_map(K::KIND, &key.name);
     let child = ChildRef { kind: ChildKind::ConfigMap, namespace: key.namespace, name };
     let mut seen = cx.views.child(&child);
     if let Some(seen) = &seen {
         let ours = seen.controller.as_ref().is_some_and(|controller| controller.uid == cr.uid());
-        let same = seen.data.len() == 1 && seen.data.get(tool_server::TOOLS_KEY) == Some(&catalogue.digest);
+        let same = seen.data.get(tool_server::TOOLS_KEY) == Some(&catalogue.digest);
         if ours && same && !seen.deleting {
-            return Ok(true);
+            return Ok(Written::Done);
         }
+    }
+    let repair = known && seen.is_some();
+    if repair && let Some(message) = contested(cx, cr.uid(), &child) {
+        return Ok(Written::Contested(message));
     }
     let manifest = tools_manifest(cr, child.clone(), catalogue.definitions.text());
     for attempt in 0..2 {
@@ -67,7 +91,7 @@ async fn write<K: ToolServer>(cx: &Context<K>, cr: &K, catalogue: &Catalogue) ->
             refuse_foreign(cr, seen)?;
             if seen.deleting {
                 cx.notes.waiting("Deleting", format!("{child} is being deleted and will be made again"));
-                return Ok(false);
+                return Ok(Written::Deleting);
             }
         }
         match cx.cluster.apply(&manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await {
@@ -76,6 +100,18 @@ async fn write<K: ToolServer>(cx: &Context<K>, cr: &K, catalogue: &Catalogue) ->
             Ok(_) => break,
         }
     }
+    if repair {
+        cx.baselines.repaired(cr.uid(), &child, cx.clock.elapsed());
+    }
     cx.notes.note("applied", child.to_string());
-    Ok(true)
+    Ok(Written::Done)
+}
+
+/// Says, while a truce with another writer of this object holds, that there is one; it is looked at again when the truce is over.
+pub(super) fn contested<K: ToolServer>(cx: &Context<K>, owner: &str, child: &ChildRef) -> Option<String> {
+    let left = cx.baselines.truce(owner, child, cx.clock.elapsed());
+    (!left.is_zero()).then(|| {
+        cx.notes.look_again(left);
+        format!("another writer keeps changing {child}; it is put back ever more rarely")
+    })
 }

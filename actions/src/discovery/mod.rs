@@ -88,6 +88,8 @@ pub struct Discovered {
     pub server: ServerInfo,
     /// `initialize` or `discover`.
     pub era: String,
+    /// Whether its tools keep changing, so that it is asked ever more rarely.
+    pub restless: bool,
 }
 
 /// A tool as its server defines it.

@@ -6,11 +6,11 @@ use std::{
     time::Duration,
 };
 
-use crds::{GROUP, MANAGED_BY, Tool, ToolSpec};
+use crds::{GROUP, MANAGED_BY, Tool, ToolSpec, digest};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
-use super::{Catalogue, Definition, ToolServer};
+use super::{Catalogue, Definition, ToolServer, keep::contested};
 use crate::{
     machine::{ActionError, ApiError, Context, Machine, condition, update_condition},
     ports::{ChildKind, ChildRef},
@@ -19,6 +19,10 @@ use crate::{
 
 /// The condition that says whether all Tools that are to be published are.
 pub const PUBLISHED: &str = "ToolsPublished";
+
+/// The annotation of a Tool with the digest of the spec that was applied: a field that the server told and tells no more is ours to
+/// take away, and one that was never told is somebody else's.
+const APPLIED: &str = "recif.dev/applied";
 
 /// When Tools that are to go are looked at again: nobody tells a server who uses its Tools.
 const STILL_USED: Duration = Duration::from_secs(30);
@@ -30,12 +34,17 @@ struct Published {
     said: Option<Condition>,
 }
 
-/// Publishes what the server told, and says so in the status.
+/// Publishes what the server told, and says so in the status. `before`: the digest of what it told the last time.
 ///
 /// # Errors
 /// Whatever the API server answered.
-pub(super) async fn publish<K: ToolServer>(cx: &Context<K>, cr: &mut K, told: &Catalogue) -> Result<(), ActionError> {
-    let published = published(cx, cr, told).await?;
+pub(super) async fn publish<K: ToolServer>(
+    cx: &Context<K>,
+    cr: &mut K,
+    told: &Catalogue,
+    before: Option<&String>,
+) -> Result<(), ActionError> {
+    let published = published(cx, cr, told, before == Some(&told.digest)).await?;
     cr.told_mut().published_tools = published.count;
     let conditions = &mut cr.machine_mut().conditions;
     match published.said {
@@ -46,8 +55,13 @@ pub(super) async fn publish<K: ToolServer>(cx: &Context<K>, cr: &mut K, told: &C
 }
 
 /// A server that never published looks for nothing. That it begins to is in the status before the first Tool is there, or nobody
-/// would look for those that a crash left behind.
-async fn published<K: ToolServer>(cx: &Context<K>, cr: &K, told: &Catalogue) -> Result<Published, ActionError> {
+/// would look for those that a crash left behind. `known`: the server told the same the last time.
+async fn published<K: ToolServer>(
+    cx: &Context<K>,
+    cr: &K,
+    told: &Catalogue,
+    known: bool,
+) -> Result<Published, ActionError> {
     let wanted = cr.publish().cloned().unwrap_or_default();
     let before = cr.told().and_then(|told| told.published_tools);
     if !wanted.enabled && before.is_none() {
@@ -69,14 +83,15 @@ async fn published<K: ToolServer>(cx: &Context<K>, cr: &K, told: &Catalogue) -> 
             _ => refused.push(format!("{tool:?} has a name like another tool's, or none that an object may have")),
         }
     }
-    let mut count = 0;
+    let (mut count, mut disputed) = (0, Vec::new());
     for (name, tool) in &tools {
         let Some(tool) = told.definitions.get(tool) else { continue };
-        match ensure(cx, cr, name, &tool).await {
-            Ok(true) => count += 1,
-            Ok(false) => refused.push(format!("tool \"{name}\" exists and belongs to somebody else")),
+        match ensure(cx, cr, name, &tool, known).await {
+            Ok(Ensured::Done) => count += 1,
+            Ok(Ensured::Contested(message)) => disputed.push(message),
+            Ok(Ensured::Foreign) => refused.push(format!("tool \"{name}\" exists and belongs to somebody else")),
             Err(ActionError::Api(ApiError::Invalid(message) | ApiError::Refused(message))) => {
-                refused.push(format!("tool \"{name}\": {message}"))
+                refused.push(format!("tool \"{name}\": {message}"));
             }
             Err(error) => return Err(error),
         }
@@ -103,6 +118,8 @@ async fn published<K: ToolServer>(cx: &Context<K>, cr: &K, told: &Catalogue) -> 
     }
     let said = if !refused.is_empty() {
         condition(PUBLISHED, false, "NameConflict", few(&refused))
+    } else if !disputed.is_empty() {
+        condition(PUBLISHED, false, "Contested", few(&disputed))
     } else if !used.is_empty() {
         let message = format!("no longer published, and still used: {}", few(&used));
         condition(PUBLISHED, false, "StillUsed", message)
@@ -112,30 +129,73 @@ async fn published<K: ToolServer>(cx: &Context<K>, cr: &K, told: &Catalogue) -> 
     Ok(Published { count: Some(count), said: Some(said) })
 }
 
-/// Whether the Tool is there as it should be now; not if it is somebody else's.
-async fn ensure<K: ToolServer>(cx: &Context<K>, cr: &K, name: &str, tool: &Definition) -> Result<bool, ActionError> {
+/// What became of a Tool.
+enum Ensured {
+    /// It is as it should be.
+    Done,
+    /// It belongs to somebody else.
+    Foreign,
+    /// Another writer keeps changing it, which the sentence says.
+    Contested(String),
+}
+
+/// Brings a Tool to what the server told; what others have in it stays.
+async fn ensure<K: ToolServer>(
+    cx: &Context<K>,
+    cr: &K,
+    name: &str,
+    tool: &Definition,
+    known: bool,
+) -> Result<Ensured, ActionError> {
     let key = cr.key();
     let spec = spec(K::KIND, &key.name, name, tool);
     let seen = cx.views.tool(&key.namespace, name);
     if let Some(seen) = &seen {
         if !is_ours(cr, seen) {
-            return Ok(false);
+            return Ok(Ensured::Foreign);
         }
-        let same = serde_json::from_value::<ToolSpec>(spec.clone()).is_ok_and(|spec| spec == seen.spec);
-        if seen.metadata.deletion_timestamp.is_some() || same && is_own(cr, seen) {
-            return Ok(true);
+        if seen.metadata.deletion_timestamp.is_some() || is_own(cr, seen) && is_as_applied(&spec, seen) {
+            return Ok(Ensured::Done);
         }
     }
-    let manifest = tool_manifest(cr, name.to_owned(), &spec);
+    let manifest = tool_manifest(cr, name.to_owned(), &spec, (APPLIED, &digest::digest(&spec)));
+    let repair = known && seen.is_some();
+    if repair && let Some(message) = contested(cx, cr.uid(), &manifest.child) {
+        return Ok(Ensured::Contested(message));
+    }
     let uid = seen.as_ref().and_then(|seen| seen.metadata.uid.as_deref());
     match cx.cluster.apply(&manifest, uid).await {
         // Another one than the cache has: the watch will tell, and whose it is.
-        Err(ApiError::WrongUid(_)) => Ok(true),
-        Err(error) => Err(error.into()),
-        Ok(_) => {
-            cx.notes.note("applied", manifest.child.to_string());
-            Ok(true)
+        Err(ApiError::WrongUid(_)) => return Ok(Ensured::Done),
+        Err(error) => return Err(error.into()),
+        Ok(_) => cx.notes.note("applied", manifest.child.to_string()),
+    }
+    if repair {
+        cx.baselines.repaired(cr.uid(), &manifest.child, cx.clock.elapsed());
+    }
+    Ok(Ensured::Done)
+}
+
+/// Whether every field of ours is in a Tool as it was applied. A Tool of an older build does not say what was applied: it is as
+/// it should be when nothing else is in it.
+fn is_as_applied(spec: &Value, seen: &Tool) -> bool {
+    let applied = seen.metadata.annotations.as_ref().and_then(|annotations| annotations.get(APPLIED));
+    let typed = |spec: &Value| serde_json::from_value::<ToolSpec>(spec.clone());
+    match applied {
+        Some(applied) => {
+            *applied == digest::digest(spec) && serde_json::to_value(&seen.spec).is_ok_and(|it| holds(&it, spec))
         }
+        None => typed(spec).is_ok_and(|spec| spec == seen.spec),
+    }
+}
+
+/// Whether an object has all that is wanted in it; lists are wanted whole.
+fn holds(value: &Value, wanted: &Value) -> bool {
+    match (value, wanted) {
+        (Value::Object(value), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, wanted)| value.get(key).is_some_and(|value| holds(value, wanted)))
+        }
+        (value, wanted) => value == wanted,
     }
 }
 

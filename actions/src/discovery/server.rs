@@ -49,6 +49,6 @@ pub async fn tell<K: ToolServer>(cx: &Context<K>, next: &mut K, found: &Discover
     let Some((server, said)) = keep(cx, next, &before, found).await? else { return Ok(false) };
     *next.told_mut() = server;
     update_condition(&mut next.machine_mut().conditions, said);
-    publish(cx, next, &found.catalogue).await?;
+    publish(cx, next, &found.catalogue, before.tools_digest.as_ref()).await?;
     Ok(true)
 }

@@ -62,6 +62,6 @@ async fn withdrawn<K: ToolServer>(cx: &Context<K>, cr: &K) -> Result<Option<K>, 
         return Ok(None);
     }
     let mut next = cr.clone();
-    publish(cx, &mut next, &Catalogue::of([], false)).await?;
+    publish(cx, &mut next, &Catalogue::of([], false), None).await?;
     Ok((next.told() != cr.told() || next.machine() != cr.machine()).then_some(next))
 }

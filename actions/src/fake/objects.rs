@@ -13,7 +13,7 @@ use super::apply::OURS;
 use crate::{
     discovery::Definitions,
     ports::{Child, ChildKind, ChildRef, Controller, DeploymentState, Pod, PodTrouble, ReplicasBy},
-    workload::SCALER,
+    workload::{REPLICAS, SCALER},
 };
 
 /// Kind, namespace and name.
@@ -169,6 +169,7 @@ impl Obj {
             match manager.as_str() {
                 OURS => by.operator = true,
                 SCALER => by.scaler = true,
+                REPLICAS => by.number = true,
                 other => by.other = Some(other.to_owned()),
             }
         }

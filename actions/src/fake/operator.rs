@@ -95,6 +95,7 @@ impl Operator {
             discoveries: servers.clone(),
             settings: Arc::new(settings),
             baselines: Baselines::default(),
+            settling: Default::default(),
         });
         let clock: Arc<dyn Clock> = Arc::new(sim.clock);
         let trace = Arc::new(Trace::default());

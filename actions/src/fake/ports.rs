@@ -20,9 +20,9 @@ use tokio::sync::Notify;
 use super::{Cascade, Id, Obj, Sim, Store, cache::Cache, store::Event};
 use crate::{
     machine::{ApiError, Key, Machine, Objects},
-    ports::{Child, ChildRef, Cluster, Manifest, Pod, Views},
+    ports::{Child, ChildKind, ChildRef, Cluster, Manifest, Pod, Views},
     render::MANAGED_BY_LABEL,
-    workload::{SCALER, Turn, Workload as _, scaler_turn},
+    workload::{REPLICAS, SCALER, Turn, Workload as _, scaler_turn},
 };
 
 /// What a request asks for.
@@ -31,7 +31,10 @@ pub(crate) enum Verb {
     Look,
     DryRun,
     Apply,
+    /// The scaler sets the replicas.
     Scale,
+    /// The operator sets them alone.
+    Replicas,
     Delete,
     Status,
     Metadata,
@@ -244,6 +247,24 @@ impl Cluster for Ports {
         self.send(Verb::DryRun, &Id::from(&manifest.child), &manifest.body, |_| Ok(())).await
     }
 
+    async fn set_replicas(
+        &self,
+        deployment: &ChildRef,
+        uid: &str,
+        replicas: Option<i32>,
+    ) -> Result<Arc<Child>, ApiError> {
+        let id = Id::from(deployment);
+        let mut body = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"uid": uid}});
+        if let Some(replicas) = replicas {
+            body["spec"] = json!({"replicas": replicas});
+        }
+        let manifest = Manifest { child: deployment.clone(), body };
+        let work = |store: &mut Store| store.apply_as(REPLICAS, &manifest, Some(uid));
+        let obj = self.send(Verb::Replicas, &id, &manifest.body, work).await?;
+        self.wrote(&id, obj.rv(), Some(obj.clone()));
+        Ok(obj.child(&id))
+    }
+
     async fn delete(&self, child: &ChildRef, uid: &str) -> Result<(), ApiError> {
         let id = Id::from(child);
         let work = |store: &mut Store| {
@@ -340,6 +361,20 @@ impl Views for Ports {
         // Secrets and ConfigMaps are watched whole, the others by our label.
         let seen = matches!(id.kind, "Secret" | "ConfigMap") || obj.labels().contains_key(MANAGED_BY_LABEL);
         seen.then(|| obj.child(&id))
+    }
+
+    fn children(&self, namespace: &str, owner: &str) -> Vec<Arc<Child>> {
+        let cache = self.cache();
+        let is_its = |id: &Id, obj: &Obj| {
+            id.namespace == namespace && obj.text("/metadata/ownerReferences/0/uid") == owner && obj.owners().len() == 1
+        };
+        let ids: Vec<_> = cache.objs().filter(|(id, obj)| is_its(id, obj)).map(|(id, _)| id.clone()).collect();
+        drop(cache);
+        let of = |id: Id| {
+            let kind = ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == id.kind)?;
+            self.child(&ChildRef { kind, namespace: id.namespace, name: id.name })
+        };
+        ids.into_iter().filter_map(of).collect()
     }
 
     fn pods(&self, kind: &'static str, namespace: &str, name: &str) -> Vec<Arc<Pod>> {

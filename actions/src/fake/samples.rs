@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Id;
-use crate::render::Settings;
+use crate::render::{Namespaces, PodSecurity, Settings};
 
 /// The namespace of all tests.
 pub(crate) const NS: &str = "team";
@@ -14,10 +14,12 @@ pub(crate) fn settings() -> Settings {
         operator_namespace: "recif-system".to_owned(),
         cluster_domain: "cluster.local".to_owned(),
         database_url: None,
+        database_namespaces: Namespaces::All,
         ollama_base_url: None,
         runner_image: "recif.local/runner:1".to_owned(),
         proxy_image: "recif.local/proxy:1".to_owned(),
         network_policies: false,
+        pod_security: PodSecurity::Baseline,
     }
 }
 

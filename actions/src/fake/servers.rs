@@ -21,7 +21,7 @@ const TAKES: Duration = Duration::from_secs(1);
 /// What a server of the older era says that has these tools.
 pub(crate) fn tells(tools: &[Definition]) -> Outcome {
     let catalogue = Catalogue::of(tools.iter().map(Told::from), false);
-    Ok(Discovered { catalogue, server: Default::default(), era: "initialize".to_owned() })
+    Ok(Discovered { catalogue, server: Default::default(), era: "initialize".to_owned(), restless: false })
 }
 
 /// What one run of the operator knows of servers.

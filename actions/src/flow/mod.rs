@@ -55,7 +55,7 @@ impl Workload for Flow {
         let inline = definition.prompts.iter().filter_map(|source| source.prompt.as_ref());
         let prompts = inline.map(|prompt| (prompt.name.clone(), prompt.content.clone())).collect();
         let parts = FlowParts { name, prompts, tools: Vec::new(), model: None };
-        rendered(self, &parts, &BTreeMap::new(), settings, None).map(drop)
+        rendered(self, &parts, &BTreeMap::new(), settings, None)?.check_pod_security(settings)
     }
 
     fn inputs(&self, world: &World) -> Inputs {
@@ -132,6 +132,7 @@ fn rendered(
         running: Vec::from(running.map_err(terminal)?),
         content_hash: contract.content_hash,
         overlay: runtime.pod_template.is_some(),
+        model: parts.model.as_ref().map(|model| format!("{}/{}", model.plugin.type_, model.model.model)),
         conditions: Vec::new(),
     })
 }

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use crds::{ModelSpec, Tool, digest::sha256_hex, flow::FlowDefinition, tool::ToolType};
+use crds::{
+    ModelSpec, Tool,
+    digest::sha256_hex,
+    flow::FlowDefinition,
+    tool::{ToolType, is_builtin},
+};
 
 use crate::{
     discovery::served,
     ports::{ChildKind, ChildRef, World},
-    render::{
-        AGENT_PORT, Credentials, FlowModel, FlowParts, FlowTool, HeaderFrom, endpoint_of, header_variables,
-        is_builtin_tool,
-    },
+    render::{AGENT_PORT, Credentials, FlowModel, FlowParts, FlowTool, HeaderFrom, endpoint_of, header_variables},
 };
 
 /// The parts of the flow called `name`.
@@ -22,7 +24,7 @@ pub(crate) fn flow_parts(world: &World, namespace: &str, name: &str, definition:
     let prompts = definition.prompts.iter().filter_map(|source| Some((source.name().to_owned(), text(source)?)));
     let tools = definition.tools.iter().filter_map(|named| {
         let tool = match world.views.tool(namespace, &named.name) {
-            None => is_builtin_tool(&named.name).then_some(FlowTool::Builtin),
+            None => is_builtin(&named.name).then_some(FlowTool::Builtin),
             Some(tool) => tool.spec.enabled.then(|| {
                 let tool = served(world.views.as_ref(), namespace, &tool).unwrap_or(tool);
                 FlowTool::Object {

@@ -46,7 +46,7 @@ impl Workload for FlowSet {
             render::check_names(&flow.name, &flow.definition)
                 .map_err(|error| terminal(RenderError::InFlow { flow: flow.name.clone(), error: Box::new(error) }))?;
         }
-        rendered(self, &[], &BTreeMap::new(), settings, None).map(drop)
+        rendered(self, &[], &BTreeMap::new(), settings, None)?.check_pod_security(settings)
     }
 
     /// What the flows that can be rendered refer to, each object once, and for each flow whether it is served.
@@ -174,6 +174,7 @@ fn rendered(
         running: Vec::from(running.map_err(terminal)?),
         content_hash: contract.content_hash,
         overlay: runtime.pod_template.is_some(),
+        model: None,
         conditions: Vec::new(),
     })
 }

@@ -167,8 +167,20 @@ impl<K: Machine> Driver<K> {
         }
         let (by, result) = (By::Action(""), Err(error.into()));
         let (passed_over, facts, took) = (Vec::new(), String::new(), Duration::ZERO);
-        self.conclude(Step { key, cr, by, passed_over, result, wait: None, because: None, facts, recheck: None, took })
-            .await
+        self.conclude(Step {
+            key,
+            cr,
+            by,
+            passed_over,
+            result,
+            wait: None,
+            because: None,
+            facts,
+            recheck: None,
+            braked: false,
+            took,
+        })
+        .await
     }
 
     /// What the driver itself decides, before any action is asked.

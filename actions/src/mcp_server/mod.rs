@@ -66,7 +66,7 @@ impl Workload for MCPServer {
             let message = format!("transportType {:?} is unknown: use stdio or http", self.spec.transport_type);
             return Err(ActionError::terminal("InvalidSpec", message));
         }
-        rendered(self, &BTreeMap::new(), settings, None).map(drop)
+        rendered(self, &BTreeMap::new(), settings, None)?.check_pod_security(settings)
     }
 
     fn inputs(&self, world: &World) -> Inputs {
@@ -134,6 +134,7 @@ fn rendered(
         running: Vec::from(running.map_err(terminal)?),
         content_hash,
         overlay: server.spec.deployment.pod_template.is_some(),
+        model: None,
         conditions: Vec::new(),
     })
 }

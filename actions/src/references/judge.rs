@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crds::{Phase, RefKind, Reference, ReferencePhase, Refers, WorkloadPhase, WorkloadStatus, cycle::Node, digest};
+use crds::{
+    Phase, RefKind, Reference, ReferencePhase, Refers, WorkloadPhase, WorkloadStatus, cycle::Node, digest,
+    tool::is_builtin,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -11,7 +14,6 @@ use crate::{
     discovery::{Standing, standing},
     machine::Machine,
     ports::{Child, ChildKind, ChildRef},
-    render::is_builtin_tool,
 };
 
 /// What came of looking at a reference and at what stands behind it.
@@ -86,7 +88,7 @@ pub(super) fn judge(lookup: &Lookup<'_>, reference: &Reference, by: Option<(RefK
             })
         }
         RefKind::Tool => match views.tool(namespace, name) {
-            None if by.is_none() && is_builtin_tool(name) => Judged::here("builtin"),
+            None if by.is_none() && is_builtin(name) => Judged::here("builtin"),
             Some(tool) if !tool.spec.enabled => Judged::here("disabled"),
             tool => {
                 let cycle = if on_cycle { None } else { lookup.cycle(&Node::new(RefKind::Tool, name)) };
@@ -246,6 +248,9 @@ pub(super) fn data_digest(reference: &Reference, data: &Child) -> String {
 }
 
 /// The digest of a spec, without what people sort by, so that editing that rolls nobody.
+///
+/// It is pinned in the users' statuses, so of the same spec every build has to make the same one, or an upgrade would move all
+/// of them. A field that is added must not be written where it has its default (`skip_serializing_if`); a test holds that.
 fn used(spec: &impl Serialize, without: &[&str]) -> String {
     let mut spec = serde_json::to_value(spec).unwrap_or(Value::Null);
     if let Some(fields) = spec.as_object_mut() {

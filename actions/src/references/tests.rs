@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{
     Agent, Flow, MCPServer, MachineStatus, Model, PluginConfig, Prompt, RefKind, Refers, RemoteMCPServer, Tool,
-    cycle::Node,
+    cycle::Node, digest,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -140,6 +140,9 @@ impl Views for Objects {
             definitions: None,
         }))
     }
+    fn children(&self, _: &str, _: &str) -> Vec<Arc<Child>> {
+        Vec::new()
+    }
     fn pods(&self, _: &'static str, _: &str, _: &str) -> Vec<Arc<Pod>> {
         Vec::new()
     }
@@ -240,6 +243,47 @@ fn what_is_read_moves_the_digest_and_nothing_else_does() {
     assert_eq!(moved(whole().secret("s", json!({ "KEY": "2", "ORG": "1", "OTHER": "1" }))), ["Model/m"]);
     assert_eq!(moved(whole().secret("s", json!({ "KEY": "1", "ORG": "1", "OTHER": "2" }))), nothing);
 }
+
+/// What users have pinned from older builds. If this fails, a new field is written where it has its default: leave it out there.
+#[test]
+fn what_is_pinned_of_a_spec_is_the_same_in_every_build() {
+    let full = json!({
+        "name": "t", "type": "http", "category": "x", "description": "Tells", "endpoint": "http://t/{city}", "method": "POST",
+        "headers": { "X-A": "b" }, "parameters": [{ "name": "city", "required": true }], "timeout": 7,
+    });
+    let model =
+        json!({ "provider": "x", "model": "y", "defaultConfig": { "n": 1 }, "pluginConfigRef": { "name": "pc" } });
+    let plugin = json!({ "type": "openai", "region": "eu", "extraConfig": { "baseUrl": "http://o" } });
+    let one = |object: &str, spec: Value| {
+        let objects = whole().set(object, "/spec", spec);
+        let name = if object == "PluginConfig/pc" { "Model/m" } else { object };
+        objects.digests().get(name).cloned().unwrap_or_default()
+    };
+    let found = [
+        ("a whole flow", digest::digest(&json!(whole().digests()))),
+        ("a tool", one("Tool/t", tool(json!({})))),
+        ("a full tool", one("Tool/t", full)),
+        ("a model", one("Model/m", model)),
+        ("a provider", one("PluginConfig/pc", plugin)),
+        ("a prompt", one("Prompt/p", json!({ "content": "Ho", "description": "x" }))),
+        ("settings of agents", crate::agent::settings_digest(&crate::fake::settings(), "team")),
+        ("settings of flows", crate::flow::settings_digest(&crate::fake::settings())),
+    ];
+    let found: Vec<String> =
+        found.iter().map(|(what, digest)| format!("{what}: {}", digest.get(..12).unwrap_or("none"))).collect();
+    assert_eq!(found, GOLDEN);
+}
+
+const GOLDEN: &[&str] = &[
+    "a whole flow: f25827424e4a",
+    "a tool: dd8c1b8b7201",
+    "a full tool: 4559cb3f5e6b",
+    "a model: 8d4b81fcfacc",
+    "a provider: cf18abec4263",
+    "a prompt: c758089f0833",
+    "settings of agents: 216111b9c7b6",
+    "settings of flows: 17a1bd618bc7",
+];
 
 #[test]
 fn the_data_behind_references_is_found_by_its_way() {

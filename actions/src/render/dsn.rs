@@ -3,6 +3,9 @@
 //! A DSN is cut into its parts and put together again, never parsed into a URL and printed: that would move escapes and
 //! add slashes. Where readers disagree (an unescaped `/`, `?` or `#` in a password), the DSN is refused, because half of
 //! a password would be taken for a host. What is refused is shown with everything masked that may be a password.
+//!
+//! One thing is not kept: an `@` in a password that is not escaped. Drivers disagree about which `@` ends it, so it is given to
+//! them as `%40`, which all of them read alike.
 
 use std::fmt;
 
@@ -26,16 +29,19 @@ impl fmt::Display for BadDsn {
 
 impl std::error::Error for BadDsn {}
 
-/// The DSN with a single-label host made `<host>.<namespace>.svc.<cluster_domain>`; any other DSN as it is.
+/// The DSN with a single-label host made `<host>.<namespace>.svc.<cluster_domain>`, any other host as it is, and each `@` of user
+/// name and password escaped.
 ///
 /// # Errors
 /// [`BadDsn`] when it is not a URL of PostgreSQL, or when it can be read in more than one way.
 pub fn expand(dsn: &str, namespace: &str, cluster_domain: &str) -> Result<String, BadDsn> {
     let Dsn { scheme, userinfo, host, port, path, query } = read(dsn)?;
-    if !is_single_label(host) {
-        return Ok(dsn.to_owned());
-    }
-    Ok(format!("{scheme}://{userinfo}{host}.{namespace}.svc.{cluster_domain}{port}{path}{query}"))
+    let userinfo = match userinfo.strip_suffix('@') {
+        Some(user) => format!("{}@", user.replace('@', "%40")),
+        None => String::new(),
+    };
+    let domain = if is_single_label(host) { format!(".{namespace}.svc.{cluster_domain}") } else { String::new() };
+    Ok(format!("{scheme}://{userinfo}{host}{domain}{port}{path}{query}"))
 }
 
 /// The URL of the knowledge bases, beside the database of `dsn`: scheme `postgresql`, path `/corail_storage`, without

@@ -169,7 +169,8 @@ fn storage(agent: &Agent, settings: &Settings) -> Result<(&'static str, Option<S
     let wanted = given(&agent.spec.storage);
     let database = match (own, wanted) {
         (None, Some("memory")) => None,
-        (None, _) => given(&settings.database_url)
+        (None, _) => settings
+            .database_of(&agent.namespace().unwrap_or_default())
             .map(|dsn| dsn::expand(dsn, &settings.operator_namespace, &settings.cluster_domain))
             .transpose()
             .map_err(operators)?,
@@ -199,7 +200,8 @@ struct KnowledgeBase<'a> {
 /// The JSON array; `None` when the agent has no knowledge bases, or the operator no database that could hold them.
 fn knowledge_bases(agent: &Agent, settings: &Settings) -> Result<Option<String>, RenderError> {
     let ids = &agent.spec.knowledge_bases;
-    let Some(dsn) = given(&settings.database_url).filter(|_| !ids.is_empty()) else { return Ok(None) };
+    let inherited = settings.database_of(&agent.namespace().unwrap_or_default());
+    let Some(dsn) = inherited.filter(|_| !ids.is_empty()) else { return Ok(None) };
     let connection_url =
         dsn::knowledge_base(dsn, &settings.operator_namespace, &settings.cluster_domain).map_err(operators)?;
     let elements: Vec<_> = ids

@@ -96,11 +96,24 @@ pub enum RenderError {
     /// An overlay that cannot be merged, or that would cut the Pods off from their agent.
     #[error("podTemplate: {0}")]
     PodTemplate(String),
+    /// An overlay that takes the Pods further than the operator allows.
+    #[error(
+        "podTemplate: {field} is not of the Pod Security level {level}, which the operator asks for: change it, or have the \
+         operator's --pod-security changed"
+    )]
+    PodSecurity {
+        /// The field of the Pod template.
+        field: String,
+        /// The level.
+        level: &'static str,
+    },
     /// A place for conversations that this build does not know.
     #[error("storage {0:?} is unknown: use memory or postgresql")]
     UnknownStorage(String),
     /// Conversations are to be kept in a database, and none is known.
-    #[error("storage postgresql needs a database: set spec.databaseUrl, or DATABASE_URL of the operator")]
+    #[error(
+        "storage postgresql needs a database: set spec.databaseUrl, or have this namespace inherit the operator's DATABASE_URL (its --database-namespaces)"
+    )]
     MissingDatabaseUrl,
     /// A DSN that cannot be read.
     #[error("{field}: {bad}")]
@@ -129,6 +142,7 @@ impl RenderError {
             | Self::ToolsAlike { .. }
             | Self::HeaderClash(_)
             | Self::UnknownStorage(_)
+            | Self::PodSecurity { .. }
             | Self::PodTemplate(_) => "InvalidSpec",
             Self::InFlow { error, .. } => error.reason(),
             Self::MissingDatabaseUrl => "MissingDatabaseUrl",

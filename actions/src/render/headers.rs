@@ -100,6 +100,17 @@ pub fn headers(tool: &ToolSpec) -> BTreeMap<&str, String> {
     plain.chain(secret).chain(servers).collect()
 }
 
+/// The names to which a header's value refers, `$NAME` or `${NAME}`, as the runner reads them.
+pub fn variables(value: &str) -> impl Iterator<Item = &str> {
+    let after = value.split('$').skip(1);
+    after.filter_map(|after| {
+        let length = |text: &str| text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(text.len());
+        let braced = after.strip_prefix('{').and_then(|braced| braced.split_once('}')).map(|(name, _)| name);
+        let name = braced.filter(|name| length(name) == name.len()).unwrap_or(&after[..length(after)]);
+        (!name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit())).then_some(name)
+    })
+}
+
 /// The value of a server's header in which the name of a variable could be read.
 fn named(header: &ServerHeader) -> Option<&str> {
     header.value.as_deref().filter(|value| value.contains('$'))

@@ -64,10 +64,16 @@ pub fn tools_manifest<K: Resource<DynamicType = ()>>(owner: &K, child: ChildRef,
     manifest
 }
 
-/// A Tool that a server publishes; held up by nobody, as [`tools_manifest`].
-pub fn tool_manifest<K: Resource<DynamicType = ()>>(owner: &K, name: String, spec: &Value) -> Manifest {
+/// A Tool that a server publishes, with an annotation; held up by nobody, as [`tools_manifest`].
+pub fn tool_manifest<K: Resource<DynamicType = ()>>(
+    owner: &K,
+    name: String,
+    spec: &Value,
+    annotation: (&str, &str),
+) -> Manifest {
     let label = kind_label(&K::kind(&()));
     let mut manifest = self::child(owner, &label, ChildKind::Tool, name, json!({ "spec": spec }));
+    manifest.body["metadata"]["annotations"] = json!({ annotation.0: annotation.1 });
     if let Some(reference) = manifest.body.pointer_mut("/metadata/ownerReferences/0") {
         reference["blockOwnerDeletion"] = json!(false);
     }

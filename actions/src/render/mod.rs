@@ -18,6 +18,7 @@ mod model;
 mod network_policy;
 mod overlay;
 mod pod;
+mod pod_security;
 mod service;
 mod sidecar;
 mod tool_error;
@@ -27,13 +28,15 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 pub use agent::{CONFIG_HASH, agent_config_children, agent_workload_children};
 pub use contract::{Contract, Credentials, FlowModel, FlowParts, FlowTool, check_member, check_names};
 pub(crate) use env::MAX_OBJECT;
 pub use env::{AgentParts, Config, agent_config};
 pub use error::RenderError;
 pub use flow::{CONTENT_HASH, FLOW, FLOW_SET, FlowImages, FlowKind, flow_config_children, flow_workload_children};
-pub use headers::{CallTls, HeaderFrom, HeaderVariable, call_tls, header_variables, headers};
+pub use headers::{CallTls, HeaderFrom, HeaderVariable, call_tls, header_variables, headers, variables};
 pub use labels::{
     AGENT_LABEL, MANAGED_BY_LABEL, child_labels, controller_reference, kind_label, selector_labels, selector_text,
     tool_manifest, tools_manifest,
@@ -42,11 +45,12 @@ pub use mcp_server::{
     BRIDGE, MCP_SERVER_LABEL, ServerImages, mcp_server_config_children, mcp_server_hash, mcp_server_workload_children,
 };
 pub use network_policy::network_policy;
+pub use pod_security::{PodSecurity, beyond, check_pod_security};
 pub use service::{AGENT_PORT, endpoint, endpoint_of};
 pub use sidecar::{PROXY, PinnedProxy};
 pub(crate) use tool_error::is_web_address;
 pub use tool_error::tool_error;
-pub use tools::{ToolSlot, is_builtin_tool};
+pub use tools::ToolSlot;
 
 /// The operator's settings that rendering uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +61,8 @@ pub struct Settings {
     pub cluster_domain: String,
     /// Default database of agents, from `DATABASE_URL`; a valid DSN.
     pub database_url: Option<String>,
+    /// Where agents inherit that database.
+    pub database_namespaces: Namespaces,
     /// Default Ollama, from `OLLAMA_BASE_URL`.
     pub ollama_base_url: Option<String>,
     /// Image of Flows and FlowSets that name none.
@@ -65,4 +71,26 @@ pub struct Settings {
     pub proxy_image: String,
     /// Whether workloads with a sidecar get a NetworkPolicy, from `--network-policies`.
     pub network_policies: bool,
+    /// How far an overlay may take the Pods.
+    pub pod_security: PodSecurity,
+}
+
+/// Some or all namespaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Namespaces {
+    /// Every one.
+    All,
+    /// These.
+    These(BTreeSet<String>),
+}
+
+impl Settings {
+    /// The database that agents of this namespace inherit.
+    pub fn database_of(&self, namespace: &str) -> Option<&str> {
+        let inherited = match &self.database_namespaces {
+            Namespaces::All => true,
+            Namespaces::These(names) => names.contains(namespace),
+        };
+        self.database_url.as_deref().filter(|url| inherited && !url.is_empty())
+    }
 }

@@ -8,6 +8,8 @@ use crds::{
     tool::{PARAMETER_TYPES, ServerRef, ToolParameter, ToolType},
 };
 
+use super::{header_variables, variables};
+
 /// The methods of http tools.
 const METHODS: &[&str] = &["GET", "POST", "PUT", "PATCH", "DELETE"];
 
@@ -35,6 +37,7 @@ pub fn tool_error(spec: &ToolSpec) -> Option<String> {
         })
         .or_else(|| bad_server(spec))
         .or_else(|| bad_header(spec))
+        .or_else(|| bad_variable(spec))
         .or_else(|| spec.parameters.iter().find_map(bad_parameter))
 }
 
@@ -93,6 +96,23 @@ fn bad_header(spec: &ToolSpec) -> Option<String> {
     }
     let twice = from.find(|from| spec.headers.keys().any(|name| name.eq_ignore_ascii_case(from)));
     twice.map(|name| format!("header {name} is in headers and in headersFrom: keep one"))
+}
+
+/// What the operator renders for the runtime and for other tools is not to be sent out by who may write Tools alone. What the
+/// Agent's own `env` and `envFrom` bring is, and what the tool's own `headersFrom` names.
+fn bad_variable(spec: &ToolSpec) -> Option<String> {
+    let own: Vec<_> = header_variables(spec).into_iter().map(|variable| variable.name).collect();
+    let is_taken = |name: &&str| {
+        ["CORAIL_", "RECIF_", "OTEL_"].iter().any(|prefix| name.starts_with(prefix))
+            || name.starts_with("TOOL_") && !own.iter().any(|own| own == name)
+    };
+    spec.headers.iter().find_map(|(header, value)| {
+        let name = variables(value).find(is_taken)?;
+        Some(format!(
+            "header {header} refers to ${name}, which the operator sets for others than this tool: take the value from a Secret \
+             with headersFrom, or from a variable of the agent's own env"
+        ))
+    })
 }
 
 fn bad_parameter(parameter: &ToolParameter) -> Option<String> {

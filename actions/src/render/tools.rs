@@ -32,11 +32,6 @@ impl<'a> ToolSlot<'a> {
     }
 }
 
-/// Whether the runtime knows a tool of this name without a Tool object.
-pub fn is_builtin_tool(name: &str) -> bool {
-    matches!(name, "datetime" | "calculator" | "web_search" | "web-search" | "fetch_url" | "fetch-url")
-}
-
 /// The tools an agent gets, in the order of its spec.
 pub(super) struct Tools {
     /// The JSON array; `None` when no tool is left.

@@ -48,7 +48,7 @@ impl Baselines {
     }
 
     /// How long to leave a child alone that somebody keeps changing: nothing the first time, then 2 s … 5 min.
-    pub(super) fn truce(&self, owner: &str, child: &ChildRef, now: Duration) -> Duration {
+    pub(crate) fn truce(&self, owner: &str, child: &ChildRef, now: Duration) -> Duration {
         let mut owners = self.lock();
         let Some(baseline) = owners.get_mut(owner).and_then(|children| children.get_mut(child)) else {
             return Duration::ZERO;
@@ -66,7 +66,7 @@ impl Baselines {
     }
 
     /// Takes note that a child was put back.
-    pub(super) fn repaired(&self, owner: &str, child: &ChildRef, now: Duration) {
+    pub(crate) fn repaired(&self, owner: &str, child: &ChildRef, now: Duration) {
         self.change(owner, child, |baseline| {
             baseline.repairs = baseline.repairs.saturating_add(1);
             baseline.repaired_at = now;
@@ -81,6 +81,16 @@ impl Baselines {
     /// Forgets the children of an object that is going.
     pub(super) fn forget(&self, owner: &str) {
         remove_and_shrink(&mut self.lock(), owner);
+    }
+
+    /// Forgets a child that was removed.
+    pub(super) fn removed(&self, owner: &str, child: &ChildRef) {
+        let mut owners = self.lock();
+        let Some(children) = owners.get_mut(owner) else { return };
+        children.remove(child);
+        if children.is_empty() {
+            remove_and_shrink(&mut owners, owner);
+        }
     }
 
     pub(super) fn applied(&self, owner: &str, child: &ChildRef, record: ChildRecord) {

@@ -4,11 +4,12 @@
 //! baseline. A child is never compared with what this build would render, so a new build, a webhook or a normal form
 //! costs nothing.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use crds::{ChildRecord, GROUP, MANAGED_BY, Phase, digest};
+use crds::{ChildRecord, GROUP, MANAGED_BY, Phase, digest, tool_server};
+use serde_json::{Value, json};
 
-use super::Workload;
+use super::{Workload, replicas};
 use crate::{
     machine::{ActionError, ApiError, Context, Machine, Notes},
     ports::{Child, ChildKind, ChildRef, Manifest},
@@ -63,7 +64,7 @@ pub(super) async fn ensure<K: Workload>(
     manifest: &Manifest,
 ) -> Result<Ensured, ActionError> {
     let child = &manifest.child;
-    let inputs = digest::digest(&manifest.body);
+    let inputs = inputs(manifest);
     let seen = cx.views.child(child);
     if let Some(seen) = &seen {
         refuse_foreign(next, seen)?;
@@ -72,10 +73,10 @@ pub(super) async fn ensure<K: Workload>(
         }
     }
     // What is still wanted as it was applied, and is not so, was changed by somebody.
-    let record = cx.baselines.record(next, child).filter(|record| record.inputs == inputs);
+    let record = cx.baselines.record(next, child).filter(|record| is_made_from(record, manifest, &inputs));
     let repair = record.is_some();
     if let Some(record) = record {
-        let as_applied = |seen: &&Child| drift(Some(*seen), &record) == Drift::None && has_replicas_of(seen, manifest);
+        let as_applied = |seen: &&Child| drift(Some(*seen), &record) == Drift::None && carries_as(seen, manifest);
         if let Some(seen) = seen.as_deref().filter(as_applied) {
             keep(next, ChildRecord { uid: seen.uid.clone(), ..record });
             return Ok(Ensured::Kept);
@@ -112,7 +113,7 @@ pub(super) async fn ensure<K: Workload>(
         uid: applied.uid.clone(),
         inputs,
         owned: applied.owned.clone().unwrap_or_default(),
-        replicas: (child.kind == ChildKind::Deployment).then(|| next.replicas()),
+        replicas: number_of(cx, next, manifest, seen.is_none()),
     };
     cx.baselines.applied(next.uid(), child, record.clone());
     if repair {
@@ -122,10 +123,56 @@ pub(super) async fn ensure<K: Workload>(
     Ok(Ensured::Applied)
 }
 
-/// Whether `replicas` is ours where the manifest sets it; what we own is digested without it.
-fn has_replicas_of(seen: &Child, manifest: &Manifest) -> bool {
-    let sets = manifest.body.pointer("/spec/replicas").is_some();
-    !sets || seen.deployment.as_ref().is_none_or(|deployment| deployment.replicas_by.operator)
+/// Digest of what a child is made from. Of a Deployment without its number, which changes alone.
+fn inputs(manifest: &Manifest) -> String {
+    match numbered(manifest, None) {
+        Some(body) => digest::digest(&body),
+        None => digest::digest(&manifest.body),
+    }
+}
+
+/// Whether a child was last made from this. The records of older builds are of the Deployment with its number.
+fn is_made_from(record: &ChildRecord, manifest: &Manifest, inputs: &str) -> bool {
+    let older = || numbered(manifest, record.replicas).map(|body| digest::digest(&body));
+    record.inputs == inputs || older().is_some_and(|older| record.inputs == older)
+}
+
+/// The body of a Deployment with this number; `None`: it is none.
+fn numbered(manifest: &Manifest, replicas: Option<i32>) -> Option<Value> {
+    let mut body = (manifest.child.kind == ChildKind::Deployment).then(|| manifest.body.clone())?;
+    if let Some(spec) = body.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("replicas");
+        spec.extend(replicas.map(|replicas| ("replicas".to_owned(), json!(replicas))));
+    }
+    Some(body)
+}
+
+/// The user's number that is in force for a Deployment: the one it is made with, else the one that was applied last, if that is
+/// known.
+fn number_of<K: Workload>(cx: &Context<K>, cr: &K, manifest: &Manifest, made: bool) -> Option<i32> {
+    let known = cx.baselines.record(cr, &manifest.child).and_then(|record| record.replicas).filter(|_| !made);
+    (manifest.child.kind == ChildKind::Deployment).then(|| known.unwrap_or(cr.replicas()))
+}
+
+/// Whether the apply of the whole Deployment has `replicas` where the manifest has them; what we own is digested without them.
+fn carries_as(seen: &Child, manifest: &Manifest) -> bool {
+    let carries = manifest.body.pointer("/spec/replicas").is_some();
+    seen.deployment.as_ref().is_none_or(|deployment| deployment.replicas_by.operator == carries)
+}
+
+/// Applies the replicas of the Deployment alone (`None`: leaves them to whoever else has them), if that is due, and brings the
+/// user's number that is in force then into the status of `next`, which is to follow `cr`.
+pub(super) async fn scale<K: Workload>(cx: &Context<K>, cr: &K, next: &mut K) -> Result<(), ActionError> {
+    let child = cr.deployment();
+    let Some(seen) = cx.views.child(&child).filter(|seen| !seen.deleting && is_ours(cr, seen)) else { return Ok(()) };
+    let (Some(state), Some(record)) = (&seen.deployment, cx.baselines.record(cr, &child)) else { return Ok(()) };
+    let Some(number) = replicas::due(cr, state, Some(&record)) else { return Ok(()) };
+    cx.cluster.set_replicas(&child, &seen.uid, number).await?;
+    cx.notes.note("applied", format!("replicas of {child}"));
+    let record = ChildRecord { replicas: Some(next.replicas()), ..record };
+    cx.baselines.applied(next.uid(), &child, record.clone());
+    keep(next, record);
+    Ok(())
 }
 
 /// How a child differs from its baseline.
@@ -152,7 +199,8 @@ pub(super) fn is_ours<K: Machine>(cr: &K, seen: &Child) -> bool {
     }
 }
 
-/// Removes from the status, and from the cluster where it is ours, what is no longer wanted.
+/// Removes from the status, and from the cluster where it is ours, what is no longer wanted: what the status names, and what
+/// we applied besides. The status write that was to name it may have been lost, to a crash or to an edit of the spec.
 pub(super) async fn remove_unwanted<K: Workload>(
     cx: &Context<K>,
     next: &mut K,
@@ -163,18 +211,33 @@ pub(super) async fn remove_unwanted<K: Workload>(
     let (kept, surplus): (Vec<_>, Vec<_>) =
         records.into_iter().partition(|record| wanted.iter().any(|manifest| is_record_of(record, &manifest.child)));
     next.status_mut().children = kept;
-    for record in surplus {
-        let Some(kind) = kind_of(&record) else { continue };
-        let child = ChildRef { kind, namespace: namespace.clone(), name: record.name };
-        if let Some(seen) = cx.views.child(&child)
-            && is_ours(next, &seen)
-            && !seen.deleting
-        {
-            cx.cluster.delete(&child, &seen.uid).await?;
-            cx.notes.note("removed", child.to_string());
+    let named = |record: ChildRecord| {
+        let kind = kind_of(&record)?;
+        cx.views.child(&ChildRef { kind, namespace: namespace.clone(), name: record.name })
+    };
+    let mut surplus: Vec<_> = surplus.into_iter().filter_map(named).filter(|seen| is_ours(next, seen)).collect();
+    for seen in unnamed(cx, next) {
+        if !wanted.iter().any(|manifest| manifest.child == seen.child) && !surplus.contains(&seen) {
+            surplus.push(seen);
         }
     }
+    for seen in surplus.into_iter().filter(|seen| !seen.deleting) {
+        cx.cluster.delete(&seen.child, &seen.uid).await?;
+        cx.baselines.removed(next.uid(), &seen.child);
+        cx.notes.note("removed", seen.child.to_string());
+    }
     Ok(())
+}
+
+/// Children that we applied and that the status does not name. What a discovery made of a server's tools is not the workload's.
+pub(super) fn unnamed<K: Workload>(cx: &Context<K>, cr: &K) -> Vec<Arc<Child>> {
+    let key = cr.key();
+    let tools = tool_server::tools_config_map(K::KIND, &key.name);
+    let mut children = cx.views.children(&key.namespace, cr.uid());
+    children.retain(|seen| {
+        seen.owned.is_some() && !seen.deleting && seen.child.name != tools && stored(cr, &seen.child).is_none()
+    });
+    children
 }
 
 /// Brings records that no status holds yet into the status of `next`: the write that was to carry them failed.
@@ -230,7 +293,10 @@ fn keep<K: Workload>(next: &mut K, record: ChildRecord) {
     let children = &mut next.status_mut().children;
     match children.iter_mut().find(|found| found.kind == record.kind && found.name == record.name) {
         // A child that was made again is as it was: its new uid alone is not worth a write.
-        Some(found) if settled && found.inputs == record.inputs && found.owned == record.owned => {}
+        Some(found)
+            if settled
+                && (&found.inputs, &found.owned, found.replicas)
+                    == (&record.inputs, &record.owned, record.replicas) => {}
         Some(found) => *found = record,
         None => children.push(record),
     }

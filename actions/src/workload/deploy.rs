@@ -7,7 +7,7 @@ use crds::WorkloadPhase;
 
 use super::{
     Workload,
-    children::{Drift, drift, ensure, remove_unwanted},
+    children::{Drift, drift, ensure, remove_unwanted, scale},
     health::{self, Rollout, STOPPING, explain, news, note_unready, observe, rollout},
     render::{changed_inputs, inputs, is_unsettled},
     replicas,
@@ -46,9 +46,7 @@ impl<K: Workload> Action<K> for Deploy {
         }
         let live = cx.views.child(&cr.deployment());
         let live = live.as_ref().and_then(|live| live.deployment.as_ref());
-        let record = cx.baselines.record(cr.as_ref(), &cr.deployment());
-        let replicas = replicas::applied(cr.as_ref(), live, record.as_ref());
-        let rendered = cr.render(cx, replicas)?;
+        let rendered = cr.render(cx, replicas::carried(cr.as_ref(), live))?;
         if cr.status().and_then(|status| status.content_hash.as_ref()) != Some(&rendered.content_hash) {
             cx.notes.because("what is to be rendered changed");
             return Ok(Some(cr.moved_to(WorkloadPhase::Rendering)));
@@ -59,11 +57,17 @@ impl<K: Workload> Action<K> for Deploy {
         }
         let mut next = cr.as_ref().clone();
         next.hold();
+        let stopped = cr.replicas() == 0;
+        // Before the template: none of the Pods that go is replaced on the way.
+        if stopped {
+            scale(cx, cr.as_ref(), &mut next).await?;
+        }
         for manifest in &rendered.running {
             if !ensure(cx, &mut next, manifest).await?.is_done(&cx.notes, &manifest.child) {
                 return Ok(None);
             }
         }
+        scale(cx, cr.as_ref(), &mut next).await?;
         let Some(child) = cx.views.child(&cr.deployment()) else {
             cx.notes.waiting("NotReady", "the Deployment is not visible yet");
             return Ok(None);
@@ -89,12 +93,11 @@ impl<K: Workload> Action<K> for Deploy {
             cx.notes.waiting("Scaling", "the scaler has not set the number of Pods yet");
             return Ok(news(cx, &next, &inputs));
         }
-        let stopped = cr.replicas() == 0;
         if stopped && !cx.views.pods(K::KIND, &key.namespace, &key.name).is_empty() {
             cx.notes.waiting("Stopping", STOPPING);
             return Ok(None);
         }
-        // Keys that only old Pods needed go now.
+        // Files that only old Pods needed go now.
         for manifest in &rendered.config {
             if !ensure(cx, &mut next, manifest).await?.is_done(&cx.notes, &manifest.child) {
                 return Ok(None);

@@ -61,6 +61,7 @@ impl<K: Workload> Action<K> for Drain {
 /// The object without our finalizer.
 fn let_go<K: Workload>(cx: &Context<K>, cr: &K) -> K {
     cx.baselines.forget(cr.uid());
+    cx.settling.forget(cr.uid());
     let mut next = cr.clone();
     if let Some(finalizers) = &mut next.meta_mut().finalizers {
         finalizers.retain(|finalizer| Some(finalizer.as_str()) != <K as Machine>::FINALIZER);

@@ -10,6 +10,7 @@ use super::{Rendered, Workload};
 use crate::{
     machine::{ActionError, Context},
     ports::ChildKind,
+    render::Settings,
 };
 
 /// Renders `next` with the images and keys that its status is to keep, and puts them there.
@@ -33,6 +34,12 @@ pub(super) fn render_with_images<K: Workload>(cx: &Context<K>, next: &mut K) -> 
     }
     let as_plain = status.caller_keys.is_none() && !(renewed && had_images);
     if as_plain { Ok(plain) } else { next.render(cx, replicas) }
+}
+
+/// Whether this build makes another Pod template than the one that runs, whatever the reason: applying it replaces the Pods.
+pub(super) fn is_template_new<K: Workload>(settings: &Settings, cr: &K, rendered: &Rendered) -> bool {
+    let known = cr.status().and_then(|status| status.template.as_ref());
+    known.is_some_and(|known| *known != template_digest(rendered, &cr.images(settings)))
 }
 
 /// SHA-256 (hex) of the Pod template without these containers' images.

@@ -13,12 +13,13 @@ mod edges;
 mod health;
 mod images;
 mod monitor;
-mod old_keys;
+mod old_files;
 mod outside;
 mod recover;
 mod render;
 mod replicas;
 mod resolve;
+mod settling;
 #[cfg(test)]
 mod tests;
 
@@ -40,20 +41,24 @@ pub use monitor::Monitor;
 pub(crate) use outside::outside;
 pub use recover::Recover;
 pub use render::Render;
-pub use replicas::{SCALER, Turn, fewest, scaler_turn};
+pub use replicas::{REPLICAS, SCALER, Turn, fewest, scaler_turn};
 pub use resolve::Resolve;
+pub use settling::Settling;
 
 use crate::{
     machine::{Action, ActionError, Machine},
     ports::{ChildKind, ChildRef, Manifest, World},
     references::{Inputs, Unresolved},
-    render::{PROXY, PinnedProxy, Settings, child_labels, selector_text},
+    render::{PROXY, PinnedProxy, Settings, check_pod_security, child_labels, selector_text},
 };
 
 /// What a kind that runs Pods brings of its own.
 pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
     /// The label that names it on its children, such as `recif.dev/agent`.
     const LABEL: &'static str;
+    /// Whether its Pods read their configuration as files, of which each Pod has those that its template names. Of variables by
+    /// `envFrom` a container has all that there are when it starts.
+    const READS_FILES: bool = true;
 
     /// The Pods it asks for.
     fn replicas(&self) -> i32;
@@ -84,6 +89,11 @@ pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
     /// # Errors
     /// `Terminal`, saying what to change.
     fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError>;
+    /// What of its credentials a tool of it would send out, as one sentence. It is judged before anything is rendered, and not of what
+    /// runs.
+    fn exposed(&self, _world: &World) -> Option<String> {
+        None
+    }
     /// Containers whose image is the operator's, with the image that they would get now.
     fn images(&self, _settings: &Settings) -> BTreeMap<String, String> {
         BTreeMap::new()
@@ -183,8 +193,21 @@ pub struct Rendered {
     pub running: Vec<Manifest>,
     /// Whether the user's overlay must be judged by the API server before anything is written.
     pub overlay: bool,
+    /// The model that it talks to, as `openai/gpt-5`, of those that have one of their own.
+    pub model: Option<String>,
     /// What rendering found worth saying.
     pub conditions: Vec<Condition>,
+}
+
+impl Rendered {
+    /// Judges how far the overlay takes the Pods.
+    ///
+    /// # Errors
+    /// `Terminal`, naming the field.
+    pub(crate) fn check_pod_security(&self, settings: &Settings) -> Result<(), ActionError> {
+        let checked = check_pod_security(&self.running, self.overlay, settings.pod_security);
+        checked.map_err(|error| ActionError::terminal(error.reason(), error.to_string()))
+    }
 }
 
 /// The actions of a workload, in the order in which they are asked.

@@ -8,9 +8,9 @@ use crds::WorkloadPhase;
 
 use super::{
     Workload,
-    children::{Drift, drift, ensure, kind_of, recall, renew_service},
+    children::{Drift, drift, ensure, kind_of, recall, remove_unwanted, renew_service, scale, unnamed},
     health::{STOPPING, explain, explain_waking, is_asleep, note_rollout, note_unready, observe},
-    images::note_unknown_keys,
+    images::{is_template_new, note_unknown_keys},
     is_governed,
     render::{changed_inputs, inputs, is_unsettled},
     replicas,
@@ -35,6 +35,10 @@ enum Repair {
     None,
     /// Apply again what differs, this child among it.
     Apply(ChildRef),
+    /// The status does not name all that was applied: what the spec does not want of it is to go.
+    Remove,
+    /// Apply the replicas of the Deployment alone.
+    Scale,
     /// A child is being deleted: it can be made again only when it is gone.
     Wait(ChildRef),
     /// The Deployment is gone, or nobody knows any more what was applied.
@@ -91,12 +95,31 @@ impl<K: Workload> Action<K> for Monitor {
             Repair::Wait(child) => {
                 cx.notes.waiting("Deleting", format!("{child} is being deleted and will be made again"));
             }
+            Repair::Scale => {
+                scale(cx, cr.as_ref(), &mut next).await?;
+            }
+            Repair::Remove if inputs.waiting_for().is_some() => {}
+            Repair::Remove => {
+                let rendered = cr.render(cx, Some(cr.replicas()))?;
+                let settled =
+                    cr.status().and_then(|status| status.content_hash.as_ref()) == Some(&rendered.content_hash);
+                if settled {
+                    let wanted: Vec<_> = rendered.config.iter().chain(&rendered.running).collect();
+                    remove_unwanted(cx, &mut next, &wanted).await?;
+                }
+            }
             Repair::Apply(_) if is_unsettled(cx, cr.as_ref(), &inputs) => {}
             Repair::Apply(child) => {
-                let record = cx.baselines.record(cr.as_ref(), &cr.deployment());
-                let rendered = cr.render(cx, replicas::applied(cr.as_ref(), Some(&state), record.as_ref()))?;
+                let rendered = cr.render(cx, replicas::carried(cr.as_ref(), Some(&state)))?;
                 if cr.status().and_then(|status| status.content_hash.as_ref()) != Some(&rendered.content_hash) {
                     cx.notes.because(format!("{child} was changed"));
+                    return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
+                }
+                let deployment = cr.deployment();
+                let replaced = child == deployment || is_drifted(cx, cr.as_ref(), &deployment);
+                if replaced && is_template_new(&cx.settings, cr.as_ref(), &rendered) {
+                    let why = "and this version of the operator makes another Pod template of the spec: its Pods are replaced";
+                    cx.notes.because(format!("{deployment} was changed, {why}"));
                     return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
                 }
                 for manifest in rendered.config.iter().chain(&rendered.running) {
@@ -152,7 +175,13 @@ impl Monitor {
                 Drift::Changed | Drift::Gone => return Repair::Apply(child),
             }
         }
-        if replicas::is_due(cr, state, Some(&record)) { Repair::Apply(deployment) } else { Repair::None }
+        if replicas::is_handed_over(cr, state) {
+            return Repair::Apply(deployment);
+        }
+        if replicas::due(cr, state, Some(&record)).is_some() {
+            return Repair::Scale;
+        }
+        if unnamed(cx, cr).is_empty() { Repair::None } else { Repair::Remove }
     }
 
     /// Fewer Pods than wanted: say why, and fail when there has been none for long.

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use crds::WorkloadPhase;
+use serde_json::Value;
 
 use super::{
     Workload,
     children::{ensure, refuse_foreign},
     health::note_rollout,
     images::render_with_images,
-    old_keys::keep_old_keys,
+    old_files::keep_old_files,
 };
 use crate::{
     machine::{Action, ActionError, ApiError, Context, in_words, set_condition},
-    ports::ChildKind,
+    ports::{ChildKind, ChildRef, Manifest},
     references::{Found, Inputs},
 };
 
@@ -59,8 +60,10 @@ impl<K: Workload> Action<K> for Render {
         next.set_phase(WorkloadPhase::Deploying);
         // Before there is a Deployment, which is to be drained.
         next.hold();
-        for manifest in &rendered.config {
-            let manifest = keep_old_keys(cx, cr.as_ref(), manifest).await?;
+        let mut config: Vec<_> = rendered.config.iter().collect();
+        config.sort_by_key(|manifest| !gains(cx, manifest));
+        for manifest in config {
+            let manifest = keep_old_files(cx, cr.as_ref(), manifest).await?;
             if !ensure(cx, &mut next, &manifest).await?.is_done(&cx.notes, &manifest.child) {
                 return Ok(None);
             }
@@ -70,6 +73,7 @@ impl<K: Workload> Action<K> for Render {
         let status = next.status_mut();
         status.content_hash = Some(rendered.content_hash);
         status.endpoint = Some(endpoint);
+        status.model = rendered.model;
         status.selector = Some(selector);
         for condition in rendered.conditions {
             set_condition(&mut status.machine.conditions, condition);
@@ -78,6 +82,15 @@ impl<K: Workload> Action<K> for Render {
         note_rollout(cx, cr.as_ref());
         Ok(Some(next))
     }
+}
+
+/// Whether a Secret gains a key that its ConfigMap has. It is applied first then, as the ConfigMap is otherwise: a container
+/// that starts in between finds the key in one of them.
+fn gains<K: Workload>(cx: &Context<K>, manifest: &Manifest) -> bool {
+    let Manifest { child, body } = manifest;
+    let keys = body.get("data").and_then(Value::as_object).filter(|_| child.kind == ChildKind::Secret);
+    let other = keys.and_then(|_| cx.views.child(&ChildRef { kind: ChildKind::ConfigMap, ..child.clone() }));
+    other.is_some_and(|other| keys.into_iter().flatten().any(|(key, _)| other.data.contains_key(key)))
 }
 
 /// Everything the workload refers to, and the rollout that somebody asked for.

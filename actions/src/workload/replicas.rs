@@ -1,5 +1,8 @@
 //! Who sets `replicas` of the Deployment: the operator from the spec, the scaler, or somebody else.
 //!
+//! The Deployment is made with its number in one apply. A later number is applied alone, by a field manager of its own, so that
+//! scaling replaces no Pod, whatever this build renders.
+//!
 //! The field changes hands without a gap: an apply that leaves a field out resets it to its default when nobody else has
 //! applied it too. So whoever takes it over applies it with the value it has; when both are seen in managedFields, the
 //! other one leaves it out; and only whoever has it alone sets another number.
@@ -11,6 +14,9 @@ use crate::ports::DeploymentState;
 
 /// The scaler's field manager.
 pub const SCALER: &str = "recif-scaler";
+
+/// The operator's field manager of a number that is applied alone.
+pub const REPLICAS: &str = "recif-replicas";
 
 /// What the scaler is to do about the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +41,7 @@ pub fn fewest(scaling: &Scaling) -> i32 {
 /// The scaler's turn. `scaling`: of a workload that has it and is not stopped.
 pub fn scaler_turn(scaling: Option<&Scaling>, live: &DeploymentState) -> Turn {
     let by = &live.replicas_by;
-    match (scaling, by.operator, by.scaler) {
+    match (scaling, by.is_ours(), by.scaler) {
         // It was stopped, and is to be started by the operator.
         (Some(_), true, false) if live.desired == 0 => Turn::Wait,
         (Some(_), true, false) => Turn::Take(live.desired),
@@ -80,28 +86,36 @@ fn is_edited<K: Workload>(cr: &K, record: Option<&ChildRecord>) -> bool {
     }
 }
 
-/// `replicas` as it goes into the operator's apply; `None`: left out, because it is somebody else's: the scaler's while
-/// there is scaling, or a stranger's until the user edits the number, in whatever phase.
-pub(super) fn applied<K: Workload>(
-    cr: &K,
-    live: Option<&DeploymentState>,
-    record: Option<&ChildRecord>,
-) -> Option<i32> {
-    if let Some(scaling) = scaling(cr) {
-        let kept = live.filter(|live| live.replicas_by.operator && !live.replicas_by.scaler)?;
-        return Some(if kept.desired == 0 { fewest(scaling) } else { kept.desired });
+/// `replicas` as it goes into the operator's apply of the whole Deployment: the first number, and, because an apply without it
+/// could take it away, the number there is while that apply has it. `None`: left out.
+pub(super) fn carried<K: Workload>(cr: &K, live: Option<&DeploymentState>) -> Option<i32> {
+    match live {
+        None => scaling(cr).is_none().then(|| cr.replicas()),
+        Some(live) => (live.replicas_by.operator && !is_handed_over(cr, live)).then_some(live.desired),
     }
-    let foreign = live.is_some_and(|live| live.replicas_by.stranger().is_some());
-    (!foreign || is_edited(cr, record) || cr.replicas() == 0).then(|| cr.replicas())
 }
 
-/// Whether the Deployment is to be applied for the sake of this field.
-pub(super) fn is_due<K: Workload>(cr: &K, live: &DeploymentState, record: Option<&ChildRecord>) -> bool {
-    match applied(cr, Some(live), record) {
-        // An edit is applied even when the number is there already: it may be somebody else's, and its record is old.
-        Some(replicas) => replicas != live.desired || !live.replicas_by.operator || is_edited(cr, record),
-        None => live.replicas_by.operator,
+/// Whether the scaler has taken the field over from the apply of the whole Deployment, which is to leave it out now.
+pub(super) fn is_handed_over<K: Workload>(cr: &K, live: &DeploymentState) -> bool {
+    live.replicas_by.operator && live.replicas_by.scaler && scaling(cr).is_some()
+}
+
+/// A change of the field alone that is the operator's to make: another number, which is the user's unless the scaler's or,
+/// until the user edits it, a stranger's counts; or (`Some(None)`) to leave it to the scaler.
+pub(super) fn due<K: Workload>(cr: &K, live: &DeploymentState, record: Option<&ChildRecord>) -> Option<Option<i32>> {
+    let by = &live.replicas_by;
+    if let Some(scaling) = scaling(cr) {
+        return match by.scaler {
+            true => by.number.then_some(None),
+            // It was stopped, and is to be started.
+            false => (by.is_ours() && live.desired == 0).then(|| Some(fewest(scaling))),
+        };
     }
+    let edited = is_edited(cr, record);
+    if by.stranger().is_some() && !edited && cr.replicas() > 0 {
+        return None;
+    }
+    (cr.replicas() != live.desired || !by.is_ours() || edited).then(|| Some(cr.replicas()))
 }
 
 /// Whether the scaler has yet to take the field over.
@@ -115,7 +129,7 @@ mod tests {
     use crate::ports::ReplicasBy;
 
     fn live(desired: i32, operator: bool, scaler: bool) -> DeploymentState {
-        let replicas_by = ReplicasBy { operator, scaler, other: None };
+        let replicas_by = ReplicasBy { operator, scaler, ..ReplicasBy::default() };
         DeploymentState { desired, replicas_by, ..DeploymentState::default() }
     }
 

@@ -49,8 +49,19 @@ impl<K: Workload> Action<K> for Resolve {
         }
         let inputs = without_late(cx, cr.as_ref(), inputs(cx, cr.as_ref()));
         let lacking = || cr.never_answers(cx).map(|sentence| Unresolved { reason: NEVER, sentence, missing: true });
-        match inputs.waiting_for().or_else(lacking) {
+        let exposed =
+            || cr.exposed(cx).map(|sentence| Unresolved { reason: "MissingDependency", sentence, missing: true });
+        match inputs.waiting_for().or_else(lacking).or_else(exposed) {
             None => {
+                let left = match has_missed(cr.as_ref()) {
+                    true => cx.settling.left(cr.uid(), &inputs, cx.clock.elapsed()),
+                    false => Duration::ZERO,
+                };
+                if !left.is_zero() {
+                    cx.notes.waiting("Settling", "everything is there, and more may be on its way");
+                    cx.notes.look_again(left);
+                    return Ok(None);
+                }
                 next.machine_mut().inputs = Some(inputs.pin());
                 next.tell(&inputs);
                 let resolved = match next.degraded() {
@@ -60,6 +71,7 @@ impl<K: Workload> Action<K> for Resolve {
                 Ok(Some(with_condition(next, resolved)))
             }
             Some(Unresolved { reason, sentence, missing }) => {
+                cx.settling.forget(cr.uid());
                 match missing {
                     true => cx.notes.missing(reason, sentence),
                     false => cx.notes.waiting(reason, sentence),
@@ -69,6 +81,14 @@ impl<K: Workload> Action<K> for Resolve {
             }
         }
     }
+}
+
+/// Whether something was missing, as its status says.
+fn has_missed<K: Workload>(cr: &K) -> bool {
+    let conditions = cr.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
+    conditions
+        .iter()
+        .any(|found| found.type_ == RESOLVED && found.status == "False" && found.reason == "MissingDependency")
 }
 
 /// What there is to wait for: without what the workload can do without, once that has been waited for long enough.

@@ -10,6 +10,7 @@ mod conditions;
 mod control_plane;
 mod deletion;
 mod drain;
+mod environment;
 mod faults;
 mod flow_changes;
 mod flow_sets;
@@ -101,6 +102,7 @@ const THEMES: &[&[Scenario]] = &[
     flows::SCENARIOS,
     references::SCENARIOS,
     children::SCENARIOS,
+    environment::SCENARIOS,
     foreign::SCENARIOS,
     loops::SCENARIOS,
     scale::SCENARIOS,

@@ -77,7 +77,7 @@ async fn scaling_switched_on_and_off_at_five_pods_never_leaves_fewer(ns: Namespa
     let recorder = ns.record(DEPLOYMENT, "switched").await?;
     // As many as there are: what is tested is who sets them. The same cap: nothing is rolled out.
     let on = json!({"minReplicas": 5, "maxReplicas": 10, "concurrency": 8});
-    for (scaling, owner) in [(on, "recif-scaler"), (Value::Null, "recif-operator")] {
+    for (scaling, owner) in [(on, "recif-scaler"), (Value::Null, "recif-replicas")] {
         ns.edit(AGENT, "switched", json!({"spec": {"scaling": scaling}})).await?;
         let held = |it: &Object| is_by(it, owner);
         let held = ns.until(DEPLOYMENT, "switched", SAID, &format!("has its replicas from {owner}"), held).await?;
@@ -120,7 +120,7 @@ async fn without_scaling_autoscalers_and_kubectl_set_the_number(ns: Namespace) -
     let agent = ns.until(AGENT, "plain", START, "runs with two ready Pods", two).await?;
     ensure!(agent.number("/status/desiredReplicas") == 2, "{}", agent.describe());
     let deployment = ns.get(DEPLOYMENT, "plain").await?;
-    ensure!(is_by(&deployment, "recif-operator"), "{:?}", deployment.managed_fields());
+    ensure!(is_by(&deployment, "recif-replicas"), "{:?}", deployment.managed_fields());
     // On the Deployment itself the number is left alone, and said.
     ns.scale(DEPLOYMENT, "plain", 1, "kubectl").await?;
     let one = |it: &Object| it.is_running() && it.number("/status/replicas") == 1;

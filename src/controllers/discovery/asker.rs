@@ -178,6 +178,7 @@ fn said(answer: Answer<Told>) -> Said {
             catalogue: Catalogue::of(answer.tools, answer.more),
             server: ServerInfo { name: short(name), version: short(version), protocol_version: short(answer.revision) },
             era: answer.era.as_str().to_owned(),
+            restless: false,
         },
         era: answer.era,
         holds: answer.holds.unwrap_or_default(),

@@ -31,6 +31,8 @@ enum Way {
     Holds(Duration),
     /// Answers, and says a thousand times a second that its tools changed.
     Changes,
+    /// Has other tools each time.
+    Differs,
     /// Fails after so long.
     Fails(Duration),
     /// Its headers cannot be read.
@@ -92,7 +94,7 @@ impl Asks for Servers {
         };
         let changes = matches!(way, Way::Changes).then(flood);
         let holds = match way {
-            Way::Answers | Way::Changes => Duration::ZERO,
+            Way::Answers | Way::Changes | Way::Differs => Duration::ZERO,
             Way::Holds(holds) => holds,
             Way::Fails(after) => {
                 self.at_once.fetch_add(1, Ordering::Relaxed);
@@ -101,8 +103,12 @@ impl Asks for Servers {
             }
             Way::Unready => return Err(Unasked::Unready(why)),
         };
-        let discovered =
-            Discovered { catalogue: Catalogue::of([], false), server: Default::default(), era: "discover".to_owned() };
+        let mut catalogue = Catalogue::of([], false);
+        if matches!(way, Way::Differs) {
+            catalogue.digest = format!("{}", self.asked.lock().unwrap().len());
+        }
+        let (server, era) = (Default::default(), "discover".to_owned());
+        let discovered = Discovered { catalogue, server, era, restless: false };
         Ok(Said { discovered, era: Era::Discover, holds, changes })
     }
 }
@@ -132,7 +138,8 @@ fn discoverer(servers: &Servers, looks: bool) -> Arc<Discoverer> {
         let (weak, key) = (weak.clone(), key.clone());
         tokio::spawn(async move {
             let Some(discoverer) = weak.upgrade().filter(|_| looks) else { return };
-            discoverer.look(&target(&key.name), When::InTurn);
+            let known = discoverer.servers().get(&("RemoteMCPServer", key.clone())).map(|server| server.target.clone());
+            discoverer.look(&known.unwrap_or_else(|| target(&key.name)), When::InTurn);
         });
     });
     discoverer
@@ -168,16 +175,28 @@ async fn a_server_is_asked_in_its_turn_and_not_before_its_list_is_old() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_whose_tools_change_all_the_time_is_asked_once_a_second_at_most() {
-    let (servers, begin) = (Servers::default(), Instant::now());
-    servers.behave("restless", Way::Changes);
-    let discoverer = discoverer(&servers, true);
-    discoverer.look(&target("restless"), When::Now);
-    sleep(RESYNC).await;
-    let times = servers.times("restless", begin);
-    assert!(times.windows(2).all(|two| two[1] - two[0] >= 1.0), "{times:?}");
-    assert!((55..=60).contains(&times.len()), "a change is not missed for long: {times:?}");
-    assert_eq!(servers.listened_to.load(Ordering::Relaxed), 1, "one session is open at a time");
+async fn a_server_whose_tools_keep_changing_is_asked_ever_more_rarely_and_its_object_is_told() {
+    for (url, way) in [("tells", Way::Changes), ("differs", Way::Differs)] {
+        let (servers, begin) = (Servers::default(), Instant::now());
+        servers.behave(url, way);
+        let discoverer = discoverer(&servers, true);
+        let often = Target { resync: Duration::from_secs(1), ..target(url) };
+        discoverer.look(&often, When::Now);
+        let restless = || discoverer.look(&often, When::InTurn).unwrap().as_ref().as_ref().unwrap().restless;
+        sleep(Duration::from_secs(1)).await;
+        assert!(!restless(), "a change or two are no news");
+        sleep(HOUR).await;
+        let times = servers.times(url, begin);
+        assert!(times[1] < 1.5 && (14..=24).contains(&times.len()), "{url}: {times:?}");
+        let last = times[times.len() - 1] - times[times.len() - 2];
+        assert!((300.0..=361.0).contains(&last), "{url}: {times:?}");
+        assert!(restless(), "{url}");
+        assert!(servers.listened_to.load(Ordering::Relaxed) <= 1, "one session is open at a time");
+        servers.behave(url, Way::Answers);
+        sleep(HOUR).await;
+        assert!(!restless(), "{url}: when it has been quiet");
+        assert!(servers.times(url, begin).len() > times.len() + 1000, "{url}: it is asked in its turn again");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -72,6 +72,59 @@ async fn published_tools_follow_the_server_and_stay_in_error_while_they_are_used
 }
 
 #[tokio::test(start_paused = true)]
+async fn fields_of_others_stay_and_cost_nothing() {
+    let (sim, mut operator) = publishing().await;
+    let tools = crds::tool_server::tools_config_map("RemoteMCPServer", "everything");
+    sim.store().meddle(&tool_id("add"), "/spec/timeout", Some(json!(60)), "kubectl");
+    sim.store().meddle(&tool_id("echo"), "/spec/category", Some(json!("mine")), "kubectl");
+    sim.store().meddle(&id("ConfigMap", &tools), "/data/note", Some(json!("mine")), "kubectl");
+    sim.take_requests();
+    operator.run(2 * MINUTE).await;
+    sim.take_requests();
+    Operator::start(&sim).run(30 * MINUTE).await;
+    assert_eq!(sim.take_requests(), []);
+    assert_eq!(at(&sim, &tool_id("add"), "/spec/timeout"), 60);
+
+    sim.serve(URL, tells(&[("echo", "Echoes"), ("add", "")]));
+    operator.run(2 * MINUTE).await;
+    assert_eq!(at(&sim, &tool_id("add"), "/spec/description"), Value::Null, "what is told no more goes");
+    assert_eq!(at(&sim, &tool_id("add"), "/spec/timeout"), 60);
+    assert_eq!(at(&sim, &id("ConfigMap", &tools), "/data/note"), "mine");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_of_an_older_build_that_is_as_it_should_be_is_not_written() {
+    let (sim, _) = publishing().await;
+    sim.store().edit(&tool_id("add"), |body| drop(body["metadata"]["annotations"].take()));
+    sim.take_requests();
+    Operator::start(&sim).run(30 * MINUTE).await;
+    assert_eq!(sim.take_requests(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_writer_of_our_fields_starts_no_write_war_and_is_said() {
+    let tools = id("ConfigMap", &crds::tool_server::tools_config_map("RemoteMCPServer", "everything"));
+    for (object, field, said) in
+        [(tool_id("add"), "/spec/description", "ToolsPublished"), (tools, "/data/tools.json", "ToolsDiscovered")]
+    {
+        let (sim, mut operator) = publishing().await;
+        sim.take_requests();
+        for _ in 0..20 * 60 {
+            sim.store().meddle(&object, field, Some(json!("[]")), "other-operator");
+            operator.run(Duration::from_secs(1)).await;
+        }
+        let applied = format!("Apply {object}");
+        let applies = sim.take_writes().into_iter().filter(|write| *write == applied).count();
+        assert!((5..16).contains(&applies), "{object}: {applies} in 20 minutes");
+        let (_, reason, message) = condition(&sim, &server_id(), said).unwrap();
+        assert_eq!(reason, "Contested", "{message}");
+        assert!(message.contains(&object.name), "{message}");
+        operator.run(20 * MINUTE).await;
+        assert_eq!(condition(&sim, &server_id(), said).unwrap().0, "True", "when it stops");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tool_of_somebody_else_is_left_alone_and_said() {
     let sim = Sim::new();
     sim.serve(URL, tells(&[("echo", "Echoes"), ("add", "Adds")]));

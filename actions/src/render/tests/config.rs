@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::{OPERATORS, agent, bare, config, config_with, settings, tool, with_tools};
 use crate::render::{
-    RenderError, Settings, ToolSlot, agent_config, agent_config_children, agent_workload_children, env::check_sizes,
+    Namespaces, RenderError, Settings, ToolSlot, agent_config, agent_config_children, agent_workload_children,
+    env::check_sizes,
 };
 
 const OWN: &str = "postgres://u:p@db/r";
@@ -43,6 +44,23 @@ fn storage_is_what_the_spec_says_and_else_what_the_database_allows() {
         });
         assert_eq!(got, expected.as_ref().copied(), "{case}");
     }
+}
+
+#[test]
+fn the_operators_database_is_inherited_where_it_is_said_to_be() {
+    let only = |names: &[&str]| {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        Settings { database_namespaces: Namespaces::These(names), ..settings() }
+    };
+    let spec = || json!({ "knowledgeBases": ["docs"] });
+    assert_eq!(config(spec(), &only(&["default"])), config(spec(), &settings()));
+    let elsewhere = config(spec(), &only(&["team-a"])).unwrap();
+    assert_eq!((elsewhere.plain["CORAIL_STORAGE"].as_str(), elsewhere.secret.len()), ("memory", 0));
+    assert!(elsewhere.knowledge_bases_missing_dsn);
+    let refused = config(json!({ "storage": "postgresql" }), &only(&[])).unwrap_err();
+    assert!(refused.to_string().contains("--database-namespaces"), "{refused}");
+    let own = config(json!({ "databaseUrl": OWN }), &only(&[])).unwrap();
+    assert_eq!(own.secret["CORAIL_DATABASE_URL"], OWN_EXPANDED);
 }
 
 #[test]

@@ -47,12 +47,25 @@ fn other_hosts_stay_as_they_are() {
 }
 
 #[test]
+fn an_at_sign_in_a_password_is_escaped_whatever_the_host() {
+    for (dsn, expanded) in [
+        ("postgres://u:p@ss@db/r", "postgres://u:p%40ss@db.recif-system.svc.cluster.local/r"),
+        ("postgres://u:@@db.example.com:5432/r", "postgres://u:%40@db.example.com:5432/r"),
+        ("postgres://u:p@s@s@a,b:5433/r", "postgres://u:p%40s%40s@a,b:5433/r"),
+        ("postgres://u:p%40ss@[::1]/r", "postgres://u:p%40ss@[::1]/r"),
+    ] {
+        assert_eq!(expand(dsn, NAMESPACE, DOMAIN).as_deref(), Ok(expanded));
+    }
+    let derived = knowledge_base("postgres://u:p@ss@db/r", NAMESPACE, DOMAIN);
+    assert_eq!(derived.unwrap(), "postgresql://u:p%40ss@db.recif-system.svc.cluster.local/corail_storage");
+}
+
+#[test]
 fn everything_but_a_single_label_host_is_kept() {
     for (dsn, expanded) in [
         ("postgres://db", "postgres://db.recif-system.svc.cluster.local"),
         ("postgres://db?a=b", "postgres://db.recif-system.svc.cluster.local?a=b"),
         ("postgres://u@db:/", "postgres://u@db.recif-system.svc.cluster.local:/"),
-        ("postgres://u:p@ss@db/r", "postgres://u:p@ss@db.recif-system.svc.cluster.local/r"),
         ("postgres://db/r?user=a@b.c", "postgres://db.recif-system.svc.cluster.local/r?user=a@b.c"),
     ] {
         assert_eq!(expand(dsn, NAMESPACE, DOMAIN).as_deref(), Ok(expanded));

@@ -7,13 +7,16 @@ mod dsn;
 mod hash;
 mod model;
 mod overlay;
+mod pod_security;
 mod sidecar;
 mod tools;
 
 use crds::{Agent, Tool};
 use serde_json::{Value, json};
 
-use super::{AgentParts, Config, RenderError, Settings, ToolSlot, agent_config, agent_workload_children};
+use super::{
+    AgentParts, Config, Namespaces, PodSecurity, RenderError, Settings, ToolSlot, agent_config, agent_workload_children,
+};
 
 const OPERATORS: &str = "postgres://recif:recif_dev@recif-postgresql:5432/recif?sslmode=disable";
 
@@ -25,10 +28,12 @@ fn bare() -> Settings {
         operator_namespace: "recif-system".to_owned(),
         cluster_domain: "cluster.local".to_owned(),
         database_url: None,
+        database_namespaces: Namespaces::All,
         ollama_base_url: None,
         runner_image: "recif.local/runner:1".to_owned(),
         proxy_image: PROXY_IMAGE.to_owned(),
         network_policies: false,
+        pod_security: PodSecurity::Baseline,
     }
 }
 

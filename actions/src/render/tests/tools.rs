@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::{agent, bare, config_with, tool, with_tools};
-use crate::render::{ToolSlot, agent_config, is_builtin_tool, tool_error};
+use crate::render::{ToolSlot, agent_config, tool_error};
+use crds::tool::is_builtin;
 
 #[test]
 fn a_tool_is_rendered_without_what_it_does_not_have() {
@@ -48,10 +49,10 @@ fn a_builtin_without_a_tool_is_its_name_and_type() {
 #[test]
 fn the_builtins_are_known_under_both_spellings() {
     for name in ["datetime", "calculator", "web_search", "web-search", "fetch_url", "fetch-url"] {
-        assert!(is_builtin_tool(name), "{name}");
+        assert!(is_builtin(name), "{name}");
     }
     for name in ["", "weather", "Datetime", "web search"] {
-        assert!(!is_builtin_tool(name), "{name}");
+        assert!(!is_builtin(name), "{name}");
     }
 }
 
@@ -116,4 +117,27 @@ fn a_tool_without_what_its_type_needs_is_an_error_in_the_documented_words() {
         assert_eq!(tool_error(&tool("t", spec.clone()).spec).as_deref(), message, "{spec}");
     }
     assert!(tool_error(&tool("t", json!({ "type": "builtin", "name": "x".repeat(65) })).spec).is_some());
+}
+
+#[test]
+fn a_header_refers_to_no_variable_that_is_set_for_others() {
+    let own = json!([{ "name": "X-Own", "secretKeyRef": { "name": "s", "key": "k" } }]);
+    let with = |value: &str| {
+        let headers = json!({ "X-A": value });
+        tool("t", json!({ "type": "http", "endpoint": "http://e", "headers": headers, "headersFrom": own }))
+    };
+    for value in
+        ["Bearer $KEY", "${KEY}", "$TOOL_T_X_OWN", "a $ b", "$5", "$$", "MY$corail_x", "${not a name}", "CORAIL_X"]
+    {
+        assert_eq!(tool_error(&with(value).spec), None, "{value}");
+    }
+    for (value, name) in [
+        ("$CORAIL_DATABASE_URL", "CORAIL_DATABASE_URL"),
+        ("x${RECIF_NAME}y", "RECIF_NAME"),
+        ("$KEY $OTEL_EXPORTER", "OTEL_EXPORTER"),
+        ("$TOOL_OTHER_AUTHORIZATION", "TOOL_OTHER_AUTHORIZATION"),
+    ] {
+        let error = tool_error(&with(value).spec).unwrap();
+        assert!(error.starts_with("header X-A ") && error.contains(&format!("${name},")), "{error}");
+    }
 }

@@ -71,7 +71,7 @@ async fn on_and_off(stage: &Sim, at: Option<(usize, Fault)>) -> Vec<String> {
     assert_eq!(replicas(&sim), (json!(5), vec!["recif-scaler".to_owned()]), "on");
     switch(&mut sim.store(), None);
     live(&sim, 5, MINUTE).await;
-    assert_eq!(replicas(&sim), (json!(5), vec!["recif-operator".to_owned()]), "off");
+    assert_eq!(replicas(&sim), (json!(5), vec!["recif-replicas".to_owned()]), "off");
     assert_eq!((phase(&sim), reason(&sim)), ("Running".into(), "Running".into()));
     let store = sim.store();
     for event in store.log.iter().filter(|event| event.id == child_id("Deployment")) {
@@ -159,7 +159,7 @@ async fn replicas_0_stops_it_and_more_starts_it_with_the_fewest() {
     let (sim, mut operator) = created(json!({"scaling": {"minReplicas": 2}}), 4).await;
     scale(&mut sim.store(), 0);
     operator.run(MINUTE).await;
-    assert_eq!((phase(&sim), replicas(&sim)), ("Terminated".into(), (json!(0), vec!["recif-operator".into()])));
+    assert_eq!((phase(&sim), replicas(&sim)), ("Terminated".into(), (json!(0), vec!["recif-replicas".into()])));
     operator.scaler = Some(2);
     scale(&mut sim.store(), 1);
     operator.run(MINUTE).await;

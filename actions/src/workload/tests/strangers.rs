@@ -78,6 +78,14 @@ async fn a_spec_edit_in_the_middle_wins() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_edit_in_the_middle_that_needs_no_secret_leaves_none() {
+    between_any_two_requests(true, |store| {
+        store.edit(&agent_id("a"), |body| drop(body["spec"].as_object_mut().expect("it").remove("databaseUrl")));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_delete_in_the_middle_wins() {
     between_any_two_requests(true, |store| store.delete(&agent_id("a"), Cascade::Background)).await;
     between_any_two_requests(true, |store| store.delete(&agent_id("a"), Cascade::Foreground)).await;

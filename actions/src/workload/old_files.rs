@@ -1,10 +1,12 @@
-//! Keys that old Pods still need.
+//! Files that old Pods still need.
 //!
-//! A container that restarts during a rollout reads the new ConfigMap and Secret with the old Pod template: a key that the
-//! new rendering no longer has would be missing. So in Rendering such keys stay, with the values they have, and `deploy`
-//! applies the rendering as it is when the rollout is done. Values are in no cache: they are read for the moment, and only
-//! when a key is to go. What an object cannot hold besides the new rendering does not stay: the rollout is worth more than
-//! a restart in the middle of it.
+//! A projected volume names each of its files, so a Pod of an older template reads exactly its own, and one that the new
+//! rendering no longer has would be missing to a container that starts again during the rollout. So in Rendering such files
+//! stay, with the content they have, and `deploy` applies the rendering as it is when the rollout is done. Contents are in no
+//! cache: they are read for the moment, and only when a file is to go. What an object cannot hold besides the new rendering
+//! does not stay: the rollout is worth more than a restart in the middle of it.
+//!
+//! Variables are another matter: by `envFrom` a container has all that there are, so an old one would be in the new Pods.
 
 use std::borrow::Cow;
 
@@ -17,12 +19,15 @@ use crate::{
     render::MAX_OBJECT,
 };
 
-/// The manifest, with the keys of the live object that it would take away from Pods that run, as far as there is room.
-pub(super) async fn keep_old_keys<'a, K: Workload>(
+/// The manifest, with the files of the live object that it would take away from Pods that run, as far as there is room.
+pub(super) async fn keep_old_files<'a, K: Workload>(
     cx: &Context<K>,
     cr: &K,
     manifest: &'a Manifest,
 ) -> Result<Cow<'a, Manifest>, ActionError> {
+    if !K::READS_FILES {
+        return Ok(Cow::Borrowed(manifest));
+    }
     let Some(new) = manifest.body.get("data").and_then(Value::as_object) else { return Ok(Cow::Borrowed(manifest)) };
     let Some(live) = cx.views.child(&manifest.child).filter(|live| is_ours(cr, live)) else {
         return Ok(Cow::Borrowed(manifest));

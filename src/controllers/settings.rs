@@ -1,0 +1,93 @@
+//! The settings of actions, from the options of the process.
+
+use std::collections::BTreeSet;
+
+use actions::render::{Namespaces, PodSecurity, Settings, dsn};
+
+/// Of the operator: its namespace and the domain of the cluster; the agents' database and where it is inherited; their Ollama; the
+/// images of the runner and of the sidecar.
+///
+/// # Errors
+/// A database URL that cannot be read, its password masked.
+pub(super) fn settings(
+    (operator_namespace, cluster_domain): (String, String),
+    (database_url, database_namespaces): (Option<String>, Namespaces),
+    ollama_base_url: Option<String>,
+    (runner_image, proxy_image): (String, String),
+    pod_security: PodSecurity,
+) -> Result<Settings, String> {
+    if let Some(url) = &database_url {
+        dsn::expand(url, &operator_namespace, &cluster_domain).map_err(|error| format!("DATABASE_URL: {error}"))?;
+    }
+    Ok(Settings {
+        operator_namespace,
+        cluster_domain,
+        database_url,
+        database_namespaces,
+        ollama_base_url: ollama_base_url.filter(|url| !url.is_empty()),
+        runner_image,
+        proxy_image,
+        pod_security,
+        network_policies: true,
+    })
+}
+
+/// The agents' database, and where it is inherited. Of all namespaces that has to be said: no default is right, for one would
+/// give the database to every editor of the cluster, and the other would turn stored conversations into memory without a word.
+///
+/// # Errors
+/// The two choices.
+pub(super) fn database(
+    url: Option<String>,
+    named: Vec<String>,
+    namespaces: &[String],
+) -> Result<(Option<String>, Namespaces), String> {
+    let url = url.filter(|url| !url.is_empty());
+    let named: BTreeSet<String> = named.into_iter().filter(|name| !name.is_empty()).collect();
+    let inherited = match (named.is_empty(), namespaces.is_empty()) {
+        _ if named.contains("*") => Namespaces::All,
+        (false, _) => Namespaces::These(named),
+        (true, false) => Namespaces::These(namespaces.iter().cloned().collect()),
+        (true, true) if url.is_some() => {
+            return Err("DATABASE_URL is set, and the operator works in all namespaces: say whose agents inherit the \
+                        database, with --database-namespaces=team-a,team-b, or --database-namespaces='*' for all: who \
+                        may make an Agent there can read it"
+                .to_owned());
+        }
+        (true, true) => Namespaces::All,
+    };
+    Ok((url, inherited))
+}
+
+/// Reads a level of the Pod Security Standards.
+///
+/// # Errors
+/// Which levels there are.
+pub(super) fn pod_security(text: &str) -> Result<PodSecurity, String> {
+    let levels = [PodSecurity::Restricted, PodSecurity::Baseline, PodSecurity::Privileged];
+    let found = levels.into_iter().find(|level| level.as_str() == text);
+    found.ok_or_else(|| "one of restricted, baseline, privileged".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_said_whose_agents_inherit_the_database() {
+        let of = |url: Option<&str>, named: &[&str], namespaces: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+            let found = database(url.map(str::to_owned), owned(named), &owned(namespaces));
+            found.map(|(_, inherited)| inherited)
+        };
+        let these = |names: &[&str]| Ok(Namespaces::These(names.iter().map(|name| (*name).to_owned()).collect()));
+        let url = Some("postgresql://db/x");
+        assert_eq!(of(url, &["*"], &[]), Ok(Namespaces::All));
+        assert_eq!(of(url, &["a", "b"], &[]), these(&["a", "b"]));
+        assert_eq!(of(url, &[], &["a"]), these(&["a"]), "an operator of some namespaces");
+        assert_eq!(of(url, &["b"], &["a", "b"]), these(&["b"]));
+        assert_eq!(of(None, &[""], &[]), Ok(Namespaces::All), "no database: nothing to inherit");
+        let refused = of(url, &[], &[]).unwrap_err();
+        assert!(["team-a,team-b", "'*'"].iter().all(|choice| refused.contains(choice)), "{refused}");
+    }
+}
