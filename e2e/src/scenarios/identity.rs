@@ -1,15 +1,18 @@
 //! Who calls, as the workload is told: only what a gateway signed.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{Scenario, gateway_auth::ask, scenarios};
 use crate::{
     client::Target,
-    kinds::{AGENT, DEPLOYMENT, NETWORK_POLICY, TOOL},
+    kinds::{AGENT, DEPLOYMENT, NETWORK_POLICY, SECRET, TOOL},
     manifests::{object, workload},
     namespace::{Namespace, SAID},
     object::Read as _,
+    operator,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
@@ -17,6 +20,8 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     who_requires_identity_answers_gateways_alone,
     a_policy_closes_the_port_of_the_image_alone,
 );
+
+pub(super) const ALONE: &[Scenario] = scenarios!(Alone: a_rotation_costs_no_request_and_no_pod);
 
 /// What the workload was told under names of ours.
 fn told(text: &str) -> Result<Vec<(String, String)>> {
@@ -72,4 +77,34 @@ async fn a_policy_closes_the_port_of_the_image_alone(ns: Namespace) -> Result<()
         "metadata": {"name": "deny"}, "spec": {"podSelector": {}, "policyTypes": ["Ingress"]}});
     ns.create_object(&deny).await?;
     ns.until_gone(NETWORK_POLICY, "closed-sidecar", SAID).await
+}
+
+async fn a_rotation_costs_no_request_and_no_pod(ns: Namespace) -> Result<()> {
+    ns.start(&workload("strict", json!({"proxy": {"requireIdentity": true}}))).await?;
+    let (gateway, pods) = (Target::gateway(&ns, AGENT, "strict").await?, ns.pod_uids("strict").await?);
+    let done = AtomicBool::new(false);
+    let calls = async {
+        let mut calls = 0;
+        while !done.load(Relaxed) || calls < 50 {
+            let answer = ask(&ns, &gateway, "GET", "/seen").await?;
+            ensure!(answer.status == 200 && !told(&answer.text)?.is_empty(), "call {calls}: {answer:?}");
+            calls += 1;
+        }
+        Ok::<_, anyhow::Error>(())
+    };
+    let rotation = async {
+        let before = ns.env.within(operator::NAMESPACE, SECRET).get("recif-identity").await?;
+        let (code, said) = ns.env.recif(&["rotate-identity"]).await?;
+        let now = ns.env.within(operator::NAMESPACE, SECRET).get("recif-identity").await?;
+        ensure!(code == 0 && now.at("/data/current") == before.at("/data/next"), "{code}: {said}");
+        // Its Pods know the key that signs now, and not the one after it.
+        let (code, said) = ns.env.recif(&["rotate-identity"]).await?;
+        let named = format!("agent/strict -n {}", ns.name);
+        ensure!(code == 3 && said.contains(&named), "{code}: {said}");
+        done.store(true, Relaxed);
+        Ok::<_, anyhow::Error>(())
+    };
+    tokio::try_join!(calls, rotation)?;
+    ensure!(ns.pod_uids("strict").await? == pods, "Pods were replaced");
+    Ok(())
 }

@@ -124,6 +124,7 @@ const THEMES: &[&[Scenario]] = &[
     manifests::ALONE,
     mutations::SCENARIOS,
     loops::ALONE,
+    identity::ALONE,
     faults::SCENARIOS,
     namespaced::ALONE,
     drain::ALONE,
