@@ -35,6 +35,8 @@ use super::{
 };
 use crate::tls::Tls;
 
+/// Connections at most; further ones wait to be accepted. Those that follow the changes are among them.
+const CONNECTIONS: usize = 10_000;
 /// How long a client may take nothing of what is sent to it before it is dropped.
 const UNREAD: Duration = Duration::from_secs(30);
 /// How long a client may take to send the head of a request.
@@ -55,21 +57,22 @@ pub(super) struct Peer {
 
 /// Serves until `stop`, by TLS if there is one, and then what is under way for a while.
 pub(super) async fn run(listener: TcpListener, tls: Option<Tls>, router: Router, stop: CancellationToken) {
-    run_patiently(listener, tls, router, stop, UNREAD).await;
+    run_bounded(listener, tls, router, stop, (CONNECTIONS, UNREAD)).await;
 }
 
-async fn run_patiently(
+/// As [`run`], with so many connections at most, of which none may read nothing for so long.
+async fn run_bounded(
     listener: TcpListener,
     tls: Option<Tls>,
     router: Router,
     stop: CancellationToken,
-    unread: Duration,
+    (most, unread): (usize, Duration),
 ) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
-            accepted = listener.accept() => match accepted {
+            accepted = listener.accept(), if connections.len() < most => match accepted {
                 Ok((stream, address)) => {
                     // Where it is not to be had, the connection works without.
                     let _ = stream.set_nodelay(true);

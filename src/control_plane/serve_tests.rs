@@ -11,14 +11,18 @@ use super::*;
 use crate::control_plane::endless::{self, Piece};
 
 async fn start(router: Router, unread: Duration) -> (std::net::SocketAddr, CancellationToken) {
+    bounded(router, (CONNECTIONS, unread)).await
+}
+
+async fn bounded(router: Router, bounds: (usize, Duration)) -> (std::net::SocketAddr, CancellationToken) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-    tokio::spawn(run_patiently(listener, None, router, stop.clone(), unread));
+    tokio::spawn(run_bounded(listener, None, router, stop.clone(), bounds));
     (address, stop)
 }
 
 /// What is answered to one who asks in these words, until the end of the connection.
-async fn answer(address: std::net::SocketAddr, asked: &str) -> String {
+async fn answer(address: std::net::SocketAddr, asked: &'static str) -> String {
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(asked.as_bytes()).await.unwrap();
     let mut answer = String::new();
@@ -48,6 +52,22 @@ async fn a_client_that_reads_nothing_is_dropped() {
     client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
     let dropped = timeout(Duration::from_secs(60), gone.recv()).await;
     assert_eq!(dropped, Ok(Some(())), "the server still sends");
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn further_connections_wait_until_one_ends() {
+    let (address, stop) = bounded(Router::new().route("/", get(|| async { "here" })), (2, UNREAD)).await;
+    let (first, second) = (TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap());
+    let asked = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    let third = tokio::spawn(answer(address, asked));
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!third.is_finished(), "it is not taken yet");
+    drop(first);
+    assert!(timeout(Duration::from_secs(60), third).await.unwrap().unwrap().ends_with("here"));
+    drop(second);
     stop.cancel();
 }
 
