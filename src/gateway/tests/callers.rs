@@ -58,7 +58,7 @@ async fn one_that_asks_who_calls_is_ready_only_with_keys() {
     let gateway = Gateway::guarded(gate().1, &[], &[]).await;
     let ready = async || {
         use tower::ServiceExt as _;
-        let admin = Admin::new(gateway.shared.clone(), Arc::default());
+        let admin = Admin::new(gateway.shared.clone());
         let request = http::Request::get("/readyz").body(axum::body::Body::empty()).unwrap();
         admin.router().oneshot(request).await.unwrap().status().as_u16()
     };

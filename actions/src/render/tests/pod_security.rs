@@ -12,7 +12,7 @@ use crate::render::{AgentParts, PodSecurity, agent_config, agent_workload_childr
 fn said(overlay: &Value, level: PodSecurity) -> Option<String> {
     let agent = agent(json!({ "podTemplate": overlay, "proxy": { "enabled": false } }));
     let config = agent_config(&agent, &AgentParts::default(), &bare()).unwrap();
-    let running = agent_workload_children(&agent, &config, "proxy", None).unwrap();
+    let running = agent_workload_children(&agent, &config, "proxy".into(), None).unwrap();
     check_pod_security(&running, true, level).err().map(|error| error.to_string())
 }
 
