@@ -10,7 +10,6 @@ use super::{Rendered, Workload};
 use crate::{
     machine::{ActionError, Context},
     ports::ChildKind,
-    render::Settings,
 };
 
 /// Renders `next` with the images and keys that its status is to keep, and puts them there.
@@ -37,9 +36,16 @@ pub(super) fn render_with_images<K: Workload>(cx: &Context<K>, next: &mut K) -> 
 }
 
 /// Whether this build makes another Pod template than the one that runs, whatever the reason: applying it replaces the Pods.
-pub(super) fn is_template_new<K: Workload>(settings: &Settings, cr: &K, rendered: &Rendered) -> bool {
-    let known = cr.status().and_then(|status| status.template.as_ref());
-    known.is_some_and(|known| *known != template_digest(rendered, &cr.images(settings)))
+///
+/// # Errors
+/// As rendering has them.
+pub(super) fn is_template_new<K: Workload>(cx: &Context<K>, cr: &K) -> Result<bool, ActionError> {
+    let mut plain = cr.clone();
+    let status = plain.status_mut();
+    let Some(known) = status.template.clone() else { return Ok(false) };
+    // It was digested without what comes with the keys.
+    status.caller_keys = None;
+    Ok(known != template_digest(&plain.render(cx, None)?, &cr.images(&cx.settings)))
 }
 
 /// SHA-256 (hex) of the Pod template without these containers' images.

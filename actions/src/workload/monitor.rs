@@ -117,7 +117,7 @@ impl<K: Workload> Action<K> for Monitor {
                 }
                 let deployment = cr.deployment();
                 let replaced = child == deployment || is_drifted(cx, cr.as_ref(), &deployment);
-                if replaced && is_template_new(&cx.settings, cr.as_ref(), &rendered) {
+                if replaced && is_template_new(cx, cr.as_ref())? {
                     let why = "and this version of the operator makes another Pod template of the spec: its Pods are replaced";
                     cx.notes.because(format!("{deployment} was changed, {why}"));
                     return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));

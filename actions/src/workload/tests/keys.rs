@@ -129,3 +129,22 @@ async fn pods_that_know_no_key_are_told_of_until_they_are_rolled_out() {
     operator.run(MINUTE * 2).await;
     assert_eq!((ready(&sim).as_str(), keys(&sim)), ("Running", json!("three,four")));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_repair_of_a_workload_with_keys_is_no_rollout() {
+    let sim = Sim::new();
+    sim.rotate("one,two");
+    sim.store().create(&id("Agent", "a"), agent(json!({})));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    let before = template(&sim);
+    let moves = |sim: &Sim| {
+        let history = sim.store().at(&id("Agent", "a"), "/status/history");
+        history.as_array().into_iter().flatten().filter(|entry| entry["from"] != entry["to"]).count()
+    };
+    let known = moves(&sim);
+    sim.store().meddle(&id("Deployment", "a"), "/spec/progressDeadlineSeconds", Some(json!(5)), "kubectl");
+    operator.run(MINUTE).await;
+    assert_eq!(sim.store().at(&id("Deployment", "a"), "/spec/progressDeadlineSeconds"), 600);
+    assert_eq!((moves(&sim), template(&sim)), (known, before));
+}
