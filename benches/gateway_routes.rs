@@ -18,6 +18,7 @@ fn object() -> Arc<Object> {
         anonymous_paths: Box::default(),
         last_invocation_at: None,
         halt: None,
+        left_out: Box::default(),
     })
 }
 
