@@ -307,7 +307,7 @@ impl Reader for Answer {
                 }
             }
             Event::MessageStop => self.done = true,
-            Event::Error => return Err(ModelError::reported()),
+            Event::Error => return Err(ModelError::reported(piece)),
             Event::Other => {}
         }
         Ok(())

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 
+use super::refusal;
+
 /// A model did not answer. The text is for the user and holds nothing the provider sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the model did not answer: {text}")]
@@ -57,8 +59,9 @@ impl ModelError {
         Self::new(kind, format!("{what} (HTTP {})", status.as_u16()))
     }
 
-    /// The provider said within its answer that it failed.
-    pub(super) fn reported() -> Self {
+    /// The provider said within its answer that it failed, in this piece of it, which only the log is told.
+    pub(super) fn reported(piece: &[u8]) -> Self {
+        tracing::warn!(said = refusal::told(piece), "a model's provider failed while it answered");
         Self::new(ModelErrorKind::Unavailable, "the provider failed while it answered; try again later")
     }
 

@@ -175,7 +175,7 @@ impl Reader for Answer {
     fn read(&mut self, piece: &[u8], chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
         let line: Line = serde_json::from_slice(piece).map_err(|_| ModelError::malformed())?;
         if line.error.is_some() {
-            return Err(ModelError::reported());
+            return Err(ModelError::reported(piece));
         }
         if let Some(message) = line.message {
             chunks.extend(message.content.filter(|text| !text.is_empty()).map(Chunk::Token));

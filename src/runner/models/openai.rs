@@ -205,7 +205,7 @@ impl Reader for Answer {
         }
         let event: Event = serde_json::from_slice(piece).map_err(|_| ModelError::malformed())?;
         if event.error.is_some_and(|error| !error.is_null()) {
-            return Err(ModelError::reported());
+            return Err(ModelError::reported(piece));
         }
         if let Some(tokens) = event.usage {
             self.usage = Some(Usage { input: tokens.prompt_tokens, output: tokens.completion_tokens });

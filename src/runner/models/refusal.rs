@@ -27,6 +27,11 @@ pub(super) async fn read(mut response: Response, headers: &HeaderMap) -> String 
     message(&String::from_utf8_lossy(&body), secrets)
 }
 
+/// The message in a piece of an answer.
+pub(super) fn told(piece: &[u8]) -> String {
+    message(&String::from_utf8_lossy(piece), std::iter::empty())
+}
+
 /// The message in an answer, without `secrets`, each the value of a header.
 fn message<'s>(body: &str, secrets: impl Iterator<Item = &'s str>) -> String {
     let json: Value = serde_json::from_str(body).unwrap_or_default();
