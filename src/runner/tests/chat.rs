@@ -52,6 +52,23 @@ async fn every_route_has_its_status_and_every_error_its_text() {
 }
 
 #[tokio::test]
+async fn a_turn_is_a_line_of_the_log_without_what_was_said() {
+    let (log, _kept) = super::log::Log::keep();
+    let runner = Runner::with_tools(json!([{ "name": "calculator", "type": "builtin" }])).await;
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let body = json!({ "message": r#"/tool calculator {"expression": "6*7"}"#, "conversation_id": "c1" });
+    let request = runner.client.post(runner.url("/chat")).header("x-recif-user", "alice");
+    let request = request.header("traceparent", format!("00-{trace}-b7ad6b7169203331-01"));
+    assert_eq!(request.body(body.to_string()).send().await.unwrap().status(), 200);
+    let logged = log.take();
+    let line = logged.lines().find(|line| line.contains("took_ms=")).unwrap_or_else(|| panic!("{logged}"));
+    for field in ["user=\"alice\"", trace, "tools=\"calculator\"", "outcome=\"answered\""] {
+        assert!(line.contains(field), "{field} is not in {line}");
+    }
+    assert!(!logged.contains("6*7"), "{logged}");
+}
+
+#[tokio::test]
 async fn a_stream_is_tokens_and_then_done() {
     let runner = Runner::with(&[]).await;
     let mut events = runner.events("hello there\nline two").await;

@@ -7,6 +7,7 @@ mod conversations;
 mod draining;
 mod flow;
 mod knowledge;
+pub(in crate::runner) mod log;
 mod openai_api;
 mod sidecar;
 mod tools;

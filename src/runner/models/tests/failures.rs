@@ -1,12 +1,12 @@
 //! What goes wrong, the same for every provider.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
 
 use super::super::{Chunk, ModelError, ModelErrorKind, ModelRef, open};
 use super::{End, Provider, Reply, anthropic, collect, gemini, hello, ollama, openai};
+use crate::runner::tests::log::Log;
 
 /// Each provider with a good answer, a failure within an answer, and what follows each piece of an answer.
 const PROVIDERS: [(&str, &str, &str, &str); 4] = [
@@ -50,32 +50,14 @@ async fn a_status_says_what_failed_and_the_body_is_not_shown() {
     }
 }
 
-/// What is logged while this thread holds it.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn why_a_provider_refuses_is_in_the_log_without_credentials() {
-    let log = Log::default();
-    let writer = log.clone();
-    let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    let _logging = tracing::subscriber::set_default(lines);
+    let (log, _kept) = Log::keep();
     let refused = r#"{"error": {"message": "`tools` is not supported, said sk-abcdefghijklmnop"}}"#;
     for reply in [Reply { body: refused.into(), ..Reply::status(400) }, Reply::ok(format!("data: {refused}\n\n"))] {
         let server = Provider::new([reply.clone()]).await;
         assert!(collect(server.model("openai").answer(hello())).await.is_err());
-        let logged = String::from_utf8(std::mem::take(&mut *log.0.lock().unwrap())).unwrap();
+        let logged = log.take();
         let line = logged.lines().find(|line| line.contains("WARN")).unwrap_or_default();
         assert!(line.contains("`tools` is not supported, said sk-***"), "{reply:?}: {logged}");
         assert!(!logged.contains("abcdefghijklmnop"), "{logged}");
