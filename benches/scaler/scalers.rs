@@ -72,7 +72,7 @@ impl Scaler for Ours {
         let waiting = (fleet.waited_ms - self.waited_ms) as f64 / self.interval_ms() as f64;
         self.waited_ms = fleet.waited_ms;
         let now = Duration::from_millis(fleet.now);
-        let demand = self.meter.hear(&Heard { pods, waiting, refused: 0.0 }, now);
+        let demand = self.meter.hear(&Heard { pods, waiting, refused: 0.0, halted: false }, now);
         decide(&self.policy, current, &demand, &mut self.window, now).replicas
     }
 }
