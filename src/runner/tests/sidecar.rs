@@ -13,7 +13,7 @@ async fn behind_a_sidecar_others_than_the_pod_get_their_probes_and_nothing_else(
     let service = app(Config::read(&|_| None).unwrap()).service().behind_sidecar();
     let ask = async |peer: &str, path: &str| {
         let peer: SocketAddr = peer.parse().unwrap();
-        let mut request = Request::get(path).body(Body::empty()).unwrap();
+        let mut request = Request::get(path).header("host", "a").body(Body::empty()).unwrap();
         request.extensions_mut().insert(ConnectInfo(peer));
         service.router.clone().oneshot(request).await.unwrap().status().as_u16()
     };
