@@ -10,6 +10,7 @@ use super::{
     driver::{Step, by_others},
     in_words,
     step::{self, Decision, Failed},
+    truce::TOLD,
 };
 
 /// The longest time between two attempts at something that the API server refuses without our fault.
@@ -206,11 +207,11 @@ impl<K: Machine> Driver<K> {
         let said = |reason| {
             cr.machine().is_some_and(|old| old.conditions.iter().any(|it| it.type_ == "Ready" && it.reason == reason))
         };
-        if let Some(other) =
-            self.memory.contest(step.key).filter(|_| step.wait.is_none() && (!stays || said(CONTESTED)))
-        {
+        let contest = self.memory.contest(step.key, self.clock.elapsed());
+        if let Some(other) = contest.filter(|_| step.wait.is_none() && (!stays || said(CONTESTED))) {
             let message = format!("the operator {other} writes it too");
             step.wait = Some(Wait { missing: true, ..Wait::new(CONTESTED, message, Duration::ZERO) });
+            step.recheck = Some(step.recheck.map_or(TOLD, |usual| usual.min(TOLD)));
         }
         if stays {
             return;

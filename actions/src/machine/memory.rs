@@ -151,8 +151,8 @@ impl Memory {
     }
 
     /// The other operator that writes the object again and again.
-    pub(super) fn contest(&self, key: &Key) -> Option<String> {
-        self.lock().known.get(key)?.truce.as_ref()?.contest().map(str::to_owned)
+    pub(super) fn contest(&self, key: &Key, now: Duration) -> Option<String> {
+        self.lock().known.get(key)?.truce.as_ref()?.contest(now).map(str::to_owned)
     }
 
     /// Forgets what is over, now and then.

@@ -8,6 +8,9 @@ use std::time::Duration;
 /// Two operators meet whenever something else wakes them both, which may be rare: for so long one is remembered.
 const QUIET: Duration = Duration::from_secs(600);
 
+/// Another operator is told of for so long after it was left alone.
+pub(super) const TOLD: Duration = Duration::from_secs(60);
+
 /// What another operator does with an object.
 #[derive(Debug, Clone)]
 pub(super) struct Truce {
@@ -47,9 +50,9 @@ impl Truce {
         self.wrote = true;
     }
 
-    /// The other operator, if it came back after a write of ours.
-    pub(super) fn contest(&self) -> Option<&str> {
-        (self.rounds > 1).then_some(self.other.as_str())
+    /// The other operator, if it came back after a write of ours and it is not long ago.
+    pub(super) fn contest(&self, now: Duration) -> Option<&str> {
+        (self.rounds > 1 && now.saturating_sub(self.until) <= TOLD).then_some(self.other.as_str())
     }
 
     /// Whether it has been quiet for so long that nothing is to be remembered.
@@ -74,7 +77,7 @@ mod tests {
         let mut truce = Truce::new("ns/b", 7, Duration::ZERO);
         assert_eq!(truce.left("ns/b", 7, SECOND), SECOND);
         assert_eq!(truce.left("ns/b", 7, SECOND * 2), Duration::ZERO);
-        assert_eq!(truce.contest(), None);
+        assert_eq!(truce.contest(SECOND), None);
     }
 
     #[test]
@@ -87,7 +90,8 @@ mod tests {
             now += truce.left("ns/b", seq, now);
         }
         assert_eq!(pauses, [4, 8, 16, 32, 64, 128, 256, 300, 300, 300, 300]);
-        assert_eq!(truce.contest(), Some("ns/b"));
+        assert_eq!(truce.contest(now), Some("ns/b"));
+        assert_eq!(truce.contest(now + TOLD + SECOND), None, "it does not come back");
         assert!(!truce.is_over(now) && truce.is_over(now + SECOND * 620));
     }
 
@@ -96,6 +100,6 @@ mod tests {
         let mut truce = Truce::new("ns/b", 1, Duration::ZERO);
         assert_eq!(truce.left("ns/b", 2, SECOND), SECOND * 2);
         assert_eq!(truce.left("ns/b", 3, SECOND * 2), SECOND * 2);
-        assert_eq!(truce.contest(), None, "we did not write");
+        assert_eq!(truce.contest(SECOND), None, "we did not write");
     }
 }

@@ -1,6 +1,7 @@
-//! What could go on for ever does not: a refused object that is stopped, and a CRD that is older than the operator.
+//! What could go on for ever does not: a refused object that is stopped, two operators over one object, and a CRD that is older
+//! than the operator.
 
-use std::time::Duration;
+use std::{process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::audit::{Mark, Request, listed};
@@ -19,6 +20,7 @@ use crate::{
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     a_stopped_agent_that_is_refused_stays_failed_in_silence,
+    two_operators_over_one_agent_spare_and_name_each_other,
 );
 pub(super) const ALONE: &[Scenario] = scenarios!(Alone:
     an_older_crd_is_named_and_slows_its_objects_down_until_it_is_upgraded,
@@ -123,4 +125,37 @@ async fn change(ns: &Namespace, name: &str, patch: Value) -> Result<()> {
     let patch = Patch::Json::<()>(serde_json::from_value(patch)?);
     let changed = ns.env.all(DEFINITION).patch(name, &PatchParams::default(), &patch).await;
     changed.map(drop).context("change the CRD")
+}
+
+async fn two_operators_over_one_agent_spare_and_name_each_other(ns: Namespace) -> Result<()> {
+    let before = ns.start(&agent("shared", json!({}))).await?.last_seq();
+    let second = format!("{}/second", ns.name);
+    let mut command = ns.env.recif_command();
+    command
+        .args(["operator", "--namespaces", &ns.name, "--operator-namespace", &ns.name, "--lease-name", "second"])
+        .args(["--listen", "127.0.0.1:0", "--gateway-service", ""])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
+    let mut process = command.spawn().context("start a second operator")?;
+    let wrote = |it: &Object| it.text("/status/managedBy") == second && it.is_running();
+    ns.until(AGENT, "shared", START, "is written by the second operator", wrote).await?;
+    // Neither is woken by what the other writes, but both by what a user does.
+    let told = poll(START, "Ready says which other operator writes", || async {
+        let label = json!({"metadata": {"labels": {"touched": ns.get(AGENT, "shared").await?.revision().to_string()}}});
+        ns.edit(AGENT, "shared", label).await?;
+        sleep(Duration::from_secs(1)).await;
+        let agent = ns.get(AGENT, "shared").await?;
+        Ok(agent.condition("Ready").says("OtherOperator").then_some(agent))
+    })
+    .await?;
+    let moves = told.last_seq() - before;
+    ensure!(moves <= 12, "{moves} moves before it is said: {}", told.describe());
+    ensure!(told.condition("Ready").says("writes it too"), "{}", told.describe());
+    process.kill().await.context("end the second operator")?;
+    // One alone: in quiet after a minute, and with a new configuration at once but for the truce.
+    ns.edit(AGENT, "shared", json!({"spec": {"systemPrompt": "go on"}})).await?;
+    let alone = |it: &Object| it.is_running() && it.text("/status/managedBy") != second;
+    ns.until(AGENT, "shared", Duration::from_secs(180), "runs under one operator alone", alone).await?;
+    Ok(())
 }
