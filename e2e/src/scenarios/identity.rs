@@ -13,6 +13,7 @@ use crate::{
     namespace::{Namespace, SAID},
     object::Read as _,
     operator,
+    watch::poll,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
@@ -21,7 +22,10 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     a_policy_closes_the_port_of_the_image_alone,
 );
 
-pub(super) const ALONE: &[Scenario] = scenarios!(Alone: a_rotation_costs_no_request_and_no_pod);
+pub(super) const ALONE: &[Scenario] = scenarios!(Alone:
+    a_rotation_costs_no_request_and_no_pod,
+    a_deleted_secret_is_put_back_with_the_keys_that_pods_know,
+);
 
 /// What the workload was told under names of ours.
 fn told(text: &str) -> Result<Vec<(String, String)>> {
@@ -106,5 +110,15 @@ async fn a_rotation_costs_no_request_and_no_pod(ns: Namespace) -> Result<()> {
     };
     tokio::try_join!(calls, rotation)?;
     ensure!(ns.pod_uids("strict").await? == pods, "Pods were replaced");
+    Ok(())
+}
+
+async fn a_deleted_secret_is_put_back_with_the_keys_that_pods_know(ns: Namespace) -> Result<()> {
+    let secrets = ns.env.within(operator::NAMESPACE, SECRET);
+    let before = secrets.get("recif-identity").await?;
+    secrets.delete("recif-identity", &Default::default()).await?;
+    let again = async || Ok(secrets.get_opt("recif-identity").await?.filter(|it| it.id() != before.id()));
+    let now = poll(SAID, "the Secret is there again", again).await?;
+    ensure!(now.at("/data") == before.at("/data"), "the keys are others");
     Ok(())
 }
