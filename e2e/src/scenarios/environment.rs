@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _};
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};

@@ -40,11 +40,11 @@ async fn a_name_that_no_gateway_signed_is_no_name(ns: Namespace) -> Result<()> {
     let spoofed = "X-Recif-User: admin\r\nX-Recif-Caller: x.y.z\r\nX-Recif-Approver: admin\r\n";
     let mut gateway = Target::gateway(&ns, AGENT, "listener").await?;
     gateway.headers += spoofed;
-    let through = told(&ask(&ns, &gateway, "GET", "/seen").await?.text)?;
+    let through = told(&ask(&ns, &gateway, "GET", "/seen", "").await?.text)?;
     ensure!(matches!(through.as_slice(), [(name, user)] if name == "x-recif-user" && user != "admin"), "{through:?}");
     let mut service = Target::service(&ns, "listener").await?;
     service.headers += spoofed;
-    let around = told(&ask(&ns, &service, "GET", "/seen").await?.text)?;
+    let around = told(&ask(&ns, &service, "GET", "/seen", "").await?.text)?;
     ensure!(around.is_empty(), "from another Pod: {around:?}");
     Ok(())
 }
@@ -52,9 +52,9 @@ async fn a_name_that_no_gateway_signed_is_no_name(ns: Namespace) -> Result<()> {
 async fn who_requires_identity_answers_gateways_alone(ns: Namespace) -> Result<()> {
     ns.start(&workload("strict", json!({"proxy": {"requireIdentity": true}}))).await?;
     let service = Target::service(&ns, "strict").await?;
-    let refused = ask(&ns, &service, "GET", "/seen").await?;
+    let refused = ask(&ns, &service, "GET", "/seen", "").await?;
     ensure!(refused.status == 401 && refused.header("x-recif-reason") == Some("identity"), "{refused:?}");
-    let answer = ask(&ns, &Target::gateway(&ns, AGENT, "strict").await?, "GET", "/seen").await?;
+    let answer = ask(&ns, &Target::gateway(&ns, AGENT, "strict").await?, "GET", "/seen", "").await?;
     ensure!(answer.status == 200, "{answer:?}");
     let spec = json!({"name": "strict", "type": "agent", "agentRef": {"name": "strict"}});
     ns.apply(&object(TOOL, "strict", spec)).await?;
