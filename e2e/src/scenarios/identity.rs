@@ -90,7 +90,7 @@ async fn a_rotation_costs_no_request_and_no_pod(ns: Namespace) -> Result<()> {
     let calls = async {
         let mut calls = 0;
         while !done.load(Relaxed) || calls < 50 {
-            let answer = ask(&ns, &gateway, "GET", "/seen").await?;
+            let answer = ask(&ns, &gateway, "GET", "/seen", "").await?;
             ensure!(answer.status == 200 && !told(&answer.text)?.is_empty(), "call {calls}: {answer:?}");
             calls += 1;
         }

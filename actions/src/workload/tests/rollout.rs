@@ -45,7 +45,8 @@ fn order(requests: &[Request], wanted: &[&str]) -> Vec<usize> {
 
 #[tokio::test(start_paused = true)]
 async fn new_pods_find_no_key_that_is_no_longer_rendered() {
-    let edits: [(fn(&mut Store), &str); 4] = [
+    type Edit = fn(&mut Store);
+    let edits: [(Edit, &str); 4] = [
         (|store| set(store, "systemPrompt", Value::Null), "CORAIL_SYSTEM_PROMPT"),
         (|store| set(store, "tools", json!([])), "CORAIL_TOOLS"),
         (|store| store.edit(&tool_id("weather"), |body| body["spec"]["enabled"] = json!(false)), "CORAIL_TOOLS"),
