@@ -67,7 +67,7 @@ async fn quick_edits_between_databases_and_none_leave_no_secret(ns: Namespace) -
             ns.apply(&workload(&name, with(DATABASE))).await?;
             // The edit is to land at another moment of the operator's work each time.
             tokio::time::sleep(Duration::from_millis(n * 7 % 80)).await;
-            if n % 3 == 0 {
+            if n.is_multiple_of(3) {
                 ns.edit(AGENT, &name, json!({"spec": {"databaseUrl": other}})).await?;
             }
             let none = json!({"spec": {"databaseUrl": null, "storage": "memory"}});
