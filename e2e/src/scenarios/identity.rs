@@ -117,8 +117,10 @@ async fn a_deleted_secret_is_put_back_with_the_keys_that_pods_know(ns: Namespace
     let secrets = ns.env.within(operator::NAMESPACE, SECRET);
     let before = secrets.get("recif-identity").await?;
     secrets.delete("recif-identity", &Default::default()).await?;
-    let again = async || Ok(secrets.get_opt("recif-identity").await?.filter(|it| it.id() != before.id()));
-    let now = poll(SAID, "the Secret is there again", again).await?;
+    let now = poll(SAID, "the Secret is there again", || async {
+        Ok(secrets.get_opt("recif-identity").await?.filter(|it| it.id() != before.id()))
+    })
+    .await?;
     ensure!(now.at("/data") == before.at("/data"), "the keys are others");
     Ok(())
 }
