@@ -7,7 +7,7 @@
 use std::{
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -26,6 +26,8 @@ pub struct Board {
     changed: Notify,
     /// Whether some kind is not in the caches: looked at before each step, so without the lock.
     incomplete: AtomicBool,
+    /// The version of the store when the lease was last read or written; 0: never.
+    store: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -172,6 +174,16 @@ impl Board {
             only.is_some_and(|only| only.is_none_or(|only| only == namespace))
         };
         rows.iter().all(|row| row.listed || !is_its(row))
+    }
+
+    /// Takes note of the version of the store that the lease shows.
+    pub fn saw(&self, version: u64) {
+        self.store.store(version, Ordering::Relaxed);
+    }
+
+    /// The version of the store as the lease last showed it, which is renewed all the time.
+    pub(super) fn store_version(&self) -> Option<u64> {
+        Some(self.store.load(Ordering::Relaxed)).filter(|version| *version > 0)
     }
 
     /// What was heard of each watch of this collection.

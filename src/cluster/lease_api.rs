@@ -10,6 +10,7 @@ use k8s_openapi::{
 };
 
 use super::{
+    board::Board,
     error::RequestError,
     resource::Resource,
     transport::{Call, Transport, outgoing, read_json},
@@ -32,12 +33,13 @@ pub struct LeaseObject {
     transport: Arc<Transport>,
     namespace: String,
     name: String,
+    board: Arc<Board>,
 }
 
 impl LeaseObject {
-    /// The lease `name` in `namespace`.
-    pub fn new(transport: Arc<Transport>, namespace: String, name: String) -> Self {
-        Self { transport, namespace, name }
+    /// The lease `name` in `namespace`; the board hears of the store's version.
+    pub fn new(transport: Arc<Transport>, namespace: String, name: String, board: Arc<Board>) -> Self {
+        Self { transport, namespace, name, board }
     }
 
     async fn send(
@@ -55,7 +57,10 @@ impl LeaseObject {
         let body = body.map(serde_json::to_vec).transpose().map_err(unreadable)?.unwrap_or_default();
         let request = outgoing(method, path, Some("application/json"), body);
         let answer = self.transport.call(&call, request).await?;
-        read_json(&call, &answer)
+        let lease: Lease = read_json(&call, &answer)?;
+        let version = lease.metadata.resource_version.as_ref().and_then(|version| version.parse().ok());
+        version.into_iter().for_each(|version| self.board.saw(version));
+        Ok(lease)
     }
 }
 

@@ -34,7 +34,8 @@ const SILENCE: Duration = Duration::from_secs(28);
 const FORGET: Duration = Duration::from_secs(600);
 /// Between the first sign that the store was put back to an earlier state, and the second.
 const DOUBT: Duration = Duration::from_secs(2);
-/// Of so many watches in a row that brought nothing, not even a bookmark, one is followed by a look at the store's version.
+/// Of so many watches in a row that brought nothing, not even a bookmark, one is followed by a look at the store's version, where no
+/// lease shows it.
 const STALLED: u32 = 10;
 
 /// What to watch and how to read it.
@@ -90,6 +91,8 @@ struct Progress {
     doubted: bool,
     /// Watches in a row that brought nothing.
     stalled: u32,
+    /// Whether the version that the lease shows is of another store.
+    alone: bool,
     /// Objects asked for in one page.
     page: u32,
     pauses: Pauses,
@@ -145,6 +148,7 @@ impl<T: Send + Sync + 'static> Watch<T> {
             newest: 0,
             doubted: false,
             stalled: 0,
+            alone: false,
             page: PAGE,
             pauses: Pauses::default(),
             refused: None,
@@ -208,6 +212,8 @@ impl<T: Send + Sync + 'static> Watch<T> {
         let namespace = self.namespace.as_deref();
         if version >= at.newest {
             self.map.replace(namespace, items, version);
+            // Leases may have a store of their own, whose versions say nothing here.
+            at.alone |= at.doubted;
         } else if !at.doubted {
             // One server behind the others may say this; the next one says it no more.
             at.doubted = true;
@@ -235,7 +241,12 @@ impl<T: Send + Sync + 'static> Watch<T> {
             return Ok(());
         }
         at.stalled += 1;
-        if at.stalled % STALLED == 1 && self.version().await? < version {
+        let now = match self.board.store_version().filter(|_| !at.alone) {
+            Some(now) => now,
+            None if at.stalled % STALLED == 1 => self.version().await?,
+            None => return Ok(()),
+        };
+        if now < version {
             (at.from, at.doubted) = (None, true);
             tokio::time::sleep(DOUBT).await;
         }

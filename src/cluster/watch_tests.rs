@@ -286,3 +286,18 @@ async fn one_list_that_is_behind_changes_nothing() {
     }
     assert_eq!((run.value("a"), *seen.lock().unwrap()), (Some(1), 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn where_a_lease_shows_the_stores_version_nothing_is_asked_for_it() {
+    let mut run = Running::start(vec![
+        list(100, &[object("a", 50, "1")]),
+        events(&[]),
+        list(41, &[object("a", 30, "7")]),
+        silent(&[]),
+    ]);
+    run.board.saw(40);
+    for expected in ["limit=100", &format!("{FROM}100"), "limit=100", &format!("{FROM}41")] {
+        assert_eq!(run.next().await, expected);
+    }
+    assert_eq!(run.value("a"), Some(7));
+}

@@ -289,7 +289,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
 
     let mut election = leader_elect.then(|| {
         let row = board.add_started(format!("lease {operator_namespace}/{lease_name}"));
-        let api = Arc::new(LeaseObject::new(lease_transport, operator_namespace, lease_name));
+        let api = Arc::new(LeaseObject::new(lease_transport, operator_namespace, lease_name, board.clone()));
         let board = board.clone();
         Elector::new(api, identity, authority, move |error| board.report(row, error))
     });
