@@ -166,7 +166,7 @@ async fn a_rollout_is_waited_for(ns: Namespace) -> Result<()> {
 async fn completions_work_in_bash(ns: Namespace) -> Result<()> {
     let script = recif(&ns, &["completions", "bash"]).await?;
     let asks = "\nCOMP_WORDS=(recif get \"\"); COMP_CWORD=2; _recif recif '' get; echo \"${COMPREPLY[@]}\"\n\
-                COMP_WORDS=(recif ro); COMP_CWORD=1; _recif recif ro recif; echo \"${COMPREPLY[@]}\"\n";
+                COMP_WORDS=(recif rol); COMP_CWORD=1; _recif recif rol recif; echo \"${COMPREPLY[@]}\"\n";
     let mut bash = Command::new("bash");
     bash.args(["--norc", "-s"]).env_remove("BASH_ENV");
     let told = ended(bash, Some(script.said + asks)).await?;
