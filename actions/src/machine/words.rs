@@ -9,9 +9,27 @@ const VALUE: usize = 60;
 /// longer than 300 characters.
 pub fn in_words(message: &str) -> String {
     let message = without_expressions(message);
+    let message = without_wrapping(&message);
     let message = with_short_values(&message);
     let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
     cut(&message, MOST)
+}
+
+/// Takes out what stands between the operation and the reason of an admission policy, which comes last: the object named once
+/// more, and the policy's binding.
+fn without_wrapping(message: &str) -> String {
+    let mut text = message.to_owned();
+    if let Some(end) = text.find("\" is forbidden: ").map(|at| at + "\" is forbidden: ".len())
+        && let Some(begin) = text[..end].find(": ").map(|at| at + 2).filter(|begin| *begin < end)
+    {
+        text.replace_range(begin..end, "");
+    }
+    if let Some(begin) = text.find(" with binding '")
+        && let Some(length) = text[begin..].find("' denied request")
+    {
+        text.replace_range(begin..=begin + length, "");
+    }
+    text
 }
 
 /// Takes out `(e.g. 'example.com', regex used for validation is '[a-z]…')`, as Kubernetes says it, and `in body should match
@@ -98,6 +116,22 @@ mod tests {
             in_words("spec.name: Invalid value: \"X\": spec.name in body should match '^[a-z0-9']*$' (422)"),
             "spec.name: Invalid value: \"X\": spec.name in body has another form than its field allows (422)"
         );
+    }
+
+    #[test]
+    fn the_reason_of_a_policy_is_not_lost_behind_names() {
+        let name = "n".repeat(60);
+        let said = in_words(&format!(
+            "apply Deployment {name}/new: deployments.apps \"new\" is forbidden: ValidatingAdmissionPolicy '{name}' with \
+             binding '{name}' denied request: no Deployments today (422)"
+        ));
+        let expected = format!(
+            "apply Deployment {name}/new: ValidatingAdmissionPolicy '{name}' denied request: no Deployments today (422)"
+        );
+        assert_eq!(said, expected);
+        let quota = "apply Deployment ns/a: deployments.apps \"a\" is forbidden: exceeded quota: limit (403)";
+        assert_eq!(in_words(quota), "apply Deployment ns/a: exceeded quota: limit (403)");
+        assert_eq!(in_words("pods \"a\" is forbidden: x"), "pods \"a\" is forbidden: x", "there is no other name of it");
     }
 
     #[test]

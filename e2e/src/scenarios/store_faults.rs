@@ -52,7 +52,7 @@ async fn suffers(ns: &Namespace, control_plane: &ControlPlane, history: bool) ->
         let ready = control_plane.get("/readyz").await?;
         ensure!(ready.contains(" 200 "), "it is not ready without its database: {ready}");
         ensure!(!ready.contains(crate::postgres::PASSWORD), "{ready}");
-        Ok((failing && behind && ready.contains("\ndatabase: it fails")).then_some(()))
+        Ok((failing && behind && ready.contains("\ndatabase: unavailable")).then_some(()))
     };
     poll(NOTICED, "metrics and readiness tell that the database fails", told).await?;
     disturb(ns, 2).await?;
