@@ -54,7 +54,8 @@ async fn a_stopped_agent_that_is_refused_stays_failed_in_silence(ns: Namespace) 
         stopped("misnamed", json!({"serviceAccountName": "{{x}}"})),
         stopped("control", json!({"systemPrompt": "be nice\u{7f} and short"})),
     ] {
-        ns.apply(&stopped).await?;
+        // As JSON: what YAML forbids is refused in an apply.
+        ns.create_object(&stopped).await?;
     }
     // That something does not happen can only be watched for a while.
     sleep(WINDOW).await;
@@ -149,8 +150,9 @@ async fn two_operators_over_one_agent_spare_and_name_each_other(ns: Namespace) -
         Ok(agent.condition("Ready").says("OtherOperator").then_some(agent))
     })
     .await?;
+    // Each of the two makes two rounds of four moves, and says once that its Pods do not know the other's keys.
     let moves = told.last_seq() - before;
-    ensure!(moves <= 12, "{moves} moves before it is said: {}", told.describe());
+    ensure!(moves <= 20, "{moves} moves before it is said: {}", told.describe());
     ensure!(told.condition("Ready").says("writes it too"), "{}", told.describe());
     process.kill().await.context("end the second operator")?;
     // One alone: in quiet after a minute, and with a new configuration at once but for the truce.
