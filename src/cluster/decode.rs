@@ -10,7 +10,7 @@ use actions::{
     workload::{REPLICAS, SCALER},
 };
 use crds::{FIELD_MANAGER, MANAGED_BY, digest::sha256_hex, tool_server::TOOLS_KEY};
-use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::LabelSelector};
+use k8s_openapi::ByteString;
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
@@ -61,29 +61,6 @@ pub fn labels(json: &str) -> Result<(BTreeMap<String, String>, bool), serde_json
     }
     let Labels { labels, deletion_timestamp } = serde_json::from_str::<Labelled>(json)?.metadata;
     Ok((labels, deletion_timestamp.is_some()))
-}
-
-/// Reads of a NetworkPolicy which Pods it isolates; `None`: none, for it says only what Pods may send.
-///
-/// # Errors
-/// When it does not look like one.
-pub fn ingress_selector(json: &str) -> Result<Option<LabelSelector>, serde_json::Error> {
-    #[derive(Deserialize)]
-    struct Policy {
-        spec: Spec,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Spec {
-        #[serde(default)]
-        pod_selector: LabelSelector,
-        #[serde(default)]
-        policy_types: Vec<String>,
-    }
-    let Spec { pod_selector, policy_types } = serde_json::from_str::<Policy>(json)?.spec;
-    // Without policyTypes it is of Ingress.
-    let isolates = policy_types.is_empty() || policy_types.iter().any(|type_| type_ == "Ingress");
-    Ok(isolates.then_some(pod_selector))
 }
 
 /// Reads a child of this kind.

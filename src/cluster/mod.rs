@@ -26,6 +26,7 @@ pub mod metrics;
 pub mod patch;
 mod pause;
 pub mod pod;
+pub mod policy;
 pub mod resource;
 pub mod reviews;
 pub mod scale;

@@ -20,7 +20,8 @@ use super::wake::wakes_itself;
 use crate::{
     cache::{CustomMaps, KindViews, NamespaceSeen},
     cluster::{
-        Board, Head, ObjectMap, Source, Transport, Watch, custom::Custom, decode, endpoints, pod, resource::Resource,
+        Board, Head, ObjectMap, Source, Transport, Watch, custom::Custom, decode, endpoints, pod, policy,
+        resource::Resource,
     },
     scaler::GatewayMap,
 };
@@ -180,7 +181,7 @@ impl Maps {
             let source = Source { resource: Resource::NAMESPACE, labels: None, fields: None, decode };
             scope.watch(source, &self.views.namespaces, tasks);
         }
-        let decode = Arc::new(|_: &Head, json: &str| decode::ingress_selector(json));
+        let decode = Arc::new(|_: &Head, json: &str| policy::ingress_selector(json));
         let resource = Resource::child(ChildKind::NetworkPolicy);
         let source = Source { resource, labels: NOT_OURS, fields: None, decode };
         scope.watch(source, &self.views.ingress, tasks);

@@ -1,0 +1,70 @@
+//! NetworkPolicies of others, reduced to which Pods they isolate: beside those ours would let in what they keep out.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
+use serde::Deserialize;
+
+/// Reads of a NetworkPolicy which Pods it isolates; `None`: none, for it says only what Pods may send, or it is one of ours that
+/// lost its label.
+///
+/// # Errors
+/// When it does not look like one.
+pub fn ingress_selector(json: &str) -> Result<Option<LabelSelector>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Policy {
+        metadata: Owned,
+        spec: Spec,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Owned {
+        #[serde(default)]
+        owner_references: Vec<OwnerReference>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Spec {
+        #[serde(default)]
+        pod_selector: LabelSelector,
+        #[serde(default)]
+        policy_types: Vec<String>,
+    }
+    let Policy { metadata, spec: Spec { pod_selector, policy_types } } = serde_json::from_str(json)?;
+    let of_ours = |owner: &OwnerReference| {
+        owner.controller == Some(true) && owner.api_version.split('/').next() == Some(crds::GROUP)
+    };
+    if metadata.owner_references.iter().any(of_ours) {
+        return Ok(None);
+    }
+    // Without policyTypes it is of Ingress.
+    let isolates = policy_types.is_empty() || policy_types.iter().any(|type_| type_ == "Ingress");
+    Ok(isolates.then_some(pod_selector))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_policy_isolates_pods_unless_it_is_of_egress_or_ours() {
+        let policy = |metadata: Value, spec: Value| {
+            ingress_selector(&json!({ "metadata": metadata, "spec": spec }).to_string()).unwrap().is_some()
+        };
+        let owner = |api_version: &str, controller: bool| {
+            json!({ "ownerReferences": [{ "apiVersion": api_version, "kind": "Agent", "name": "a", "uid": "u",
+                "controller": controller }] })
+        };
+        let all = json!({ "podSelector": {} });
+        for (metadata, spec, isolates) in [
+            (json!({}), all.clone(), true),
+            (json!({}), json!({ "podSelector": {}, "policyTypes": ["Egress", "Ingress"] }), true),
+            (json!({}), json!({ "podSelector": {}, "policyTypes": ["Egress"] }), false),
+            (owner("agents.recif.dev/v1", true), all.clone(), false),
+            (owner("agents.recif.dev/v1", false), all.clone(), true),
+            (owner("example.com/v1", true), all, true),
+        ] {
+            assert_eq!(policy(metadata.clone(), spec.clone()), isolates, "{metadata} {spec}");
+        }
+    }
+}
