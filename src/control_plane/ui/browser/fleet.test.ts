@@ -21,7 +21,7 @@ describe("the fleet", () => {
     expect((await names())[0]).toBe("lonely");
     const row = rowOf(ui.page, "Agent", namespace, "lonely");
     expect(await row.innerText()).toContain("Resolving");
-    expect(await row.innerText()).toContain('tool "shop-cart" not found');
+    expect(await row.innerText()).toContain('Tool "shop-cart" not found');
     const counted = await ui.page.getByRole("button", { name: /^Resolving/ }).innerText();
     expect(Number(/\d+/.exec(counted)?.[0])).toBeGreaterThanOrEqual(1);
   });
