@@ -131,7 +131,11 @@ mod tests {
         assert_eq!(said, expected);
         let quota = "apply Deployment ns/a: deployments.apps \"a\" is forbidden: exceeded quota: limit (403)";
         assert_eq!(in_words(quota), "apply Deployment ns/a: exceeded quota: limit (403)");
-        assert_eq!(in_words("pods \"a\" is forbidden: x"), "pods \"a\" is forbidden: x", "there is no other name of it");
+        assert_eq!(
+            in_words("pods \"a\" is forbidden: x"),
+            "pods \"a\" is forbidden: x",
+            "there is no other name of it"
+        );
     }
 
     #[test]
