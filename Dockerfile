@@ -14,10 +14,10 @@ FROM ${RUST} AS compile
 WORKDIR /src
 COPY . .
 COPY --from=ui /ui/dist src/control_plane/ui/dist
-RUN cargo build --release --locked --bin recif --bin recif-runner \
-    && cp target/release/recif target/release/recif-runner / \
-    && hack/build-proxy \
-    && cp target/release/recif-proxy /
+RUN cargo build --profile dist --locked --bin recif --bin recif-runner \
+    && cp target/dist/recif target/dist/recif-runner / \
+    && RECIF_PROFILE=dist hack/build-proxy \
+    && cp target/dist/recif-proxy /
 
 FROM ${BINARIES} AS binaries
 

@@ -1,0 +1,29 @@
+# Sourced: builds what is measured as it is published, and the programs that measure. Their copies in FOLDER are touched by no
+# later build. RECIF_PROFILE=dev measures a debug build, for a quick look.
+export RECIF_PROFILE=${RECIF_PROFILE:-dist}
+
+built_in() { echo "${CARGO_TARGET_DIR:-target}/$([ "$1" = dev ] && echo debug || echo "$1")"; }
+
+# measured FOLDER PROGRAM…: programs of package recif.
+measured() {
+    local folder=$1 program; shift
+    mkdir -p "$folder"
+    for program in "$@"; do
+        if [ "$program" = recif-proxy ]; then
+            hack/build-proxy
+        else
+            cargo build -q --locked --profile "$RECIF_PROFILE" --bin "$program" </dev/null
+        fi
+        cp "$(built_in "$RECIF_PROFILE")/$program" "$folder/"
+    done
+}
+
+# measuring FOLDER PROGRAM…: programs of package e2e, which need no link-time optimisation.
+measuring() {
+    local folder=$1 program; shift
+    mkdir -p "$folder"
+    for program in "$@"; do
+        cargo build -q --locked --release -p e2e --bin "$program" </dev/null
+        cp "$(built_in release)/$program" "$folder/"
+    done
+}
