@@ -95,6 +95,7 @@ impl<K: Controlled> Controller for Running<K> {
                 }
             }
         };
+        self.driver.begin();
         Box::pin(async move { self.queue.run(|| self.map.keys(), workers, step).await })
     }
 }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use crds::Phase;
+use crds::{Phase, Standing};
 
 use super::{
-    ActionError, ApiError, By, Driver, Machine, Next, Rule, StepOutcome, Wait,
+    ActionError, ApiError, By, Driver, Key, Machine, Next, Rule, StepOutcome, Wait,
     conditions::CRD_OUTDATED,
     driver::{Step, by_others},
     in_words,
     step::{self, Decision, Failed},
-    truce::TOLD,
+    truce::NAMED,
 };
 
 /// The longest time between two attempts at something that the API server refuses without our fault.
@@ -199,19 +199,40 @@ impl<K: Machine> Driver<K> {
         self.write(&step, done, if moves { StepOutcome::Failed } else { StepOutcome::Retry }).await
     }
 
+    /// Leaves the object to the operator that wrote it last, and says once that there are two.
+    pub(super) async fn spare(&self, mut step: Step<'_, K>, left: Duration) -> Next {
+        let cr = step.cr.clone();
+        let speaks =
+            cr.phase().is_some_and(|phase| matches!(phase.standing(), Standing::Progressing | Standing::Settled));
+        step.wait = self.contest(step.key).filter(|_| speaks && !cr.is_deleting() && !is_contested(cr.as_ref()));
+        if step.wait.is_some() {
+            self.stay_or_move(step, cr.as_ref().clone(), StepOutcome::Waiting, false).await;
+        }
+        Next::After(left)
+    }
+
+    /// That another operator writes the object too. Both say it in the same words, so that neither takes the other's for a change.
+    fn contest(&self, key: &Key) -> Option<Wait> {
+        let other = self.memory.contest(key, self.clock.elapsed())?;
+        let mut both = [self.instance.as_deref()?, other.as_str()];
+        both.sort_unstable();
+        let message = format!("the operators {} both write it; stop one of them", both.join(" and "));
+        Some(Wait { missing: true, ..Wait::new(CONTESTED, message, Duration::ZERO) })
+    }
+
     /// Says what a move is held up by: a CRD that drops what steps are chosen by, too many moves without a cause, or another
     /// operator.
     fn brake(&self, step: &mut Step<'_, K>, next: &K) {
         let cr = &step.cr;
         let stays = next.phase() == cr.phase() && matches!(step.by, By::Action(_));
-        let said = |reason| {
-            cr.machine().is_some_and(|old| old.conditions.iter().any(|it| it.type_ == "Ready" && it.reason == reason))
-        };
-        let contest = self.memory.contest(step.key, self.clock.elapsed());
-        if let Some(other) = contest.filter(|_| step.wait.is_none() && (!stays || said(CONTESTED))) {
-            let message = format!("the operator {other} writes it too");
-            step.wait = Some(Wait { missing: true, ..Wait::new(CONTESTED, message, Duration::ZERO) });
-            step.recheck = Some(step.recheck.map_or(TOLD, |usual| usual.min(TOLD)));
+        // What Pods do not know is said by each of the two of the other's.
+        let lesser = step.wait.as_ref().is_none_or(|wait| wait.reason == "UnknownKeys");
+        if lesser
+            && (!stays || is_contested(cr.as_ref()))
+            && let Some(contest) = self.contest(step.key)
+        {
+            step.wait = Some(contest);
+            step.recheck = Some(step.recheck.map_or(NAMED, |usual| usual.min(NAMED)));
         }
         if stays {
             return;
@@ -269,6 +290,11 @@ fn is_known<K: Machine>(cr: &K, failed: &Failed) -> bool {
     let Some(machine) = cr.machine().filter(|_| cr.phase() == Some(K::Phase::FAILED)) else { return false };
     let reason = machine.failure.as_ref().is_some_and(|failure| failure.reason == failed.reason);
     reason && machine.conditions.iter().any(|found| found.type_ == "Ready" && found.message == failed.message)
+}
+
+/// Whether `Ready` says that two operators write the object.
+fn is_contested<K: Machine>(cr: &K) -> bool {
+    cr.machine().is_some_and(|old| old.conditions.iter().any(|it| it.type_ == "Ready" && it.reason == CONTESTED))
 }
 
 fn soonest(after: Duration, recheck: Option<Duration>) -> Next {

@@ -8,12 +8,13 @@ use std::{
     fmt,
     hash::{DefaultHasher, Hash, Hasher},
     panic::AssertUnwindSafe,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use crds::Phase;
 use futures::FutureExt;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{
     Action, ActionError, ApiError, By, Clock, Context, Key, Machine, Notes, Objects, Registry, Rule, Sink, Wait,
@@ -33,6 +34,9 @@ pub enum Next {
     Idle,
 }
 
+/// For so long one operator may write on while another one takes over, and clocks may differ.
+const HANDOVER: SignedDuration = SignedDuration::from_secs(30);
+
 /// How soon an object is looked at again whose step would read what is not known.
 const UNKNOWN: Duration = Duration::from_secs(10);
 
@@ -46,6 +50,8 @@ pub struct Driver<K: Machine> {
     pub(super) memory: Arc<Memory>,
     /// This operator, as namespace and name of its lease; `None`: it is alone for sure.
     pub(crate) instance: Option<String>,
+    /// When this operator began to lead: another one that wrote later is at work too.
+    began: Mutex<Timestamp>,
     /// What the API server does not keep of statuses.
     pub(super) dropped: Dropped,
 }
@@ -69,6 +75,25 @@ pub(super) struct Step<'a, K: Machine> {
     pub(super) took: Duration,
 }
 
+impl<'a, K: Machine> Step<'a, K> {
+    /// A step for which no action was picked yet, and that changes nothing.
+    fn new(key: &'a Key, cr: Arc<K>) -> Self {
+        Self {
+            key,
+            cr,
+            by: By::Action(""),
+            passed_over: Vec::new(),
+            result: Ok(None),
+            wait: None,
+            because: None,
+            facts: String::new(),
+            recheck: None,
+            braked: false,
+            took: Duration::ZERO,
+        }
+    }
+}
+
 impl<K: Machine> fmt::Debug for Driver<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver").field("kind", &K::KIND).field("actions", &self.registry).finish_non_exhaustive()
@@ -84,7 +109,9 @@ impl<K: Machine> Driver<K> {
         clock: Arc<dyn Clock>,
         sinks: Vec<Arc<dyn Sink>>,
     ) -> Self {
+        let began = Mutex::new(clock.now());
         Self {
+            began,
             registry,
             world,
             objects,
@@ -102,6 +129,11 @@ impl<K: Machine> Driver<K> {
         Self { instance: Some(instance.into()), ..self }
     }
 
+    /// Begins to lead. Until then others may have written with good reason.
+    pub fn begin(&self) {
+        *self.began.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.now();
+    }
+
     /// Takes one step of one object.
     pub async fn step(&self, key: &Key) -> Next {
         let now = self.clock.elapsed();
@@ -113,10 +145,13 @@ impl<K: Machine> Driver<K> {
         if cr.is_deleting() && !cr.has_finalizer() {
             return Next::Idle;
         }
-        if let Some((other, seq)) = self.other(cr.as_ref()) {
-            let left = self.memory.written_by_other((key, cr.uid()), other, seq, now);
+        if !cr.is_deleting() {
+            let left = match self.other(cr.as_ref()) {
+                Some(write) => self.memory.written_by_other((key, cr.uid()), write, now),
+                None => self.memory.truce_left((key, cr.uid()), now),
+            };
             if !left.is_zero() {
-                return Next::After(left);
+                return self.spare(Step::new(key, cr), left).await;
             }
         }
         if let Some(left) =
@@ -124,19 +159,7 @@ impl<K: Machine> Driver<K> {
         {
             return Next::After(left);
         }
-        let mut step = Step {
-            key,
-            by: By::Action(""),
-            passed_over: Vec::new(),
-            result: Ok(None),
-            wait: None,
-            because: None,
-            facts: String::new(),
-            recheck: None,
-            braked: false,
-            took: Duration::ZERO,
-            cr,
-        };
+        let mut step = Step::new(key, cr);
         let started = self.clock.elapsed();
         match self.rule(&step.cr) {
             Some((rule, next)) => {
@@ -149,12 +172,14 @@ impl<K: Machine> Driver<K> {
         self.conclude(step).await
     }
 
-    /// The other operator that wrote the object last, and the last entry of the history.
-    fn other<'a>(&self, cr: &'a K) -> Option<(&'a str, i64)> {
+    /// The other operator that wrote the object last, the last entry of the history, and whether that is newer than this operator.
+    fn other<'a>(&self, cr: &'a K) -> Option<(&'a str, i64, bool)> {
         let machine = cr.machine()?;
-        let last = machine.managed_by.as_deref()?;
-        let seq = machine.history.last().map_or(0, |entry| entry.seq);
-        self.instance.as_deref().is_some_and(|ours| ours != last).then_some((last, seq))
+        let other = machine.managed_by.as_deref()?;
+        let began = *self.began.lock().unwrap_or_else(PoisonError::into_inner);
+        let alive = |at: Timestamp| at.duration_since(began) > HANDOVER;
+        let (seq, alive) = machine.history.last().map_or((0, false), |entry| (entry.seq, alive(entry.at.0)));
+        self.instance.as_deref().is_some_and(|ours| ours != other).then_some((other, seq, alive))
     }
 
     /// Takes no step of an object, because a step would read what is not known: says so where the object waits for one. What is at
@@ -165,22 +190,7 @@ impl<K: Machine> Driver<K> {
         if cr.is_deleting() || (current && cr.phase().is_some_and(K::Phase::is_settled)) {
             return Next::After(UNKNOWN);
         }
-        let (by, result) = (By::Action(""), Err(error.into()));
-        let (passed_over, facts, took) = (Vec::new(), String::new(), Duration::ZERO);
-        self.conclude(Step {
-            key,
-            cr,
-            by,
-            passed_over,
-            result,
-            wait: None,
-            because: None,
-            facts,
-            recheck: None,
-            braked: false,
-            took,
-        })
-        .await
+        self.conclude(Step { result: Err(error.into()), ..Step::new(key, cr) }).await
     }
 
     /// What the driver itself decides, before any action is asked.

@@ -138,11 +138,24 @@ impl Memory {
         known.brake.as_mut()?.left(object, world, now)
     }
 
-    /// Another operator wrote this entry of the object's history last; how long to leave it alone.
-    pub(super) fn written_by_other(&self, (key, uid): (&Key, &str), other: &str, seq: i64, now: Duration) -> Duration {
+    /// Another operator wrote this entry of the object's history last, `alive` since this one began or not; how long to leave it
+    /// alone.
+    pub(super) fn written_by_other(
+        &self,
+        (key, uid): (&Key, &str),
+        (other, seq, alive): (&str, i64, bool),
+        now: Duration,
+    ) -> Duration {
         let mut objects = self.lock();
         let truce = &mut of(&mut objects.known, key, uid).truce;
-        truce.get_or_insert_with(|| Truce::new(other, seq, now)).left(other, seq, now)
+        truce.get_or_insert_with(|| Truce::new(other, seq, alive, now)).left(other, seq, now)
+    }
+
+    /// How long an object that we wrote last is still to be left to the other operator.
+    pub(super) fn truce_left(&self, (key, uid): (&Key, &str), now: Duration) -> Duration {
+        let objects = self.lock();
+        let truce = objects.known.get(key).filter(|known| known.uid == uid).and_then(|known| known.truce.as_ref());
+        truce.map_or(Duration::ZERO, |truce| truce.rest(now))
     }
 
     /// The object was written.
@@ -150,7 +163,7 @@ impl Memory {
         self.change(key, |known| known.truce.iter_mut().for_each(Truce::wrote));
     }
 
-    /// The other operator that writes the object again and again.
+    /// The other operator that writes the object too.
     pub(super) fn contest(&self, key: &Key, now: Duration) -> Option<String> {
         self.lock().known.get(key)?.truce.as_ref()?.contest(now).map(str::to_owned)
     }

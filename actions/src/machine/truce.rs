@@ -8,8 +8,8 @@ use std::time::Duration;
 /// Two operators meet whenever something else wakes them both, which may be rare: for so long one is remembered.
 const QUIET: Duration = Duration::from_secs(600);
 
-/// Another operator is told of for so long after it was left alone.
-pub(super) const TOLD: Duration = Duration::from_secs(60);
+/// How long `Ready` goes on naming the other operator after its turn is over.
+pub(super) const NAMED: Duration = Duration::from_secs(60);
 
 /// What another operator does with an object.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub(super) struct Truce {
     other: String,
     /// The last entry of the history that it wrote.
     seq: i64,
-    /// How often it wrote after we did, the first sight of it included.
+    /// How often it wrote after we did; its first write counts one, and two if it came while we were at work.
     rounds: u32,
     until: Duration,
     /// Whether we wrote since.
@@ -26,9 +26,11 @@ pub(super) struct Truce {
 }
 
 impl Truce {
-    /// Another operator wrote this entry last, which is seen for the first time: it may be gone, or at work just now.
-    pub(super) fn new(other: &str, seq: i64, now: Duration) -> Self {
-        let mut truce = Self { other: other.to_owned(), seq, rounds: 1, until: now, wrote: false };
+    /// Another operator wrote this entry last, which is seen for the first time. `alive`: since this one began, so both are at
+    /// work; else it may be gone.
+    pub(super) fn new(other: &str, seq: i64, alive: bool, now: Duration) -> Self {
+        let rounds = 1 + u32::from(alive);
+        let mut truce = Self { other: other.to_owned(), seq, rounds, until: now, wrote: false };
         truce.until = now + truce.pause();
         truce
     }
@@ -42,6 +44,11 @@ impl Truce {
             self.wrote = false;
             self.until = now + self.pause();
         }
+        self.rest(now)
+    }
+
+    /// How long the object is still to be left alone.
+    pub(super) fn rest(&self, now: Duration) -> Duration {
         self.until.saturating_sub(now)
     }
 
@@ -50,9 +57,9 @@ impl Truce {
         self.wrote = true;
     }
 
-    /// The other operator, if it came back after a write of ours and it is not long ago.
+    /// The other operator, if it wrote while we were at work and it is not long ago.
     pub(super) fn contest(&self, now: Duration) -> Option<&str> {
-        (self.rounds > 1 && now.saturating_sub(self.until) <= TOLD).then_some(self.other.as_str())
+        (self.rounds > 1 && now.saturating_sub(self.until) <= NAMED).then_some(self.other.as_str())
     }
 
     /// Whether it has been quiet for so long that nothing is to be remembered.
@@ -73,8 +80,16 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
+    fn one_that_writes_while_we_are_at_work_is_named_at_once() {
+        let mut truce = Truce::new("ns/b", 7, true, Duration::ZERO);
+        assert_eq!(truce.contest(Duration::ZERO), Some("ns/b"));
+        assert_eq!(truce.left("ns/b", 7, Duration::ZERO), SECOND * 4);
+        assert_eq!(truce.left("ns/b", 8, SECOND), SECOND * 4, "we did not write in between");
+    }
+
+    #[test]
     fn one_that_is_gone_is_waited_for_once() {
-        let mut truce = Truce::new("ns/b", 7, Duration::ZERO);
+        let mut truce = Truce::new("ns/b", 7, false, Duration::ZERO);
         assert_eq!(truce.left("ns/b", 7, SECOND), SECOND);
         assert_eq!(truce.left("ns/b", 7, SECOND * 2), Duration::ZERO);
         assert_eq!(truce.contest(SECOND), None);
@@ -82,7 +97,7 @@ mod tests {
 
     #[test]
     fn one_that_comes_back_is_left_alone_ever_longer_up_to_five_minutes() {
-        let (mut now, mut truce) = (Duration::ZERO, Truce::new("ns/b", 0, Duration::ZERO));
+        let (mut now, mut truce) = (Duration::ZERO, Truce::new("ns/b", 0, false, Duration::ZERO));
         let mut pauses = Vec::new();
         for seq in 1..12 {
             truce.wrote();
@@ -91,13 +106,13 @@ mod tests {
         }
         assert_eq!(pauses, [4, 8, 16, 32, 64, 128, 256, 300, 300, 300, 300]);
         assert_eq!(truce.contest(now), Some("ns/b"));
-        assert_eq!(truce.contest(now + TOLD + SECOND), None, "it does not come back");
+        assert_eq!(truce.contest(now + NAMED + SECOND), None, "it does not come back");
         assert!(!truce.is_over(now) && truce.is_over(now + SECOND * 620));
     }
 
     #[test]
     fn one_at_work_is_waited_for_until_it_rests() {
-        let mut truce = Truce::new("ns/b", 1, Duration::ZERO);
+        let mut truce = Truce::new("ns/b", 1, false, Duration::ZERO);
         assert_eq!(truce.left("ns/b", 2, SECOND), SECOND * 2);
         assert_eq!(truce.left("ns/b", 3, SECOND * 2), SECOND * 2);
         assert_eq!(truce.contest(SECOND), None, "we did not write");
