@@ -15,7 +15,10 @@ use std::{
 };
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use recif::scaler::{Scaler, ScalerMetrics};
+use recif::{
+    cache::Keys,
+    scaler::{Scaler, ScalerMetrics},
+};
 
 use crate::fleet::Quiet;
 
@@ -46,7 +49,7 @@ fn measure(pods: &mut std::process::Child) -> io::Result<()> {
     let port: u16 = port.parse().map_err(io::Error::other)?;
     let mut registry = Registry::default();
     let metrics = ScalerMetrics::new(&mut registry);
-    let scaler = Arc::new(Scaler::new(Arc::new(Quiet::new()), Duration::from_secs(1), port, metrics));
+    let scaler = Arc::new(Scaler::new(Arc::new(Quiet::new()), Duration::from_secs(1), port, Keys::default(), metrics));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.spawn(scaler.lead());
     runtime.block_on(async { tokio::time::sleep(WARM_UP).await });

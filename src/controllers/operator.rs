@@ -251,7 +251,8 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let behind_gateways = Arc::<GatewayMap>::default();
     let fleet = LiveFleet::new(&transport, &maps.views, &world.views, &clock, behind_gateways.clone(), board.clone());
-    let scaler = Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, PROXY_PORT, scaler_metrics));
+    let scaler =
+        Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, PROXY_PORT, maps.views.keys.clone(), scaler_metrics));
     let world = Arc::new(world);
     let users = Arc::default();
     let instance = format!("{operator_namespace}/{lease_name}");

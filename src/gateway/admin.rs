@@ -1,6 +1,7 @@
 //! The admin port: probes, metrics, and what the scaler asks for.
 //!
-//! `GET /_recif/demand` answers, for every workload for which a request has waited or was refused since the process started:
+//! `GET /_recif/demand` answers processes that have the keys of Secret `recif-identity`, by a token of theirs in
+//! `X-Recif-Caller` (a gateway without keys and with `--auth none` answers all), for every workload for which a request has waited or was refused since the process started:
 //!
 //! ```json
 //! {
@@ -20,12 +21,21 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{Json, Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::IntoResponse,
+    routing::get,
+};
 use serde::Serialize;
 use tokio::{net::TcpListener, time::Instant};
 
 use super::{auth::Auth, serve::Shared};
-use crate::cache::IDENTITY;
+use crate::{
+    cache::IDENTITY,
+    identity::{DEMAND, DEMAND_AUDIENCE, FIELD, unix_now},
+};
 
 /// What the admin port shows.
 #[derive(Debug, Clone)]
@@ -73,7 +83,7 @@ impl Admin {
             .route("/healthz", get(|| async { "ok\n" }))
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
-            .route("/_recif/demand", get(demand))
+            .route(DEMAND, get(demand))
             .with_state(self)
     }
 }
@@ -99,7 +109,19 @@ async fn metrics(State(admin): State<Admin>) -> Result<impl IntoResponse, (Statu
     Ok(([("content-type", "application/openmetrics-text; version=1.0.0; charset=utf-8")], text))
 }
 
-async fn demand(State(admin): State<Admin>) -> Json<Demands> {
+/// Whether whom this request comes from may know every workload.
+fn admit(admin: &Admin, headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
+    let Some(keys) = admin.shared.keys.get() else {
+        let unknown = format!("Secret {IDENTITY} is not there\n");
+        return if matches!(admin.shared.auth, Auth::None) { Ok(()) } else { Err((StatusCode::UNAUTHORIZED, unknown)) };
+    };
+    let token = headers.get(FIELD).map_or(&[][..], |token| token.as_bytes());
+    let admitted = keys.verifier(DEMAND_AUDIENCE).verify(token, unix_now());
+    admitted.map(drop).map_err(|why| (StatusCode::UNAUTHORIZED, format!("of {FIELD}, {why}\n")))
+}
+
+async fn demand(State(admin): State<Admin>, headers: HeaderMap) -> Result<Json<Demands>, (StatusCode, String)> {
+    admit(&admin, &headers)?;
     let workloads = admin.shared.routes.all().into_iter().filter_map(|route| {
         let workload = &route.workload;
         let demand = workload.demand();
@@ -114,11 +136,11 @@ async fn demand(State(admin): State<Admin>) -> Json<Demands> {
             halted: demand.halted,
         })
     });
-    Json(Demands {
+    Ok(Json(Demands {
         instance: admin.shared.instance.clone(),
         uptime_ms: millis(admin.started.elapsed()),
         workloads: workloads.collect(),
-    })
+    }))
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -23,6 +23,10 @@ pub use verifier::{Caller, Refused, Verifier};
 pub const FIELD: &str = "X-Recif-Caller";
 /// `iss` of every token.
 pub const ISSUER: &str = "recif";
+/// `aud` of the tokens by which the operator asks gateways for [`DEMAND`].
+pub const DEMAND_AUDIENCE: &str = "gateway/demand";
+/// The path at which a gateway names every workload that is asked for.
+pub const DEMAND: &str = "/_recif/demand";
 
 /// For whom a token is: `aud` of the workload of this kind (`Agent`).
 pub fn audience(kind: &str, namespace: &str, name: &str) -> String {

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{ISSUER, KeySet, unix_now, verifier::Claims};
+use super::{ISSUER, KeySet, Verifier, unix_now, verifier::Claims};
 
 /// How long a token is valid.
 const VALID: Duration = Duration::from_secs(300);
@@ -58,6 +58,11 @@ impl Tokens {
 }
 
 impl KeySet {
+    /// Judges what is signed for `audience` by these keys, those that sign next among them.
+    pub fn verifier(&self, audience: &str) -> Verifier {
+        Verifier::new(vec![self.current.public.clone(), self.next.public.clone()], audience.to_owned())
+    }
+
     /// A token for `audience` that says who calls and is valid until `expires`, in seconds since 1970.
     pub fn token(&self, audience: &str, user: Option<&str>, expires: u64) -> String {
         let sub = user.map(str::to_owned);

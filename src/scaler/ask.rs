@@ -10,6 +10,8 @@ use tokio::{
     net::TcpStream,
 };
 
+use crate::identity::FIELD;
+
 /// Most header fields of an answer.
 const FIELDS: usize = 32;
 /// Longest head of an answer, in bytes.
@@ -43,9 +45,10 @@ pub(super) struct Answer {
     pub(super) connection: Option<TcpStream>,
 }
 
-/// The request for this path, which is ours and needs no escaping.
-pub(super) fn request(path: &str) -> Vec<u8> {
-    format!("GET {path} HTTP/1.1\r\nHost: recif\r\nUser-Agent: recif-scaler\r\n\r\n").into_bytes()
+/// The request for this path, which is ours and needs no escaping, with the token that says who asks.
+pub(super) fn request(path: &str, token: Option<&str>) -> Vec<u8> {
+    let token = token.map(|token| format!("{FIELD}: {token}\r\n")).unwrap_or_default();
+    format!("GET {path} HTTP/1.1\r\nHost: recif\r\nUser-Agent: recif-scaler\r\n{token}\r\n").into_bytes()
 }
 
 /// Asks once. A kept connection that was closed meanwhile is made anew. At most `limit` bytes are read as the answer's body.
@@ -164,7 +167,7 @@ mod tests {
     const OK: Pieces = &["HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"];
 
     async fn ask_once(address: SocketAddr, kept: Option<TcpStream>) -> Result<Answer, AskError> {
-        ask(address, kept, &request("/x"), 100).await
+        ask(address, kept, &request("/x", None), 100).await
     }
 
     #[tokio::test]

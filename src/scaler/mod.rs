@@ -1,6 +1,6 @@
 //! How many Pods a workload needs, from what its Pods and the gateways say.
 //!
-//! Uses: cluster, cache
+//! Uses: cluster, cache, identity
 //!
 //! Deciding is a pure function of samples and the time: `demand` turns what was heard into a load, `decide` turns the load
 //! into a number of Pods, `step` says who goes, and `tracked` holds what is remembered of one workload. `run` asks and

@@ -31,6 +31,10 @@ use super::{
     gateways::{GatewaySample, Gateways},
     tracked::{GatewayState, Orders, Tracked},
 };
+use crate::{
+    cache::Keys,
+    identity::{DEMAND, DEMAND_AUDIENCE, Tokens},
+};
 
 /// Where a Pod's sidecar tells its load.
 pub const PROXY_PORT: u16 = crds::PROXY_PORT as u16;
@@ -51,6 +55,7 @@ pub struct Scaler {
     fleet: Arc<dyn Fleet>,
     interval: Duration,
     pod_port: u16,
+    keys: Keys,
     metrics: ScalerMetrics,
 }
 
@@ -61,9 +66,9 @@ impl std::fmt::Debug for Scaler {
 }
 
 impl Scaler {
-    /// Asks the Pods of this fleet on `pod_port` once per `interval`.
-    pub fn new(fleet: Arc<dyn Fleet>, interval: Duration, pod_port: u16, metrics: ScalerMetrics) -> Self {
-        Self { fleet, interval, pod_port, metrics }
+    /// Asks the Pods of this fleet on `pod_port` once per `interval`, and the gateways by tokens of these keys.
+    pub fn new(fleet: Arc<dyn Fleet>, interval: Duration, pod_port: u16, keys: Keys, metrics: ScalerMetrics) -> Self {
+        Self { fleet, interval, pod_port, keys, metrics }
     }
 
     /// Scales for as long as this is polled, on a task of its own, and forgets everything when it is dropped.
@@ -108,7 +113,7 @@ struct Term {
     writes: FuturesUnordered<Writing>,
     slots: Arc<Semaphore>,
     of_pods: Arc<[u8]>,
-    of_gateways: Arc<[u8]>,
+    tokens: Tokens,
     /// When this round began, and until when answers count.
     round: Option<(Instant, Instant)>,
 }
@@ -123,8 +128,8 @@ impl Term {
             questions: FuturesUnordered::new(),
             writes: FuturesUnordered::new(),
             slots: Arc::new(Semaphore::new(WRITES)),
-            of_pods: request("/_recif/inflight").into(),
-            of_gateways: request("/_recif/demand").into(),
+            of_pods: request("/_recif/inflight", None).into(),
+            tokens: Tokens::default(),
             round: None,
             scaler,
         }
@@ -162,8 +167,11 @@ impl Term {
     fn begin(&mut self) {
         let begun = Instant::now();
         self.round = Some((begun, begun + self.scaler.interval.mul_f64(0.8)));
+        let token =
+            self.scaler.keys.get().map(|keys| self.tokens.of(None, &keys, begun, || DEMAND_AUDIENCE.to_owned()));
+        let of_gateways: Arc<[u8]> = request(DEMAND, token.as_deref()).into();
         for (address, kept) in self.gateways.are(&self.scaler.fleet.gateways()) {
-            let (request, asked) = (self.of_gateways.clone(), Asked::Gateway(address));
+            let (request, asked) = (of_gateways.clone(), Asked::Gateway(address));
             let question = async move { (asked, ask(address, kept, &request, GATEWAY_ANSWER).await) };
             self.questions.push(Box::pin(question));
         }

@@ -20,9 +20,12 @@ use tokio::{
 };
 
 use super::*;
-use crate::scaler::{
-    Told,
-    testing::{self, pod},
+use crate::{
+    cache::Keys,
+    scaler::{
+        Told,
+        testing::{self, pod},
+    },
 };
 
 /// Serves what this returns, as JSON, on every connection.
@@ -149,7 +152,9 @@ impl Toy {
     fn scaler(self: &Arc<Self>, port: u16) -> JoinSet<()> {
         let metrics = ScalerMetrics::new(&mut Registry::default());
         let mut leading = JoinSet::new();
-        leading.spawn(Arc::new(Scaler::new(self.clone(), Duration::from_millis(50), port, metrics)).lead());
+        leading.spawn(
+            Arc::new(Scaler::new(self.clone(), Duration::from_millis(50), port, Keys::default(), metrics)).lead(),
+        );
         leading
     }
 }

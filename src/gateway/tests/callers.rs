@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     gateway::{admin::Admin, auth::tests::gate},
-    identity::{KeySet, Verifier, audience, public_keys, unix_now},
+    identity::{DEMAND, DEMAND_AUDIENCE, KeySet, Verifier, audience, public_keys, unix_now},
 };
 
 const AS_ALICE: &[u8] =
@@ -65,4 +65,32 @@ async fn one_that_asks_who_calls_is_ready_only_with_keys() {
     assert_eq!(ready().await, 503);
     gateway.shared.keys.set(Arc::new(KeySet::generate().unwrap()));
     assert_eq!(ready().await, 200);
+}
+
+#[tokio::test]
+async fn what_is_demanded_is_answered_only_to_those_who_have_the_keys() {
+    use tower::ServiceExt as _;
+
+    let gateway = Gateway::guarded(gate().1, &[], &[]).await;
+    let ask = async |token: Option<String>| {
+        let mut request = axum::http::Request::get(DEMAND);
+        if let Some(token) = token {
+            request = request.header("X-Recif-Caller", token);
+        }
+        let request = request.body(axum::body::Body::empty()).unwrap();
+        Admin::new(gateway.shared.clone()).router().oneshot(request).await.unwrap().status().as_u16()
+    };
+    assert_eq!(ask(None).await, 401, "it has no keys yet");
+    let keys = Arc::new(KeySet::generate().unwrap());
+    gateway.shared.keys.set(keys.clone());
+    let later = unix_now() + 60;
+    let token = |keys: &KeySet, audience: &str, until| Some(keys.token(audience, None, until));
+    assert_eq!(ask(token(&keys, DEMAND_AUDIENCE, later)).await, 200);
+    assert_eq!(ask(None).await, 401);
+    assert_eq!(ask(token(&keys, &audience("Agent", "ns", "a"), later)).await, 401, "a workload hands its own on");
+    assert_eq!(ask(token(&keys, DEMAND_AUDIENCE, unix_now() - 61)).await, 401, "it has expired");
+    assert_eq!(ask(token(&KeySet::generate().unwrap(), DEMAND_AUDIENCE, later)).await, 401, "keys of another");
+    let data = keys.data().into_iter().map(|(name, value)| (name.to_owned(), value.into_bytes())).collect();
+    let rotated = KeySet::read(&data).unwrap().rotated().unwrap();
+    assert_eq!(ask(token(&rotated, DEMAND_AUDIENCE, later)).await, 200, "the operator saw the rotation first");
 }
