@@ -103,6 +103,11 @@ impl Env {
         command
     }
 
+    /// The cluster's state folder.
+    pub(crate) fn state(&self) -> &Path {
+        &self.places.state
+    }
+
     /// A file of the repository.
     pub(crate) fn file(&self, path: &str) -> PathBuf {
         self.places.root.join(path)

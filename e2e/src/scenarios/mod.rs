@@ -29,6 +29,7 @@ mod quota;
 mod references;
 mod refusals;
 mod requests;
+mod restore;
 mod scale;
 mod scaling;
 mod sidecar;
@@ -126,6 +127,7 @@ const THEMES: &[&[Scenario]] = &[
     loops::ALONE,
     identity::ALONE,
     faults::SCENARIOS,
+    restore::SCENARIOS,
     namespaced::ALONE,
     drain::ALONE,
     steady::SCENARIOS,

@@ -1,0 +1,95 @@
+//! etcd is put back to an earlier state, as from a backup: resource versions go back, objects that were deleted are there
+//! again and those made since are not. It runs alone.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use tokio::{fs, process::Command};
+
+use super::{
+    Scenario, scenarios,
+    traffic::{ask, serves},
+};
+use crate::{
+    client::Target,
+    kinds::{AGENT, DEPLOYMENT},
+    manifests::workload,
+    namespace::{Namespace, START},
+    object::{Object, Read as _},
+    operator,
+    run::await_ended_namespaces,
+    watch::poll,
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Alone:
+    a_restored_etcd_makes_neither_operator_nor_gateway_deaf,
+);
+
+/// Versions that pass between the backup and its restore: a cache must not be saved by the next ones.
+const EDITS: usize = 300;
+/// From the API server's return until operator and gateway act on what there is.
+const RESTORED: Duration = Duration::from_secs(180);
+
+async fn a_restored_etcd_makes_neither_operator_nor_gateway_deaf(ns: Namespace) -> Result<()> {
+    await_ended_namespaces(&ns.env, &ns.name).await?;
+    ns.start(&workload("kept", json!({}))).await?;
+    ns.start(&workload("deleted", json!({}))).await?;
+    let uids: Vec<String> = operator::pods(&ns.env).await?.iter().map(Object::id).collect();
+    let backup = back_up(&ns).await?;
+    ns.delete(AGENT, "deleted").await?;
+    ns.start(&workload("later", json!({}))).await?;
+    for edit in 0..EDITS {
+        ns.edit(AGENT, "later", json!({"metadata": {"labels": {"edit": edit.to_string()}}})).await?;
+    }
+    ns.until_gone(AGENT, "deleted", START).await?;
+    restore(&ns, &backup).await?;
+
+    // Without a change that would bring the new versions: what came back is served, and what is not there is unknown.
+    for (name, status) in [("deleted", 200), ("later", 404)] {
+        let target = Target::gateway(&ns, AGENT, name).await?;
+        poll(RESTORED, &format!("the gateway answers for {name} with {status}"), || async {
+            let answer = ask(&ns, &target, "GET", "/sleep?ms=0").await?;
+            ensure!(answer.status == status, "{answer:?}");
+            Ok(Some(()))
+        })
+        .await?;
+    }
+    let edited = ns.edit(AGENT, "kept", json!({"spec": {"systemPrompt": "go on"}})).await?;
+    let goes_on = |it: &Object| it.is_running() && it.generation() == edited.generation() && it.is_current();
+    ns.until(AGENT, "kept", RESTORED, "is seen by the operator", goes_on).await?;
+    serves(&ns, &Target::gateway(&ns, AGENT, "kept").await?).await?;
+    ns.delete(AGENT, "deleted").await?;
+    ns.until_gone(AGENT, "deleted", RESTORED).await?;
+    let left: Vec<String> = ns.list(DEPLOYMENT).await?.iter().map(|it| it.text("/metadata/name").to_owned()).collect();
+    ensure!(left == ["kept"], "Deployments: {left:?}");
+    let now: Vec<String> = operator::pods(&ns.env).await?.iter().map(Object::id).collect();
+    ensure!(now == uids, "the operator's Pods were replaced");
+    Ok(())
+}
+
+/// Copies etcd's files while it is stopped.
+async fn back_up(ns: &Namespace) -> Result<PathBuf> {
+    let backup = ns.env.state().join("etcd-backup");
+    ns.env.cluster(&["stop-apiserver"]).await?;
+    ns.env.cluster(&["stop-etcd"]).await?;
+    let copied = Command::new("cp").arg("-a").arg(ns.env.state().join("etcd")).arg(&backup).status().await?;
+    ns.env.cluster(&["start-etcd"]).await?;
+    ns.env.cluster(&["start-apiserver"]).await?;
+    ensure!(copied.success(), "cp -a of etcd's files: {copied}");
+    Ok(backup)
+}
+
+/// Puts the copied files in the place of etcd's.
+async fn restore(ns: &Namespace, backup: &Path) -> Result<()> {
+    let data = ns.env.state().join("etcd");
+    ns.env.cluster(&["stop-apiserver"]).await?;
+    ns.env.cluster(&["stop-etcd"]).await?;
+    fs::remove_dir_all(&data).await?;
+    fs::rename(backup, &data).await?;
+    ns.env.cluster(&["start-etcd"]).await?;
+    ns.env.cluster(&["start-apiserver"]).await
+}
