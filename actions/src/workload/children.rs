@@ -167,7 +167,19 @@ pub(super) async fn scale<K: Workload>(cx: &Context<K>, cr: &K, next: &mut K) ->
     let Some(seen) = cx.views.child(&child).filter(|seen| !seen.deleting && is_ours(cr, seen)) else { return Ok(()) };
     let (Some(state), Some(record)) = (&seen.deployment, cx.baselines.record(cr, &child)) else { return Ok(()) };
     let Some(number) = replicas::due(cr, state, Some(&record)) else { return Ok(()) };
+    // The user's number did not change: a stranger changed that of the Deployment.
+    let repair = record.replicas == Some(cr.replicas()) && number.is_some();
+    if repair {
+        let left = cx.baselines.truce(next.uid(), &child, cx.clock.elapsed());
+        if !left.is_zero() {
+            Ensured::Contested(left).is_done(&cx.notes, &child);
+            return Ok(());
+        }
+    }
     cx.cluster.set_replicas(&child, &seen.uid, number).await?;
+    if repair {
+        cx.baselines.repaired(next.uid(), &child, cx.clock.elapsed());
+    }
     cx.notes.note("applied", format!("replicas of {child}"));
     let record = ChildRecord { replicas: Some(next.replicas()), ..record };
     cx.baselines.applied(next.uid(), &child, record.clone());

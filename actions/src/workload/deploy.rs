@@ -44,9 +44,12 @@ impl<K: Workload> Action<K> for Deploy {
         if is_unsettled(cx, cr.as_ref(), &inputs) {
             return Ok(None);
         }
-        let live = cx.views.child(&cr.deployment());
-        let live = live.as_ref().and_then(|live| live.deployment.as_ref());
-        let rendered = cr.render(cx, replicas::carried(cr.as_ref(), live))?;
+        let render = || {
+            let live = cx.views.child(&cr.deployment());
+            let live = live.as_ref().and_then(|live| live.deployment.as_ref());
+            cr.render(cx, replicas::carried(cr.as_ref(), live))
+        };
+        let mut rendered = render()?;
         if cr.status().and_then(|status| status.content_hash.as_ref()) != Some(&rendered.content_hash) {
             cx.notes.because("what is to be rendered changed");
             return Ok(Some(cr.moved_to(WorkloadPhase::Rendering)));
@@ -61,13 +64,17 @@ impl<K: Workload> Action<K> for Deploy {
         // Before the template: none of the Pods that go is replaced on the way.
         if stopped {
             scale(cx, cr.as_ref(), &mut next).await?;
+            // The number is another one now, and may be another manager's.
+            rendered = render()?;
         }
         for manifest in &rendered.running {
             if !ensure(cx, &mut next, manifest).await?.is_done(&cx.notes, &manifest.child) {
                 return Ok(None);
             }
         }
-        scale(cx, cr.as_ref(), &mut next).await?;
+        if !stopped {
+            scale(cx, cr.as_ref(), &mut next).await?;
+        }
         let Some(child) = cx.views.child(&cr.deployment()) else {
             cx.notes.waiting("NotReady", "the Deployment is not visible yet");
             return Ok(None);

@@ -57,6 +57,7 @@ pub const STEERED_BY: &[&str] = &[
     "children[].uid",
     "children[].inputs",
     "children[].owned",
+    "publishedTools",
 ];
 
 /// Condition types that the actions of a workload write.

@@ -102,6 +102,35 @@ async fn zero_replicas_stop_it_when_the_last_pod_is_gone_and_one_starts_it_again
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_first_stop_sets_the_number_once() {
+    let (sim, mut operator) = running().await;
+    scale(&mut sim.store(), 0);
+    operator.run(MINUTE).await;
+    assert_eq!(phase(&sim), "Terminated");
+    let requests = sim.take_requests();
+    let of_deployment: Vec<_> = requests.iter().filter(|request| request.id == child_id("Deployment")).collect();
+    let numbers: Vec<_> = of_deployment.iter().map(|request| request.body.pointer("/spec/replicas").cloned()).collect();
+    assert_eq!(numbers, [Some(json!(0))], "no Pod is made on the way: {of_deployment:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_number_of_a_stopped_agent_is_put_back_ever_more_rarely() {
+    let (sim, mut operator) = running().await;
+    scale(&mut sim.store(), 0);
+    operator.run(MINUTE).await;
+    sim.take_requests();
+    for _ in 0..300 {
+        sim.store().meddle(&child_id("Deployment"), "/spec/replicas", Some(json!(1)), "another");
+        operator.run(SECOND).await;
+    }
+    let set = sim.take_requests().into_iter().filter(|request| {
+        request.id == child_id("Deployment") && request.body.pointer("/spec/replicas") == Some(&json!(0))
+    });
+    assert!((2..=12).contains(&set.count()), "within five minutes");
+    assert_eq!(reason(&sim), "Contested");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stopped_agent_looks_at_its_inputs_only_when_it_is_to_run_again() {
     let (sim, mut operator) = running().await;
     scale(&mut sim.store(), 0);
