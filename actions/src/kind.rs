@@ -60,7 +60,7 @@ macro_rules! reference {
             const NOT_BY_TIME: &'static [&'static str] = $failures;
             const CONDITIONS: &'static [&'static str] = $conditions;
             const AVAILABLE_BY_PHASE: bool = true;
-            const STEERED_BY: &'static [&'static str] = &[];
+            const STEERED_BY: &'static [&'static str] = &["publishedTools"];
 
             $crate::kind::accessors!();
 

@@ -16,6 +16,8 @@ pub const MOST_DEPTH: usize = 110;
 pub const MOST_BRANCHES: u64 = 10_000;
 /// Longest way from one reference to the next.
 const REFERENCES: usize = 100;
+/// Deepest nesting with what references lead to put in their place: each level takes a frame of the stack.
+const MOST_LEVELS: usize = 500;
 
 /// Keywords whose value is a schema, or a list of them.
 const SCHEMAS: [&str; 15] = [
@@ -38,11 +40,20 @@ const SCHEMAS: [&str; 15] = [
 /// Keywords whose value has a schema under each of its keys.
 const NAMED: [&str; 4] = ["dependencies", "dependentSchemas", "patternProperties", "properties"];
 
-/// Judges a schema.
+/// What a check of a value against a schema may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cost {
+    /// Branches that the check of one part of the value looks at.
+    pub branches: u64,
+    /// Whether a reference leads back into itself: then each level of the value multiplies the branches.
+    pub recursive: bool,
+}
+
+/// Judges a schema; the cost of its checks.
 ///
 /// # Errors
 /// Which bound it breaks.
-pub fn judge(schema: &Value) -> Result<(), String> {
+pub fn judge(schema: &Value) -> Result<Cost, String> {
     let bytes = schema.to_string().len();
     if bytes > MOST_BYTES {
         return Err(format!("it has {bytes} bytes, more than {MOST_BYTES}"));
@@ -50,9 +61,10 @@ pub fn judge(schema: &Value) -> Result<(), String> {
     if depth(schema) > MOST_DEPTH {
         return Err(format!("it is nested deeper than {MOST_DEPTH}"));
     }
-    let mut unrolling = Unrolling { root: schema, known: HashMap::new(), path: Vec::new() };
+    // The whole schema is what `#` refers to.
+    let mut unrolling = Unrolling { root: schema, known: HashMap::new(), path: vec![""], recursive: false, level: 0 };
     match unrolling.branches(schema)? {
-        0..=MOST_BRANCHES => Ok(()),
+        branches @ 0..=MOST_BRANCHES => Ok(Cost { branches, recursive: unrolling.recursive }),
         _ => Err(format!("a check of it has more than {MOST_BRANCHES} branches")),
     }
 }
@@ -71,11 +83,19 @@ struct Unrolling<'s> {
     known: HashMap<&'s str, u64>,
     /// The references that lead to where it is.
     path: Vec<&'s str>,
+    /// Whether one of them led back.
+    recursive: bool,
+    /// Schemas around the one that is looked at.
+    level: usize,
 }
 
 impl<'s> Unrolling<'s> {
     fn branches(&mut self, schema: &'s Value) -> Result<u64, String> {
         let Some(fields) = schema.as_object() else { return Ok(1) };
+        if self.level == MOST_LEVELS {
+            return Err(format!("it is nested deeper than {MOST_LEVELS} with its references"));
+        }
+        self.level += 1;
         let mut sum: u64 = 0;
         for (key, value) in fields {
             let more = match (key.as_str(), value) {
@@ -87,6 +107,7 @@ impl<'s> Unrolling<'s> {
             };
             sum = sum.saturating_add(more);
         }
+        self.level -= 1;
         Ok(sum.max(1))
     }
 
@@ -106,6 +127,7 @@ impl<'s> Unrolling<'s> {
             return Ok(*known);
         }
         if self.path.contains(&pointer) {
+            self.recursive = true;
             return Ok(1);
         }
         if self.path.len() == REFERENCES {
@@ -142,13 +164,16 @@ mod tests {
     #[test]
     fn a_schema_is_judged_by_what_its_check_costs() {
         for keyword in ["anyOf", "oneOf", "allOf"] {
-            assert_eq!(judge(&doubling(13, keyword)), Ok(()), "{keyword}");
+            assert_eq!(judge(&doubling(13, keyword)).map(|cost| cost.recursive), Ok(false), "{keyword}");
             let problem = judge(&doubling(60, keyword)).unwrap_err();
             assert_eq!(problem, "a check of it has more than 10000 branches", "{keyword}");
         }
         let nested = |levels: usize| (0..levels).fold(json!({}), |schema, _| json!({ "items": schema }));
         let chain: Map<_, _> =
             (0..5000).map(|n| (format!("a{n}"), json!({ "$ref": format!("#/$defs/a{}", n + 1) }))).collect();
+        let deep =
+            |n: usize| (0..100).fold(json!({ "$ref": format!("#/$defs/a{}", n + 1) }), |it, _| json!({ "items": it }));
+        let deep: Map<_, _> = (0..99).map(|n| (format!("a{n}"), deep(n))).collect();
         for (schema, problem) in [
             (nested(100), None),
             (nested(111), Some("nested deeper than 110")),
@@ -158,10 +183,11 @@ mod tests {
             (json!({ "properties": { "$ref": { "type": "string" } }, "default": { "$ref": "x" } }), None),
             (json!({ "$defs": { "tree": { "items": { "$ref": "#/$defs/tree" } } }, "$ref": "#/$defs/tree" }), None),
             (json!({ "$ref": "#" }), None),
+            (json!({ "$ref": "#/$defs/a0", "$defs": deep }), Some("nested deeper than 500 with its references")),
             (json!(true), None),
         ] {
             match problem {
-                None => assert_eq!(judge(&schema), Ok(())),
+                None => assert!(judge(&schema).is_ok(), "{schema}"),
                 Some(problem) => assert!(judge(&schema).unwrap_err().contains(problem), "{problem}"),
             }
         }

@@ -47,7 +47,13 @@ impl<T: Send + Sync + 'static> Watch<T> {
                     tracing::debug!(kind = call.kind, page, %error, "smaller pages are asked for");
                     continue;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    // Where not even one object comes, it is not their size.
+                    if *page == 1 {
+                        *page = PAGE;
+                    }
+                    return Err(error);
+                }
             };
             let read: Page<'_> = read_json(&call, &body)?;
             items.extend(read.items.iter().filter_map(|item| self.listed(item.get(), whole)));

@@ -32,6 +32,14 @@ const LIST_DEADLINE: Duration = Duration::from_secs(60);
 /// Bytes of a page; one that is larger is asked for in smaller ones.
 const LARGEST_PAGE: usize = 32 << 20;
 
+/// The longest `Retry-After` that is honoured: what stands before the API server may name an hour.
+const MOST_RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// The wait that a `Retry-After` of so many seconds asks for.
+fn patience(seconds: u64) -> Duration {
+    Duration::from_secs(seconds).min(MOST_RETRY_AFTER)
+}
+
 /// What a request is, for errors and metrics.
 #[derive(Debug, Clone)]
 pub struct Call {
@@ -146,7 +154,7 @@ impl Transport {
             return Ok(body);
         }
         let seconds = parts.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        Err(refused(call, code, &body, seconds.map(Duration::from_secs)))
+        Err(refused(call, code, &body, seconds.map(patience)))
     }
 
     /// Nothing came for this long: other connections of the client may be as dead.
@@ -208,7 +216,7 @@ impl Transport {
             Ok(Err(kube::Error::Api(status))) => {
                 self.metrics.request(call.verb, call.kind, status.code);
                 let seconds = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|s| *s > 0);
-                let after = seconds.map(|seconds| Duration::from_secs(seconds.into()));
+                let after = seconds.map(|seconds| patience(seconds.into()));
                 Err(RequestError::Refused { what: call.describe(), code: status.code, status, after })
             }
             Ok(Err(error)) => {
@@ -252,7 +260,7 @@ fn refused(call: &Call, code: u16, body: &[u8], after: Option<Duration>) -> Requ
     let status: Box<Status> = serde_json::from_slice(body).unwrap_or_else(|_| plain());
     let after = after.or_else(|| {
         let seconds = status.details.as_ref()?.retry_after_seconds;
-        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+        (seconds > 0).then(|| patience(seconds.into()))
     });
     RequestError::Refused { what: call.describe(), code, status, after }
 }

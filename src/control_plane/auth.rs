@@ -11,7 +11,7 @@ use super::{
     fleet::{Fleet, Sight, Visible},
 };
 use crate::cluster::{
-    access::{Access, No, OWN_AUTHORIZATION, Unavailable, bearer},
+    access::{Access, No, OWN_AUTHORIZATION, Penalties, Standing, Unavailable, bearer},
     reviews::{Identity, Right},
 };
 
@@ -28,7 +28,7 @@ pub(super) enum Auth {
         anywhere: bool,
     },
     /// As the API server says.
-    Kubernetes(Access<()>),
+    Kubernetes(Access<()>, Penalties),
 }
 
 /// Who asks: as he says himself, until somebody judges his token.
@@ -84,8 +84,31 @@ impl Auth {
         }
     }
 
+    /// Lets a request go on unless its token is refused, which counts against the address that it comes from. Without a token, or
+    /// while no review can be made, what the request asks for decides.
+    ///
+    /// # Errors
+    /// The token is wrong, or too many wrong ones came from there.
+    pub(super) async fn admit(&self, fields: &HeaderMap, origin: Option<IpAddr>) -> Result<(), Problem> {
+        let (Self::Kubernetes(access, penalties), Some(origin)) = (self, origin) else { return Ok(()) };
+        let Ok(Caller { token: Some(token) }) = self.caller(fields) else { return Ok(()) };
+        if access.standing(&token) != Standing::Unknown {
+            return Ok(());
+        }
+        if penalties.holds(origin) {
+            let detail =
+                "too many tokens from this address were refused: wait for 10 s, then try again with one that is right";
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
+        }
+        if let Ok(Err(_)) = access.who(&token).await {
+            penalties.refused(origin, &token);
+            return Err(unknown());
+        }
+        Ok(())
+    }
+
     async fn identity(&self, caller: &Caller) -> Option<Result<Result<Arc<Identity>, No>, Unavailable>> {
-        let (Self::Kubernetes(access), Some(token)) = (self, &caller.token) else { return None };
+        let (Self::Kubernetes(access, _), Some(token)) = (self, &caller.token) else { return None };
         Some(access.who(token).await)
     }
 
@@ -136,7 +159,7 @@ impl Auth {
     /// # Errors
     /// Nobody knows him, or nobody can be asked.
     async fn may(&self, caller: &Caller, right: &Right<'_>) -> Result<bool, Problem> {
-        let (Self::Kubernetes(access), Some(token)) = (self, &caller.token) else { return Ok(true) };
+        let (Self::Kubernetes(access, _), Some(token)) = (self, &caller.token) else { return Ok(true) };
         match access.may(token, right).await {
             Ok(Ok(())) => Ok(true),
             Ok(Err(No::Forbidden)) => Ok(false),

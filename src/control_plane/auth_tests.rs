@@ -40,7 +40,7 @@ impl Reviews for Roles {
 
 fn auth() -> (Arc<Roles>, Auth) {
     let roles = Arc::new(Roles::default());
-    (roles.clone(), Auth::Kubernetes(Access::new(roles, Vec::new(), |_| ())))
+    (roles.clone(), Auth::Kubernetes(Access::new(roles, Vec::new(), |_| ()), Penalties::default()))
 }
 
 fn fields(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -185,4 +185,27 @@ fn without_sign_in_only_this_machine_is_answered() {
 fn with_sign_in_the_gateway_judges_who_asks() {
     let (_, auth) = auth();
     assert!(auth.may_relay(&fields(&[("host", "ui.example"), ("origin", "https://other.example")])).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_pays_for_tokens_that_were_refused() {
+    let (roles, auth) = auth();
+    let (here, there) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+    let token =
+        |token: String| HeaderMap::from_iter([(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap())]);
+    let known = token("good-alice".into());
+    assert!(auth.admit(&known, Some(here)).await.is_ok());
+    for number in 0..20 {
+        let refused = auth.admit(&token(format!("guess-{number}")), Some(here)).await.unwrap_err();
+        assert_eq!(refused.status(), 401);
+    }
+    let asked = roles.asked.lock().unwrap().len();
+    let held = auth.admit(&token("good-admin".into()), Some(here)).await.unwrap_err();
+    assert_eq!(held.status(), 429);
+    assert_eq!(roles.asked.lock().unwrap().len(), asked, "no review is made for it");
+    assert!(auth.admit(&known, Some(here)).await.is_ok(), "who is known does not notice");
+    assert!(auth.admit(&token("good-admin".into()), Some(there)).await.is_ok());
+    assert!(auth.admit(&HeaderMap::new(), Some(here)).await.is_ok(), "what is open to all stays so");
+    tokio::time::advance(std::time::Duration::from_secs(11)).await;
+    assert!(auth.admit(&token("good-admin".into()), Some(here)).await.is_ok());
 }

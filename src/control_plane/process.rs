@@ -29,7 +29,7 @@ use super::{
 use crate::{
     cluster::{
         Authority, Board,
-        access::{Access, AuthMode, Open},
+        access::{Access, AuthMode, Open, Penalties},
         client::{ConnectError, connect},
         crash::CrashPoint,
         metrics::Metrics as ApiMetrics,
@@ -108,7 +108,8 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
     let auth = match mode {
         AuthMode::None => Auth::None { anywhere: auth.insecure() },
         AuthMode::Kubernetes => {
-            Auth::Kubernetes(Access::new(Arc::new(Reviewer::new(transport.clone())), auth.audiences(), |_| ()))
+            let reviews = Arc::new(Reviewer::new(transport.clone()));
+            Auth::Kubernetes(Access::new(reviews, auth.audiences(), |_| ()), Penalties::default())
         }
     };
     let listener = http::bind(bind).await.map_err(|error| ControlPlaneError::Listen(bind, error))?;

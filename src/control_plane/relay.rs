@@ -211,16 +211,19 @@ fn leads_here(answer: &HeaderMap, here: &[String]) -> bool {
     let is_here = |place: &HeaderValue| {
         let place = String::from_utf8_lossy(place.as_bytes());
         // Read as a browser does, which takes a backslash for a slash and leaves tabs out.
-        here.is_empty()
-            || here.iter().any(|name| match Url::parse(&format!("http://{name}/")) {
-                Ok(base) => base.join(&place).map_or(true, |to| {
-                    let is_default = base.port().is_none() && matches!(to.port_or_known_default(), Some(80 | 443));
-                    to.host() == base.host() && (is_default || to.port_or_known_default() == base.port())
-                }),
-                Err(_) => true,
-            })
+        here.is_empty() || here.iter().any(|name| ["http", "https"].iter().any(|scheme| leads(scheme, name, &place)))
     };
     answer.get_all(header::LOCATION).iter().any(is_here)
+}
+
+/// Whether `place` leads to the origin of this name from a page of that scheme, which decides what is relative: `https:/x` is on an
+/// https page.
+fn leads(scheme: &str, name: &str, place: &str) -> bool {
+    let Ok(base) = Url::parse(&format!("{scheme}://{name}/")) else { return true };
+    base.join(place).map_or(true, |to| {
+        let is_default = base.port().is_none() && matches!(to.port_or_known_default(), Some(80 | 443));
+        to.host() == base.host() && (is_default || to.port_or_known_default() == base.port_or_known_default())
+    })
 }
 
 /// The protocol that is asked for instead of HTTP.

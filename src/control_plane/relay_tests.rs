@@ -236,6 +236,8 @@ async fn a_workload_redirects_nobody_to_another_one() {
         ("%5C%5Cui.example:8780/gateway/x", 502),
         ("ht%09tp://ui.example:8780/gateway/x", 502),
         ("http://[", 502),
+        ("https:/gateway/v1/mcp/prod/files/mcp", 502),
+        ("http:/gateway/v1/mcp/prod/files/mcp", 502),
         ("https://docs.example/", 307),
         ("http://ui.example:3000/", 307),
     ] {

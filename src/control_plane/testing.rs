@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     cluster::{
-        access::{Access, Reviews},
+        access::{Access, Penalties, Reviews},
         error::RequestError,
         reviews::{Identity, Right},
     },
@@ -62,7 +62,7 @@ impl Reviews for Given {
 pub(super) fn app_with_rights(fleet: &Arc<Fleet>) -> (App, Arc<Given>) {
     let given = Arc::new(Given::default());
     let nowhere = Store::open(&DatabaseUrl::file("/nonexistent/recif.db".as_ref())).unwrap();
-    let auth = Auth::Kubernetes(Access::new(given.clone(), Vec::new(), |_| ()));
+    let auth = Auth::Kubernetes(Access::new(given.clone(), Vec::new(), |_| ()), Penalties::default());
     (app_of(fleet, "", auth, nowhere), given)
 }
 

@@ -66,7 +66,7 @@ impl From<&RequestHead<'_>> for Request {
             keeps_alive: head.keeps_alive,
             is_head: head.is_head(),
             upgrades: head.upgrades,
-            may_leave_body: head.framing != Framing::Length(0) && (head.is_safe() || head.method == b"DELETE"),
+            may_leave_body: head.may_leave_body(),
             version: head.version,
         }
     }

@@ -81,6 +81,11 @@ impl<'a> RequestHead<'a> {
     pub fn is_safe(&self) -> bool {
         matches!(self.method, b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE")
     }
+
+    /// Whether it has a body that a server may leave unread and take for its next request, because the method usually has none.
+    pub fn may_leave_body(&self) -> bool {
+        self.framing != Framing::Length(0) && (self.is_safe() || self.method == b"DELETE")
+    }
 }
 
 /// Whether `Upgrade` names a WebSocket, alone or among others.

@@ -87,6 +87,8 @@ impl<'o> HeadWriter<'o> {
         }
         if head.upgrades {
             self = self.field("Connection", "Upgrade").field("Upgrade", WEBSOCKET);
+        } else if head.may_leave_body() {
+            self = self.field("Connection", "close");
         }
         self.end();
     }

@@ -4,6 +4,7 @@
 //! Service of another namespace is asked only where that is an MCPServer whose `allowedNamespaces` admits this namespace.
 
 use crds::RemoteMCPServer;
+use url::Url;
 
 use crate::{
     machine::{ActionError, Machine},
@@ -45,16 +46,16 @@ pub(super) fn depends(cr: &RemoteMCPServer, world: &World) -> bool {
 }
 
 /// The Service that a URL names, and its namespace, as the cluster's names are: `a.ns`, `a.ns.svc`, `a.ns.svc.<domain>`,
-/// with the name of a Pod before it. `a.ns` may be a host of the Internet as well, unless there is such a namespace.
+/// with the name of a Pod before it; or a Pod by its address, `10-1-2-3.ns.pod`. `a.ns` may be a host of the Internet as well, unless there is such a namespace.
 fn service(url: &str, domain: &str, views: &dyn Views) -> Option<(String, String)> {
-    let (_, rest) = url.split_once("://")?;
-    let authority = rest.split(['/', '?', '#', '\\']).next()?;
-    let host = authority.rsplit('@').next()?.split(':').next()?.trim_end_matches('.').to_ascii_lowercase();
+    // Read as the client reads it that connects: percent-encoded and wide dots are dots.
+    let url = Url::parse(url).ok()?;
+    let host = url.domain()?.trim_end_matches('.').to_ascii_lowercase();
     let within =
         host.strip_suffix(&domain.to_ascii_lowercase()).and_then(|host| host.strip_suffix('.')).unwrap_or(&host);
     let labels: Vec<&str> = within.split('.').collect();
     match labels[..] {
-        [name, namespace, "svc"] | [_, name, namespace, "svc"] => Some((name.to_owned(), namespace.to_owned())),
+        [name, namespace, "svc" | "pod"] | [_, name, namespace, "svc"] => Some((name.to_owned(), namespace.to_owned())),
         [name, namespace] => {
             let is_there = views.namespace_labels(namespace).is_some() || views.mcp_server(namespace, name).is_some();
             is_there.then(|| (name.to_owned(), namespace.to_owned()))

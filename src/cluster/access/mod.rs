@@ -4,6 +4,7 @@
 //! tokens are remembered, so whoever was let in before costs no request to the API server.
 
 mod args;
+mod penalty;
 mod verdicts;
 
 use std::{
@@ -25,6 +26,7 @@ use super::{
     reviews::{Identity, Reviewer, Right},
 };
 pub use args::{AuthArgs, AuthMode, Open};
+pub use penalty::Penalties;
 pub use verdicts::{Answer, No, Standing, Unavailable};
 use verdicts::{Digest, Outcome, Terms, Verdicts};
 

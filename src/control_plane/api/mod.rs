@@ -17,6 +17,7 @@ pub(super) mod types;
 
 use std::{
     collections::BTreeMap,
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -26,7 +27,7 @@ use std::{
 use axum::{
     Router,
     extract::{FromRequestParts as _, Path, Request, State},
-    http::{StatusCode, Uri, header},
+    http::{Extensions, StatusCode, Uri, header},
     response::{IntoResponse as _, Response},
     routing::{any, get},
 };
@@ -45,6 +46,7 @@ use super::{
     load::Loads,
     mirror::State as MirrorState,
     relay::{self, Relay},
+    serve::Peer,
     ui,
 };
 use crate::store::Store;
@@ -92,7 +94,11 @@ pub(super) fn router(app: App) -> Router {
     let compress = CompressionLayer::new().gzip(true).br(true).quality(CompressionLevel::Fastest);
     let api = api.fallback(refuse).method_not_allowed_fallback(method).layer(compress);
     let pass = |State(app): State<App>, mut request: Request| async move {
-        match app.auth.may_relay(request.headers()) {
+        let may = match app.auth.may_relay(request.headers()) {
+            Ok(()) => app.auth.admit(request.headers(), origin(request.extensions())).await,
+            refused => refused,
+        };
+        match may {
             Ok(()) => {
                 app.auth.hide(request.headers_mut());
                 app.relay.pass(request).await
@@ -113,6 +119,11 @@ async fn serve(app: App, operation: &'static Operation, request: Request) -> Res
     try_serve(app, operation, request).await.unwrap_or_else(|problem| problem.into_response())
 }
 
+/// The address that a request comes from.
+fn origin(extensions: &Extensions) -> Option<IpAddr> {
+    extensions.get::<Peer>().map(|peer| peer.address)
+}
+
 async fn try_serve(app: App, operation: &'static Operation, request: Request) -> Result<Response, Problem> {
     if !app.synced.load(Relaxed) {
         return Err(Problem::new(
@@ -122,6 +133,7 @@ async fn try_serve(app: App, operation: &'static Operation, request: Request) ->
     }
     let (mut parts, _) = request.into_parts();
     // Who that is, and what he may see, is asked by whatever shows something.
+    app.auth.admit(&parts.headers, origin(&parts.extensions)).await?;
     let caller = app.auth.caller(&parts.headers)?;
     let mut asked = Asked::read(operation.query, parts.uri.query())?;
     let path = Path::<BTreeMap<String, String>>::from_request_parts(&mut parts, &()).await;

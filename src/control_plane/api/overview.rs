@@ -119,7 +119,7 @@ pub(super) fn me(app: App, caller: Caller, _: Asked) -> Handled {
     async move {
         let auth = match app.auth {
             Auth::None { .. } => "none",
-            Auth::Kubernetes(_) => "kubernetes",
+            Auth::Kubernetes(..) => "kubernetes",
         };
         Answer::of(&Me { auth, user: app.auth.user(&caller).await? })
     }

@@ -5,11 +5,10 @@ use std::{fmt, net::IpAddr, sync::Arc};
 use super::{
     super::answer::Answer as Refusal,
     credential::{Credential, field_value},
-    penalty::Penalties,
 };
 use crate::{
     cluster::{
-        access::{Access, No, Reviews, Standing, Unavailable},
+        access::{Access, No, Penalties, Reviews, Standing, Unavailable},
         reviews::{Identity, Reviewer, Right},
     },
     gateway::object::Kind,

@@ -7,7 +7,6 @@
 mod anonymous;
 mod credential;
 mod gate;
-mod penalty;
 
 use std::{net::IpAddr, sync::Arc};
 

@@ -228,7 +228,12 @@ async fn a_body_that_its_server_may_not_read_ends_the_connection() {
     let mut proxy = Proxy::start(&[]).await;
     for (method, again) in [("POST", true), ("PUT", true), ("GET", false), ("DELETE", false), ("OPTIONS", false)] {
         let request = format!("{method} /x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi");
-        let (mut client, mut workload, _) = proxy.asked(request.as_bytes()).await;
+        let (mut client, mut workload, sent) = proxy.asked(request.as_bytes()).await;
+        assert_eq!(
+            sent.contains("Connection: close\r\n"),
+            !again,
+            "a server must not wait for another request: {sent}"
+        );
         exactly(&mut workload, 2).await;
         workload.write_all(OK).await.unwrap();
         head(&mut client).await;

@@ -7,12 +7,16 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crds::json_schema::Cost;
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 /// Most problems that are told at once.
 const PROBLEMS: usize = 8;
+/// Most pairs of a part of the value and a branch of the schema among which problems are looked for: all are found before the
+/// first is told, which takes their memory.
+const PAIRS: u64 = 1_000_000;
 /// Longest text of one problem, in bytes: it may quote a value.
 const PROBLEM: usize = 300;
 
@@ -21,6 +25,7 @@ const PROBLEM: usize = 300;
 pub(crate) struct Schema {
     json: Arc<Value>,
     validator: Arc<Validator>,
+    cost: Cost,
 }
 
 impl Schema {
@@ -32,9 +37,9 @@ impl Schema {
         if !json.is_object() {
             return Err("it must be a JSON object".into());
         }
-        crds::json_schema::judge(&json)?;
+        let cost = crds::json_schema::judge(&json)?;
         let validator = jsonschema::validator_for(&json).map_err(|error| problem(&error))?;
-        Ok(Self { json: json.into(), validator: validator.into() })
+        Ok(Self { json: json.into(), validator: validator.into(), cost })
     }
 
     /// The schema itself.
@@ -61,13 +66,26 @@ impl Schema {
     /// Checks `value`.
     ///
     /// # Errors
-    /// What does not fit, up to eight problems with their places, on one line.
+    /// What does not fit, up to eight problems with their places, on one line; of a schema that refers to itself, and of a value
+    /// with many parts, only that it does not fit.
     pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
         if self.validator.is_valid(value) {
             return Ok(());
         }
+        if self.cost.recursive || parts(value).saturating_mul(self.cost.branches) > PAIRS {
+            return Err("it does not fit the schema".into());
+        }
         let problems: Vec<_> = self.validator.iter_errors(value).take(PROBLEMS).map(|error| problem(&error)).collect();
         Err(problems.join("; "))
+    }
+}
+
+/// Values within a value, itself included.
+fn parts(value: &Value) -> u64 {
+    1 + match value {
+        Value::Array(list) => list.iter().map(parts).sum(),
+        Value::Object(fields) => fields.values().map(parts).sum(),
+        _ => 0,
     }
 }
 
@@ -165,6 +183,19 @@ mod tests {
         }
         let long = schema().check(&json!({"order": "é".repeat(PROBLEM)})).unwrap_err();
         assert!(long.len() < PROBLEM + 20 && long.ends_with('…'), "{long}");
+    }
+
+    #[test]
+    fn problems_are_not_looked_for_where_there_may_be_endlessly_many() {
+        let doubled = json!({"allOf": [{"$ref": "#"}, {"$ref": "#"}]});
+        let schema = Schema::new(json!({"type": "object", "properties": {"a": doubled, "b": false}})).unwrap();
+        let value = |levels: usize| (0..levels).fold(json!({"b": 1}), |inner, _| json!({ "a": inner }));
+        assert_eq!(schema.check(&value(60)).unwrap_err(), "it does not fit the schema");
+        assert_eq!(schema.check(&json!({"a": {"a": {}}})), Ok(()));
+        let wide: Vec<_> = (0..5000).map(|n| json!({ "const": n })).collect();
+        let schema = Schema::new(json!({"items": {"anyOf": wide}})).unwrap();
+        assert_eq!(schema.check(&json!(vec![-1; 1000])).unwrap_err(), "it does not fit the schema");
+        assert!(schema.check(&json!([-1])).unwrap_err().contains("/0: "));
     }
 
     #[test]

@@ -163,17 +163,28 @@ async fn a_service_of_another_namespace_is_asked_only_where_its_server_allows_it
     sim.store().create(&files, object("MCPServer", spec));
     let urls =
         ["files.tools.svc", "files.tools", "files-0.files.tools.svc.cluster.local", "FILES.tools.svc.cluster.local."];
-    let others = ["secrets.tools.svc", "files.tools.svc.example.com", "mcp.example"];
+    let others = [
+        "secrets.tools.svc",
+        "files.tools.svc.example.com",
+        "mcp.example",
+        "files%2Etools%2Esvc",
+        "files.tools\u{3002}svc",
+        "10-1-2-3.tools.pod.cluster.local",
+    ];
     for (at, host) in urls.iter().chain(&others).enumerate() {
         let url = format!("http://{host}:3000/mcp");
         sim.serve(&url, tells(&[("echo", "Echoes")]));
-        let remote = id("RemoteMCPServer", ["s0", "s1", "s2", "s3", "other", "outside", "internet"][at]);
+        let remote = id(
+            "RemoteMCPServer",
+            ["s0", "s1", "s2", "s3", "other", "outside", "internet", "encoded", "wide", "pod"][at],
+        );
         sim.store().create(&remote, object("RemoteMCPServer", json!({"url": url})));
     }
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
     let is = |name: &'static str| phase(&sim, &id("RemoteMCPServer", name));
     assert_eq!(["s0", "s1", "s2", "s3", "other"].map(is), [(); 5].map(|()| json!("Error")));
+    assert_eq!(["encoded", "wide", "pod"].map(is), [(); 3].map(|()| json!("Error")), "as a client reads it");
     assert_eq!(["outside", "internet"].map(is), [(); 2].map(|()| json!("Available")));
     let denied = condition(&sim, &id("RemoteMCPServer", "s0"), "Ready").unwrap();
     assert_eq!(denied.1, "AddressDenied");

@@ -23,7 +23,7 @@ const ADDRESSES: usize = 10_000;
 
 /// The addresses of refused tokens.
 #[derive(Debug, Default)]
-pub(super) struct Penalties {
+pub struct Penalties {
     hasher: RandomState,
     refused: Mutex<HashMap<IpAddr, Refused>>,
 }
@@ -38,13 +38,13 @@ struct Refused {
 
 impl Penalties {
     /// Whether unknown tokens of this address are not reviewed now.
-    pub(super) fn holds(&self, address: IpAddr) -> bool {
+    pub fn holds(&self, address: IpAddr) -> bool {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.get(&network(address)).is_some_and(|found| found.tokens.len() >= MOST && found.since.elapsed() < PERIOD)
     }
 
     /// Counts a token that was reviewed and refused.
-    pub(super) fn refused(&self, address: IpAddr, token: &str) {
+    pub fn refused(&self, address: IpAddr, token: &str) {
         let (hash, now) = (self.hasher.hash_one(token), Instant::now());
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if refused.len() >= ADDRESSES {
