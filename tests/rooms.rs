@@ -25,10 +25,13 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Each room with its folder; `bin` is no room.
+/// Each room with its folder; `bin` is no room, nor is a package, whose `Cargo.toml` names what it uses.
 fn rooms() -> BTreeMap<String, PathBuf> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let folders = fs::read_dir(src).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+    let folders = fs::read_dir(src)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir() && !path.join("Cargo.toml").exists());
     let named = folders.map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), path));
     named.filter(|(name, _)| name != "bin").collect()
 }

@@ -6,7 +6,6 @@ pub mod agent;
 mod agent_model;
 pub mod cycle;
 pub mod digest;
-pub mod dotprompt;
 pub mod flow;
 pub mod flow_set;
 pub mod json_schema;

@@ -13,7 +13,6 @@ mod agent;
 mod config;
 mod conversations;
 mod database;
-mod dotprompt;
 mod flow;
 mod knowledge;
 mod metrics;

@@ -49,7 +49,7 @@ impl Workload for Flow {
     fn validate(&self, settings: &Settings) -> Result<(), ActionError> {
         let (name, definition) = (self.key().name, &self.spec.definition);
         render::check_names(&name, definition).map_err(terminal)?;
-        if let Some(problem) = inline_problem(definition, true) {
+        if let Some(problem) = inline_problem(definition) {
             return Err(ActionError::terminal("InvalidSpec", problem));
         }
         let inline = definition.prompts.iter().filter_map(|source| source.prompt.as_ref());

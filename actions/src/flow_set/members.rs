@@ -37,7 +37,7 @@ pub(super) fn members<'a>(set: &'a FlowSet, world: &World) -> Vec<(&'a str, Memb
         let member = match inputs.waiting_for() {
             Some(wait) if wait.missing => Member::Broken(wait.sentence),
             Some(wait) => Member::Late(wait.sentence),
-            None if let Some(problem) = inline_problem(&flow.definition, anew) => Member::Broken(problem),
+            None if anew && let Some(problem) = inline_problem(&flow.definition) => Member::Broken(problem),
             None => {
                 let parts = flow_parts(world, &key.namespace, &flow.name, &flow.definition);
                 match check_member(&key.name, &parts) {

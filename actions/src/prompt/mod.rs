@@ -1,12 +1,7 @@
 //! `Prompt`: what is its own. Its life is that of every reference (`crate::reference`); it refers to nothing.
 
-use crds::{
-    Prompt,
-    digest::sha256_hex,
-    dotprompt::{self, BadFrontmatter},
-    flow::FlowDefinition,
-};
-use serde_json::{Map, Value};
+use crds::{Prompt, digest::sha256_hex, flow::FlowDefinition};
+use serde_json::Value;
 
 use crate::{
     kind,
@@ -23,7 +18,7 @@ const MOST_FRONTMATTER: usize = 64 * 1024;
 
 impl Reference for Prompt {
     fn validate(&self) -> Result<(), ActionError> {
-        match problem(&self.spec.content, true) {
+        match problem(&self.spec.content) {
             Some(problem) => Err(ActionError::terminal("InvalidSpec", format!("content{problem}"))),
             None => Ok(()),
         }
@@ -32,34 +27,25 @@ impl Reference for Prompt {
     fn tell(&mut self, _: &World) {
         let content = &self.spec.content;
         let hash = sha256_hex(content.as_bytes());
-        let frontmatter = frontmatter(content).ok().filter(|fields| !fields.is_empty()).map(Value::Object);
+        let frontmatter = dotprompt::syntax(content).ok().filter(|fields| !fields.is_empty()).map(Value::Object);
         let status = self.status.get_or_insert_default();
         status.content_hash = Some(hash);
         status.frontmatter = frontmatter.filter(|json| json.to_string().len() <= MOST_FRONTMATTER);
     }
 }
 
-/// What is wrong with a text, as what follows its name. `whole`: with its template too.
-fn problem(content: &str, whole: bool) -> Option<String> {
+/// What is wrong with a text for every runtime, as what follows its name.
+fn problem(content: &str) -> Option<String> {
     if content.trim().is_empty() {
         return Some(" is blank: write what the model is to be told".to_owned());
     }
-    if let Err(error) = frontmatter(content) {
-        return Some(format!(", {error}"));
-    }
-    let document = dotprompt::split(content).ok().filter(|_| whole)?;
-    dotprompt::judge_template(&document).err().map(|error| format!(", {error}"))
+    dotprompt::syntax(content).err().map(|error| format!(", {error}"))
 }
 
-/// What is wrong with the prompts that stand in a flow itself, whose texts no Prompt judges.
-pub(crate) fn inline_problem(flow: &FlowDefinition, whole: bool) -> Option<String> {
+/// What is wrong for every runtime with the prompts that stand in a flow itself, whose texts no Prompt judges.
+pub(crate) fn inline_problem(flow: &FlowDefinition) -> Option<String> {
     let inline = flow.prompts.iter().filter_map(|source| source.prompt.as_ref());
-    inline.filter_map(|prompt| Some(format!("prompt {:?}{}", prompt.name, problem(&prompt.content, whole)?))).next()
-}
-
-/// The fields of a text's frontmatter, if it has any.
-fn frontmatter(content: &str) -> Result<Map<String, Value>, BadFrontmatter> {
-    dotprompt::fields(dotprompt::split(content)?.frontmatter.unwrap_or_default())
+    inline.filter_map(|prompt| Some(format!("prompt {:?}{}", prompt.name, problem(&prompt.content)?))).next()
 }
 
 /// What an agent is told by a prompt: its template, without the frontmatter, verbatim. It is not filled in: helpers and
@@ -68,8 +54,7 @@ fn frontmatter(content: &str) -> Result<Map<String, Value>, BadFrontmatter> {
 /// # Errors
 /// As [`Reference::validate`] would find.
 pub(crate) fn template(prompt: &Prompt) -> Result<&str, ActionError> {
-    let parts = dotprompt::split(&prompt.spec.content);
-    parts.map(|parts| parts.template).map_err(|error| ActionError::terminal("InvalidSpec", error.to_string()))
+    dotprompt::template(&prompt.spec.content).map_err(|error| ActionError::terminal("InvalidSpec", error.to_string()))
 }
 
 /// The actions of a Prompt.

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use dotprompt::RenderError;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Sender;
 
 use super::endpoint::{ChatMessage, Endpoint, Failure};
 use super::table::{Named, Table};
-use crate::runner::dotprompt::RenderError;
 use crate::runner::models::{Message, Part, text_of};
 use crate::runner::openai_api::{AnswerError, Answers, Question};
 use crate::runner::told::Told;

@@ -6,15 +6,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use dotprompt::{OutputFormat, Prompt};
 use serde_json::Value;
 
 use super::contract::{Files, Text};
 use super::endpoint::{ChatMessage, Endpoint};
 use super::output::Output;
-use super::partials::included;
 use super::problem::{Problem, line_of};
 use crate::runner::Lookup;
-use crate::runner::dotprompt::{OutputFormat, Prompt};
 use crate::runner::models::{self, Http, Model, ModelRef};
 use crate::runner::tools::Toolbox;
 use crate::runner::turn::TOOL_TURNS;
@@ -51,8 +50,8 @@ impl Shared<'_> {
             line: line_of(&text.text, part),
             text: problem,
         };
-        let partials = included(text, &self.files.prompts);
-        let prompt = Prompt::parse_with(&text.name, &text.text, &partials)
+        let prompts = self.files.prompts.iter().map(|prompt| (prompt.name.as_str(), prompt.text.as_str())).collect();
+        let prompt = Prompt::parse_among(&text.name, &prompts)
             .map_err(|error| vec![Problem { file: text.file.clone(), line: error.line, text: error.message }])?;
         let meta = prompt.metadata();
         let mut problems = Vec::new();

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use dotprompt::{Prompt, RenderError, RenderedMessage, Role};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::Sender;
 
 use super::output::Output;
-use crate::runner::dotprompt::{self, Prompt, RenderError, RenderedMessage, Role};
 use crate::runner::models::{Message, Model, ModelError, Request};
 use crate::runner::told::Told;
 use crate::runner::tools::Toolbox;

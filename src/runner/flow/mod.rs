@@ -13,7 +13,6 @@ mod folder;
 mod judge;
 mod manifest;
 mod output;
-mod partials;
 mod problem;
 mod routes;
 mod table;

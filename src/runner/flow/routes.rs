@@ -26,11 +26,11 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use dotprompt::RenderError;
 use serde_json::{Value, json};
 
 use super::endpoint::Endpoint;
 use super::table::{Found, Table};
-use crate::runner::dotprompt::RenderError;
 use crate::runner::metrics::Metrics;
 use crate::runner::shell::{Refusal, wants_events};
 use crate::runner::sse;

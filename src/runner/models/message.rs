@@ -2,23 +2,9 @@
 //!
 //! It can be written down as JSON, because conversations are kept.
 
+pub(in crate::runner) use dotprompt::Part;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-/// A piece of what a user says.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(in crate::runner) enum Part {
-    /// Text.
-    Text(String),
-    /// A picture, a sound or a document.
-    Media {
-        /// A `data:` URL, or where the provider can fetch it.
-        url: String,
-        /// Its MIME type; that of the `data:` URL when unset.
-        content_type: Option<String>,
-    },
-}
 
 /// One entry of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,7 +39,7 @@ impl Message {
     pub(in crate::runner) fn bytes(&self) -> usize {
         match self {
             Self::System(text) | Self::Assistant(text) => text.len(),
-            Self::User(parts) => parts.iter().map(Part::bytes).sum(),
+            Self::User(parts) => parts.iter().map(bytes).sum(),
             Self::Call(ToolCall { id, name, arguments, thought }) => {
                 id.len() + name.len() + arguments.to_string().len() + thought.as_ref().map_or(0, Thought::bytes)
             }
@@ -62,12 +48,10 @@ impl Message {
     }
 }
 
-impl Part {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Text(text) => text.len(),
-            Self::Media { url, content_type } => url.len() + content_type.as_ref().map_or(0, String::len),
-        }
+fn bytes(part: &Part) -> usize {
+    match part {
+        Part::Text(text) => text.len(),
+        Part::Media { url, content_type } => url.len() + content_type.as_ref().map_or(0, String::len),
     }
 }
 

@@ -25,14 +25,14 @@ pub(super) fn of_object(schema: &Value) -> Result<(), String> {
     })
 }
 
-/// The schema of an input, ready to judge.
+/// The schema at `place` of the frontmatter, ready to judge.
 ///
 /// # Errors
 /// Why it is no JSON Schema.
-pub(super) fn validator(schema: &Value) -> Result<Validator, String> {
+pub(super) fn validator(schema: &Value, place: &str) -> Result<Validator, String> {
     jsonschema::validator_for(schema).map_err(|error| {
         let at = path(error.instance_path().as_str());
-        let at = if at.is_empty() { "input.schema".to_owned() } else { format!("input.schema.{at}") };
+        let at = if at.is_empty() { place.to_owned() } else { format!("{place}.{at}") };
         format!("`{at}` is not JSON Schema: {}", error.masked())
     })
 }

@@ -12,6 +12,7 @@ use handlebars::template::{
 };
 use serde_json::Value;
 
+use super::PromptError;
 use super::helpers::{self, PRINT, RESOLVE, SECTION, Use};
 use super::messages::with_marks;
 
@@ -24,6 +25,12 @@ pub(super) struct Syntax {
     /// From 1, if it is known.
     pub(super) line: Option<usize>,
     pub(super) message: String,
+}
+
+impl From<PromptError> for Syntax {
+    fn from(PromptError { line, message }: PromptError) -> Self {
+        Self { line, message }
+    }
 }
 
 /// A template, or a partial, or a partial defined inside one of them.

@@ -13,8 +13,8 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
 use super::differential_cases::{BLOCKS, DIFFERENT, FRONTMATTERS, LEAVES, TEMPLATES, input_of_cases, partials};
-use super::{Part, Prompt, RenderedMessage, Role, input};
-use crate::peers;
+use super::tests::words;
+use super::{Part, Prompt, RenderedMessage, Role, blocks, input, peers};
 
 /// A prompt with what it is rendered with.
 #[derive(Debug, Clone)]
@@ -185,6 +185,17 @@ fn random_templates_print_what_the_reference_prints() {
     let mut source = || template().new_tree(&mut runner).unwrap().current().trim_end_matches([' ', '\t']).to_owned();
     let cases: Vec<_> = (0..RANDOM).map(|_| Case { history: history(), ..case(&source(), input_of_cases()) }).collect();
     compare(&cases);
+}
+
+#[test]
+fn what_no_reader_takes_the_reference_does_not_take() {
+    let mut runner = TestRunner::deterministic();
+    let texts = std::iter::repeat_with(|| words().new_tree(&mut runner).unwrap().current());
+    let refused = texts.filter(|text| !text.contains("---") && blocks::judge(text, 0).is_err());
+    let cases: Vec<_> = refused.take(2 * RANDOM).map(|text| case(&text, input_of_cases())).collect();
+    for (case, theirs) in cases.iter().zip(theirs(&cases)) {
+        assert!(theirs.get("error").is_some(), "{:?} gives {theirs}", case.source);
+    }
 }
 
 /// How many random templates are compared.

@@ -1,4 +1,9 @@
-//! Dotprompt: turns a `.prompt` text and an input into messages for a model.
+//! Dotprompt: turns a `.prompt` text and an input into messages for a model. The operator and the runner read texts with this
+//! one parser, so that what the one refuses the other does, at the same line.
+//!
+//! A text is refused in two steps. [`syntax`] takes what any reader of Dotprompt takes: a frontmatter that is YAML, and a
+//! template whose tags and blocks end. [`Prompt::parse_among`] begins with the same and is our reader: the keys of the
+//! frontmatter, Picoschema, helpers, partials, bounds.
 //!
 //! A text is a frontmatter (YAML: model, configuration, the schemas of input and output, tools) and a Handlebars
 //! template. What it must mean is what [google/dotprompt](https://google.github.io/dotprompt/reference/) makes of it;
@@ -35,11 +40,14 @@
 //! end is kept.
 
 mod adapt;
+mod blocks;
+mod document;
 mod frontmatter;
 mod helpers;
 mod input;
 mod javascript;
 mod messages;
+mod partials;
 mod picoschema;
 mod template;
 
@@ -48,21 +56,39 @@ mod differential_cases;
 #[cfg(test)]
 mod differential_tests;
 #[cfg(test)]
+#[path = "../../runner/tests/peers.rs"]
+mod peers;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crds::dotprompt::{BadFrontmatter, split};
 use jsonschema::Validator;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub(in crate::runner) use super::models::Part;
+use document::{Document, fields, split};
 use template::Template;
+
+/// A piece of a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Text.
+    Text(String),
+    /// A picture, a sound or a document.
+    Media {
+        /// A `data:` URL, or where the provider can fetch it.
+        url: String,
+        /// Its MIME type; that of the `data:` URL when unset.
+        content_type: Option<String>,
+    },
+}
 
 /// Who says a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::runner) enum Role {
+pub enum Role {
     /// Instructions for the model.
     System,
     /// The user.
@@ -73,16 +99,16 @@ pub(in crate::runner) enum Role {
 
 /// A message for a model.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::runner) struct RenderedMessage {
+pub struct RenderedMessage {
     /// Who says it.
-    pub(in crate::runner) role: Role,
+    pub role: Role,
     /// What it holds, in order; in what was rendered never empty, and no text only white space.
-    pub(in crate::runner) parts: Vec<Part>,
+    pub parts: Vec<Part>,
 }
 
 /// What a model's answer should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::runner) enum OutputFormat {
+pub enum OutputFormat {
     /// Text.
     Text,
     /// One JSON document.
@@ -91,28 +117,28 @@ pub(in crate::runner) enum OutputFormat {
 
 /// What a frontmatter says.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::runner) struct Metadata {
+pub struct Metadata {
     /// The model's name, if the prompt asks for one.
-    pub(in crate::runner) model: Option<String>,
+    pub model: Option<String>,
     /// The model's configuration (`temperature`, …), not checked.
-    pub(in crate::runner) config: Map<String, Value>,
+    pub config: Map<String, Value>,
     /// Names of the tools that the model may call, if the prompt chooses.
-    pub(in crate::runner) tools: Option<Vec<String>>,
+    pub tools: Option<Vec<String>>,
     /// Most turns of tool calls, at least 1.
-    pub(in crate::runner) max_turns: Option<u32>,
+    pub max_turns: Option<u32>,
     /// Variables that an input need not have.
-    pub(in crate::runner) input_default: Map<String, Value>,
+    pub input_default: Map<String, Value>,
     /// The JSON Schema of the input.
-    pub(in crate::runner) input_schema: Option<Value>,
+    pub input_schema: Option<Value>,
     /// What the answer should be; JSON if there is a schema and nothing else is said.
-    pub(in crate::runner) output_format: OutputFormat,
+    pub output_format: OutputFormat,
     /// The JSON Schema of the answer.
-    pub(in crate::runner) output_schema: Option<Value>,
+    pub output_schema: Option<Value>,
 }
 
 /// A prompt that can be rendered.
 #[derive(Debug)]
-pub(in crate::runner) struct Prompt {
+pub struct Prompt {
     name: String,
     metadata: Arc<Metadata>,
     validator: Option<Validator>,
@@ -121,21 +147,21 @@ pub(in crate::runner) struct Prompt {
 
 /// What a prompt becomes with an input.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::runner) struct Rendered {
+pub struct Rendered {
     /// The conversation to send, oldest message first.
-    pub(in crate::runner) messages: Vec<RenderedMessage>,
+    pub messages: Vec<RenderedMessage>,
     /// What the frontmatter says about the call: model, configuration, tools, output.
-    pub(in crate::runner) metadata: Arc<Metadata>,
+    pub metadata: Arc<Metadata>,
 }
 
 /// A text is not a prompt.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{message}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
-pub(in crate::runner) struct PromptError {
+pub struct PromptError {
     /// The line in the text, from 1, where it is known.
-    pub(in crate::runner) line: Option<usize>,
+    pub line: Option<usize>,
     /// What is wrong and what to do.
-    pub(in crate::runner) message: String,
+    pub message: String,
 }
 
 impl PromptError {
@@ -144,15 +170,9 @@ impl PromptError {
     }
 }
 
-impl From<BadFrontmatter> for PromptError {
-    fn from(bad: BadFrontmatter) -> Self {
-        Self::at(bad.line, bad.problem)
-    }
-}
-
 /// A prompt cannot be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(in crate::runner) enum RenderError {
+pub enum RenderError {
     /// The input is wrong: the caller's mistake. It quotes no value of the input.
     #[error("{0}")]
     Input(String),
@@ -171,38 +191,46 @@ impl Prompt {
     ///
     /// # Errors
     /// What is wrong with the text.
-    #[cfg(test)]
-    pub(in crate::runner) fn parse(name: &str, text: &str) -> Result<Self, PromptError> {
+    pub fn parse(name: &str, text: &str) -> Result<Self, PromptError> {
         Self::parse_with(name, text, &BTreeMap::new())
+    }
+
+    /// Reads the prompt `name` of a flow whose prompts these are, texts by name: any of them is a partial, `{{> name}}`, of the
+    /// others.
+    ///
+    /// # Errors
+    /// As [`Prompt::parse_with`].
+    pub fn parse_among(name: &str, prompts: &BTreeMap<&str, &str>) -> Result<Self, PromptError> {
+        let text = prompts.get(name).copied().unwrap_or_default();
+        Self::parse_with(name, text, &partials::included(name, prompts))
     }
 
     /// Reads the prompt `name`, which may use `partials`: templates by name, `{{> name}}`.
     ///
     /// # Errors
     /// What is wrong with the text, or with a partial; then the line is not known and the text says which.
-    pub(in crate::runner) fn parse_with(
-        name: &str,
-        text: &str,
-        partials: &BTreeMap<String, String>,
-    ) -> Result<Self, PromptError> {
-        let document = split(text)?;
+    pub fn parse_with(name: &str, text: &str, partials: &BTreeMap<String, String>) -> Result<Self, PromptError> {
+        let (document, fields) = read(text)?;
         let yaml = document.frontmatter.unwrap_or_default();
-        let metadata = frontmatter::read(yaml)?;
+        let metadata = frontmatter::read(yaml, fields)?;
+        let wrong = |key: &'static str| move |problem: String| frontmatter::error_at(yaml, key, problem);
         let object = metadata.input_schema.as_ref().map_or(Ok(()), input::of_object);
-        object.map_err(|problem| frontmatter::error_at(yaml, "input", problem))?;
-        let validator = metadata.input_schema.as_ref().map(input::validator).transpose();
-        let validator = validator.map_err(|problem| frontmatter::error_at(yaml, "input", problem))?;
+        object.map_err(wrong("input"))?;
+        let validator = metadata.input_schema.as_ref().map(|schema| input::validator(schema, "input.schema"));
+        let validator = validator.transpose().map_err(wrong("input"))?;
+        let output = metadata.output_schema.as_ref().map(|schema| input::validator(schema, "output.schema"));
+        output.transpose().map_err(wrong("output"))?;
         let template = Template::parse(document.template, document.lines_before, partials)?;
         Ok(Self { name: name.to_owned(), metadata: Arc::new(metadata), validator, template })
     }
 
     /// What its frontmatter says.
-    pub(in crate::runner) fn metadata(&self) -> &Metadata {
+    pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
     /// Whether the template has a place for the variable `name`: prints it, enters it, or hands it to a partial.
-    pub(in crate::runner) fn has_place(&self, name: &str) -> bool {
+    pub fn has_place(&self, name: &str) -> bool {
         self.template.has_place(name)
     }
 
@@ -211,11 +239,7 @@ impl Prompt {
     ///
     /// # Errors
     /// An input that is not what the schema says, or a template that fails with it.
-    pub(in crate::runner) fn render(
-        &self,
-        input: &Value,
-        history: &[RenderedMessage],
-    ) -> Result<Rendered, RenderError> {
+    pub fn render(&self, input: &Value, history: &[RenderedMessage]) -> Result<Rendered, RenderError> {
         let variables = input::merge(input, &self.metadata.input_default, self.validator.as_ref());
         let printed = self.template.render(variables.map_err(RenderError::Input)?);
         let messages = printed.and_then(|printed| messages::to_messages(&printed, history));
@@ -224,7 +248,26 @@ impl Prompt {
     }
 }
 
-/// The template in `text`, without its frontmatter.
-pub(in crate::runner) fn template_of(text: &str) -> &str {
-    split(text).map_or(text, |document| document.template)
+/// Judges a text by what every reader of Dotprompt wants: a frontmatter that ends and is YAML, and a template whose tags and
+/// blocks end. Gives the fields of the frontmatter.
+///
+/// # Errors
+/// What no reader takes, with its line.
+pub fn syntax(text: &str) -> Result<Map<String, Value>, PromptError> {
+    read(text).map(|(_, fields)| fields)
+}
+
+/// The template in a text, without its frontmatter.
+///
+/// # Errors
+/// A frontmatter that does not end.
+pub fn template(text: &str) -> Result<&str, PromptError> {
+    split(text).map(|document| document.template)
+}
+
+fn read(text: &str) -> Result<(Document<'_>, Map<String, Value>), PromptError> {
+    let document = split(text)?;
+    let fields = fields(document.frontmatter.unwrap_or_default())?;
+    blocks::judge(document.template, document.lines_before)?;
+    Ok((document, fields))
 }

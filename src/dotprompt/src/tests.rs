@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{OutputFormat, Part, Prompt, RenderError, RenderedMessage, Role};
+use super::{OutputFormat, Part, Prompt, RenderError, RenderedMessage, Role, blocks};
 
 fn text(role: Role, text: &str) -> RenderedMessage {
     RenderedMessage { role, parts: vec![Part::Text(text.into())] }
@@ -128,13 +128,18 @@ fn mistakes_in_a_text_are_found_with_their_line() {
             "line 2: `input.schema.required` is not JSON Schema",
         ),
         ("---\ninput: {schema: {type: object, $ref: 'http://x/y'}}\n---\n", "is not JSON Schema"),
-        ("---\na: 1\n---\n\nHello {{name", "line 5: this is not Handlebars"),
+        ("---\na: 1\n---\n\nHello {{name", "line 5: the tag that begins here does not end: close it with `}}`"),
+        ("a\n{{ }}", "line 2: this is not Handlebars"),
         (
             "---\na: 1\n---\na\n{{#each x}}{{#if y}}{{/if}}\nb",
-            "line 5: the block `{{#each}}` does not end: write `{{/each}}` after it",
+            "line 5: the block `{{#each}}` does not end: close it with `{{/each}}`",
         ),
         ("{{#if x}}\n\\{{#each}}{{~#*inline \"p\"}}", "line 2: the block `{{#inline}}` does not end"),
-        ("a\n{{#if x}}\nb\n{{/unless}}", "line 4: helper \"if\" was opened, but \"unless\" is closing"),
+        ("a\n{{#if x}}\nb\n{{/unless}}", "line 4: `{{/unless}}` ends the block `{{#if}}` of line 2"),
+        (
+            "---\noutput: {schema: {type: object, required: 5}}\n---\n",
+            "line 2: `output.schema.required` is not JSON Schema",
+        ),
         ("---\na: 1\n---\na\n{{#if}}{{/if}}", "line 5: `if` takes 1 argument, not 0"),
         ("a\n{{if x}}", "line 2: `if` is a block: write `{{#if …}} … {{/if}}`"),
         ("{{#json x}}{{/json}}", "line 1: `json` is no block: write `{{json …}}`"),
@@ -239,7 +244,7 @@ fn the_deepest_template_renders_on_a_small_stack() {
 }
 
 /// Words that mean something to the parser, in any order.
-fn words() -> impl Strategy<Value = String> {
+pub(super) fn words() -> impl Strategy<Value = String> {
     let word = prop::sample::select(
         &[
             "{{",
@@ -332,6 +337,13 @@ proptest! {
                 let _ = prompt.render(&input, &[text(Role::User, "before")]);
                 let _ = prompt.render(&Value::Null, &[]);
             }
+        }
+    }
+
+    #[test]
+    fn every_reader_takes_the_blocks_of_what_the_crate_takes(source in words()) {
+        if handlebars::template::Template::compile(&source).is_ok() {
+            prop_assert_eq!(blocks::judge(&source, 0), Ok(()));
         }
     }
 

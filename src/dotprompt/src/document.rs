@@ -1,62 +1,26 @@
 //! The two parts of a Dotprompt text: YAML frontmatter between two lines `---`, the first of which begins the text, and
-//! the template. Operator and runner read texts by these rules; what the fields mean is the runner's.
-
-mod blocks;
-
-use std::fmt;
+//! the template.
 
 use serde_json::{Map, Value};
 
-/// Why the frontmatter of a text cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadFrontmatter {
-    /// The line in the text, from 1.
-    pub line: usize,
-    /// What is wrong and what to do.
-    pub problem: String,
-}
-
-impl fmt::Display for BadFrontmatter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.problem)
-    }
-}
-
-impl std::error::Error for BadFrontmatter {}
-
-/// Why no reader of Handlebars takes the template of a text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadTemplate {
-    /// The line in the text, from 1.
-    pub line: usize,
-    /// What is wrong and what to do.
-    pub problem: String,
-}
-
-impl fmt::Display for BadTemplate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.problem)
-    }
-}
-
-impl std::error::Error for BadTemplate {}
+use super::PromptError;
 
 /// The two parts of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Document<'t> {
+pub(super) struct Document<'t> {
     /// The YAML, if there is any, which begins on line 2.
-    pub frontmatter: Option<&'t str>,
+    pub(super) frontmatter: Option<&'t str>,
     /// The template: after a frontmatter without the white space around it, without one the text, verbatim.
-    pub template: &'t str,
+    pub(super) template: &'t str,
     /// Lines of the text before the template's first.
-    pub lines_before: usize,
+    pub(super) lines_before: usize,
 }
 
 /// Parts a text.
 ///
 /// # Errors
 /// A frontmatter that does not end.
-pub fn split(text: &str) -> Result<Document<'_>, BadFrontmatter> {
+pub(super) fn split(text: &str) -> Result<Document<'_>, PromptError> {
     let marked = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = marked.split_inclusive('\n');
     let Some(first) = lines.next().filter(|line| line.trim_end() == "---") else {
@@ -76,36 +40,28 @@ pub fn split(text: &str) -> Result<Document<'_>, BadFrontmatter> {
         }
         end += line.len();
     }
-    let problem = "the frontmatter that begins here does not end: add a line `---` after it".to_owned();
-    Err(BadFrontmatter { line: 1, problem })
+    let problem = "the frontmatter that begins here does not end: add a line `---` after it";
+    Err(PromptError::at(1, problem))
 }
 
 /// The fields of a frontmatter, keys as strings; none when it is empty.
 ///
 /// # Errors
 /// What is not YAML, has no fields, or is not possible in JSON, with the line in the text whose frontmatter this is.
-pub fn fields(yaml: &str) -> Result<Map<String, Value>, BadFrontmatter> {
+pub(super) fn fields(yaml: &str) -> Result<Map<String, Value>, PromptError> {
     let yaml: serde_yaml::Value = serde_yaml::from_str(yaml).map_err(|error| {
         // The text's first line is the one before the YAML's.
         let line = error.location().map_or(1, |location| location.line()) + 1;
         let said = error.to_string();
         // It counts lines from the YAML's first.
         let said = said.split(" at line ").next().unwrap_or_default();
-        BadFrontmatter { line, problem: format!("the frontmatter is not YAML: {said}") }
+        PromptError::at(line, format!("the frontmatter is not YAML: {said}"))
     })?;
-    match to_json(yaml).map_err(|problem| BadFrontmatter { line: 2, problem })? {
+    match to_json(yaml).map_err(|problem| PromptError::at(2, problem))? {
         Value::Null => Ok(Map::new()),
         Value::Object(fields) => Ok(fields),
-        _ => Err(BadFrontmatter { line: 2, problem: "the frontmatter must be lines of `key: value`".to_owned() }),
+        _ => Err(PromptError::at(2, "the frontmatter must be lines of `key: value`")),
     }
-}
-
-/// Judges the template of a text by what every reader of Handlebars wants: tags and blocks that end.
-///
-/// # Errors
-/// What does not end, with its line in the text.
-pub fn judge_template(document: &Document<'_>) -> Result<(), BadTemplate> {
-    blocks::judge(document.template, document.lines_before)
 }
 
 /// YAML as JSON: keys become strings. What JSON does not have is refused.
@@ -169,7 +125,7 @@ mod tests {
     }
 
     /// The fields of the frontmatter of a text.
-    fn read(text: &str) -> Result<Map<String, Value>, BadFrontmatter> {
+    fn read(text: &str) -> Result<Map<String, Value>, PromptError> {
         fields(split(text)?.frontmatter.unwrap_or_default())
     }
 

@@ -1,17 +1,15 @@
 //! What the fields of a frontmatter say.
 
-use crds::dotprompt;
 use serde_json::{Map, Value};
 
 use super::picoschema::to_json_schema;
 use super::{Metadata, OutputFormat, PromptError};
 
-/// What a frontmatter says, its keys checked.
+/// What a frontmatter says, its keys checked; `fields` were read from `yaml`.
 ///
 /// # Errors
-/// YAML that cannot be read, or a key that has not the type it must have, with the line.
-pub(super) fn read(yaml: &str) -> Result<Metadata, PromptError> {
-    let fields = dotprompt::fields(yaml)?;
+/// A key that has not the type it must have, with the line.
+pub(super) fn read(yaml: &str, fields: Map<String, Value>) -> Result<Metadata, PromptError> {
     let keys = Keys { yaml, fields };
     let input = keys.object("input")?.unwrap_or_default();
     let output = keys.object("output")?.unwrap_or_default();

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::PromptError;
 use super::adapt::{Definition, Syntax, Variable, adapt};
+use super::blocks;
 use super::helpers;
 use super::messages::is_clean;
 
@@ -35,7 +36,7 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// Parses `source`, which begins after `lines_before` lines of its text, and all `partials`.
+    /// Parses `source`, whose blocks are judged and which begins after `lines_before` lines of its text, and all `partials`.
     ///
     /// # Errors
     /// What is wrong, with the line in the text, or with the partial's name.
@@ -51,7 +52,9 @@ impl Template {
             |wrong: Syntax| PromptError { line: wrong.line.map(|line| line + lines_before), message: wrong.message };
         let mut definitions = compile(&mut registry, MAIN, source).map_err(in_main)?;
         for (name, source) in partials {
-            definitions.extend(compile(&mut registry, name, source).map_err(|wrong| in_partial(name, wrong))?);
+            let judged = blocks::judge(source, 0).map_err(Syntax::from);
+            let compiled = judged.and_then(|()| compile(&mut registry, name, source));
+            definitions.extend(compiled.map_err(|wrong| in_partial(name, wrong))?);
         }
         let mut graph = Graph { definitions: &definitions, known: BTreeMap::new(), path: Vec::new() };
         graph.measure(0).map_err(|wrong| match graph.path.last().map(|at| definitions[*at].within.as_str()) {
@@ -124,38 +127,18 @@ fn compile(registry: &mut Handlebars<'static>, name: &str, source: &str) -> Resu
     }
     let mut template = Parsed::compile(source).map_err(|error| {
         let line = error.pos().map(|(line, _)| line);
-        match (error.reason(), unclosed(source)) {
+        match error.reason() {
             // The parser tells only what may follow the text's end, by the names of its own rules.
-            (TemplateErrorReason::InvalidSyntax(_), Some((line, block))) => Syntax {
-                line: Some(line),
-                message: format!("the block `{{{{#{block}}}}}` does not end: write `{{{{/{block}}}}}` after it"),
-            },
-            (TemplateErrorReason::InvalidSyntax(reason), None) => {
+            TemplateErrorReason::InvalidSyntax(reason) => {
                 Syntax { line, message: format!("this is not Handlebars: {reason}") }
             }
-            (other, _) => Syntax { line, message: other.to_string() },
+            other => Syntax { line, message: other.to_string() },
         }
     })?;
     let definitions = adapt(name, source, &mut template)?;
     template.name = Some(name.to_owned());
     registry.register_template(name, template);
     Ok(definitions)
-}
-
-/// The last block that nothing ends: the line of its tag, and its name.
-fn unclosed(source: &str) -> Option<(usize, &str)> {
-    let mut open = Vec::new();
-    for (at, _) in source.match_indices("{{").filter(|(at, _)| !source[..*at].ends_with('\\')) {
-        let tag = source[at + 2..].trim_start_matches('~');
-        if let Some(tag) = tag.strip_prefix('#') {
-            let name = tag.trim_start_matches(['*', '>', ' ']);
-            let end = name.find(|c: char| c.is_whitespace() || matches!(c, '}' | '~' | '(')).unwrap_or(name.len());
-            open.push((at, &name[..end]));
-        } else if tag.starts_with('/') {
-            open.pop();
-        }
-    }
-    open.pop().map(|(at, name)| (source[..at].matches('\n').count() + 1, name))
 }
 
 fn is_else(tag: &str) -> bool {

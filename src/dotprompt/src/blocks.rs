@@ -1,0 +1,217 @@
+//! Whether the tags of a Handlebars template end, and its blocks: what no reader of Handlebars takes, and nothing else. What one
+//! reader refuses and another takes is for the runtime to say. The readers are handlebars.js and the `handlebars` crate; where
+//! they differ, the template passes if one of the two would take it.
+
+use super::PromptError;
+
+/// A block that has begun.
+struct Block<'t> {
+    name: &'t str,
+    /// Where its tag is in the template.
+    at: usize,
+}
+
+/// What `{{^name}}` is inside of a block.
+#[derive(Clone, Copy, PartialEq)]
+enum Inverse {
+    /// A block of its own, as in handlebars.js.
+    Block,
+    /// An `else`, as in the crate.
+    Else,
+}
+
+/// Judges a template, which begins after so many lines of its text.
+///
+/// # Errors
+/// A tag or block that does not end, an end of a block that has not begun, or an `else` outside of blocks, with its line in the
+/// text.
+pub(super) fn judge(template: &str, lines_before: usize) -> Result<(), PromptError> {
+    let judged = judge_as(template, lines_before, Inverse::Block);
+    judged.or_else(|error| judge_as(template, lines_before, Inverse::Else).map_err(|_| error))
+}
+
+fn judge_as(template: &str, lines_before: usize, inside: Inverse) -> Result<(), PromptError> {
+    // Lines are counted only for what is wrong: to count them for each tag takes the square of the text's length.
+    let line_at = |at: usize| lines_before + 1 + template[..at].matches('\n').count();
+    let mut open: Vec<Block<'_>> = Vec::new();
+    let mut at = 0;
+    while let Some(found) = template[at..].find("{{").map(|found| at + found) {
+        let (before, rest) = (&template[..found], &template[found..]);
+        // `\{{` is text, `\\{{` is a backslash before a tag.
+        if before.ends_with('\\') && !before.ends_with("\\\\") {
+            if rest.starts_with("{{{{") {
+                // A tag begins after two of the braces, or after all four.
+                return Ok(());
+            }
+            at = found + 2;
+            continue;
+        }
+        let bad = |problem: String| Err(PromptError::at(line_at(found), problem));
+        let unclosed = || bad("the tag that begins here does not end: close it with `}}`".to_owned());
+        if let Some(raw) = rest.strip_prefix("{{{{") {
+            match end_of_raw(raw) {
+                Some(length) => at = template.len() - raw.len() + length,
+                None => return bad("the raw block that begins here does not end".to_owned()),
+            }
+            continue;
+        }
+        let inner = rest[2..].trim_start_matches(|c: char| c == '~' || c.is_whitespace());
+        if let Some(comment) = inner.strip_prefix('!') {
+            let Some(length) = end_of_comment(comment) else { return unclosed() };
+            at = template.len() - comment.len() + length;
+            continue;
+        }
+        let Some((length, tag)) = end_of_tag(inner) else { return unclosed() };
+        at = template.len() - inner.len() + length;
+        let tag = tag.trim_end_matches('~').trim();
+        let (begins, ends) = (tag.strip_prefix('#'), tag.strip_prefix('/'));
+        let inverse = inverse(tag).filter(|_| inside == Inverse::Block || open.is_empty());
+        if let Some(tag) = begins.or(inverse) {
+            let tag = tag.trim_start_matches(['>', '*']).trim_start();
+            open.push(Block { name: tag.split_whitespace().next().unwrap_or_default(), at: found });
+        } else if let Some(name) = ends.map(str::trim) {
+            match open.pop() {
+                None => return bad(format!("`{{{{/{name}}}}}` ends a block that has not begun")),
+                Some(block) if is_plain(block.name) && is_plain(name) && block.name != name => {
+                    let (begun, line) = (block.name, line_at(block.at));
+                    return bad(format!("`{{{{/{name}}}}}` ends the block `{{{{#{begun}}}}}` of line {line}"));
+                }
+                Some(_) => {}
+            }
+        } else if open.is_empty() && is_else(tag) {
+            return bad(format!("`{{{{{tag}}}}}` stands in no block"));
+        }
+    }
+    match open.pop() {
+        None => Ok(()),
+        Some(Block { name, at }) => {
+            let problem = format!("the block `{{{{#{name}}}}}` does not end: close it with `{{{{/{name}}}}}`");
+            Err(PromptError::at(line_at(at), problem))
+        }
+    }
+}
+
+/// Whether a tag parts a block: `else`, `else if …` or `^`.
+fn is_else(tag: &str) -> bool {
+    tag == "^" || tag.strip_prefix("else").is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+}
+
+/// What is inverted by `{{^name}}`; `{{^}}` is an `else`.
+fn inverse(tag: &str) -> Option<&str> {
+    tag.strip_prefix('^').filter(|name| !name.trim().is_empty())
+}
+
+/// Where a raw block has ended, given what follows its first braces. It holds no tags: its end is looked for as it is written,
+/// else in any form.
+fn end_of_raw(raw: &str) -> Option<usize> {
+    let name = raw.trim_start().split(|c: char| c.is_whitespace() || c == '}').next().unwrap_or_default();
+    let end = format!("{{{{{{{{/{name}}}}}}}}}");
+    if let Some(found) = raw.find(&end) {
+        return Some(found + end.len());
+    }
+    raw.match_indices("{{{{").find_map(|(at, braces)| {
+        let tag = &raw[at + braces.len()..];
+        let slash = tag.trim_start_matches(|c: char| c == '~' || c.is_whitespace()).starts_with('/');
+        slash.then(|| Some(at + braces.len() + tag.find("}}}}")? + "}}}}".len())).flatten()
+    })
+}
+
+/// Where a comment has ended, given what follows its `!`. One that begins with dashes ends with them where it can, so that it
+/// may hold braces; in `{{!--}}` the same dashes do both.
+fn end_of_comment(comment: &str) -> Option<usize> {
+    let first = |ends: &[&str]| ends.iter().filter_map(|end| Some(comment.find(end)? + end.len())).min();
+    let dashed = if comment.starts_with("--") { first(&["--}}", "--~}}"]) } else { None };
+    dashed.or_else(|| first(&["}}"]))
+}
+
+/// Where a tag has ended, its end included, and what it holds; what stands in quotes or brackets ends nothing.
+fn end_of_tag(inner: &str) -> Option<(usize, &str)> {
+    let mut quote = None;
+    let mut escaped = false;
+    for (at, c) in inner.char_indices() {
+        match quote {
+            Some(_) if escaped || c == '\\' => escaped = !escaped,
+            Some(end) if c == end => quote = None,
+            Some(_) => {}
+            None if let Some(length) = closes(inner, at) => return Some((at + length, &inner[..at])),
+            None if matches!(c, '"' | '\'') => quote = Some(c),
+            None if c == '[' => quote = Some(']'),
+            None => {}
+        }
+    }
+    // A quote that does not end is an apostrophe for some readers.
+    inner.match_indices('}').find_map(|(at, _)| Some((at + closes(inner, at)?, &inner[..at])))
+}
+
+/// How long what ends the tag is, if it stands there: `}}`, or `}}}` of `{{{`, with white space and `~` between the braces.
+fn closes(inner: &str, at: usize) -> Option<usize> {
+    let rest = &inner[at..];
+    if !inner.starts_with('{') {
+        return rest.starts_with("}}").then_some(2);
+    }
+    let after = rest.strip_prefix('}')?.trim_start_matches(|c: char| c == '~' || c.is_whitespace());
+    after.starts_with("}}").then(|| rest.len() - after.len() + 2)
+}
+
+/// Whether a name is written in one way only.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '@' | '$'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_any_reader_takes_is_taken() {
+        for template in [
+            "",
+            "say { and } and }} and {",
+            "Hello {{name}}, {{{html}}} {{~ a ~}}",
+            "{{#if x}}a{{else if y}}b{{^}}c{{/if}}",
+            "{{#each list as |item|}}{{item}}{{/each}}",
+            "{{^name}}none{{/name}} {{.}} {{#a.b}}x{{/a.b}}",
+            "{{#> layout}}x{{/layout}} {{#*inline \"p\"}}x{{/inline}} {{> p}}",
+            "{{!-- a }} {{#if}} --}} {{! it's }} {{~!-- x --~}}",
+            "{{helper \"}}\" '{{#if}}'}} {{#[a b]}}x{{/[a b]}}",
+            "\\{{#if}} \\\\{{name}}",
+            "{{{{raw}}}} {{#if}} {{{{/raw}}}}",
+            "{{#if x}}\n{{~/if~}} {{ ~#if x}}{{/if}}",
+            "{{~{a}~}} {{{a} }} {{{~a~}}} {{#if {\"a\": {}}}}{{/if}}",
+            "{{#if a}}x{{^b c}}y{{/if}}",
+            "{{#if a}}{{^b}}x{{/b}}{{/if}} {{!-- note }}",
+            "{{{{~raw}}}} {{#if}} {{{{ /raw }}}} {{a \"\\\"}}{{#if}}\"}} {{[a}}{{#if}}]}}",
+            "{{!--}} {{!----}} {{!}} {{elsewhere}} {{{else}}} \\{{else}}",
+        ] {
+            assert_eq!(judge(template, 0), Ok(()), "{template}");
+        }
+    }
+
+    #[test]
+    fn what_no_reader_takes_is_refused_with_its_line() {
+        for (template, expected) in [
+            ("a\n{{#if x}} b\n", "line 5: the block `{{#if}}` does not end: close it with `{{/if}}`"),
+            ("{{#if x}}{{#each y}}{{/if}}", "line 4: `{{/if}}` ends the block `{{#each}}` of line 4"),
+            ("a\n\n{{/if}}", "line 6: `{{/if}}` ends a block that has not begun"),
+            ("{{name", "line 4: the tag that begins here does not end: close it with `}}`"),
+            ("{{name}", "line 4: the tag that begins here does not end: close it with `}}`"),
+            ("{{! x }", "line 4: the tag that begins here does not end: close it with `}}`"),
+            ("{{{name}} x", "line 4: the tag that begins here does not end: close it with `}}`"),
+            ("{{{{raw}}}} x", "line 4: the raw block that begins here does not end"),
+            ("a\n{{else}}", "line 5: `{{else}}` stands in no block"),
+            ("{{#if x}}a{{/if}}{{^}}b", "line 4: `{{^}}` stands in no block"),
+            ("{{~ else if x ~}}b", "line 4: `{{else if x}}` stands in no block"),
+        ] {
+            assert_eq!(judge(template, 3).unwrap_err().to_string(), expected, "{template}");
+        }
+    }
+
+    #[test]
+    fn a_long_template_is_judged_in_time_that_grows_with_its_length() {
+        let begin = std::time::Instant::now();
+        let blocks = "{{#if x}}\n".repeat(50_000) + &"{{/if}}".repeat(50_000);
+        assert_eq!(judge(&blocks, 0), Ok(()));
+        assert_eq!(judge(&"{{a}}\n".repeat(150_000), 0), Ok(()));
+        assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
+    }
+}
