@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::{
     discovery::{Definitions, Discoveries},
     machine::{ApiError, Key},
+    prompt::Verdicts,
     render::Settings,
     workload::{Baselines, Settling},
 };
@@ -337,4 +338,6 @@ pub struct World {
     pub baselines: Baselines,
     /// Whose missing references have come.
     pub settling: Settling,
+    /// What our runner refuses of the prompts of flows.
+    pub verdicts: Verdicts,
 }

@@ -246,6 +246,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         settings: Arc::new(settings),
         baselines: Default::default(),
         settling: Default::default(),
+        verdicts: Default::default(),
     };
     let sinks: Vec<Arc<dyn Sink>> = vec![Arc::new(PhaseTrace), Arc::new(steps.clone()), Arc::new(Events(events))];
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());

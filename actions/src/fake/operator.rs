@@ -96,6 +96,7 @@ impl Operator {
             settings: Arc::new(settings),
             baselines: Baselines::default(),
             settling: Default::default(),
+            verdicts: Default::default(),
         });
         let clock: Arc<dyn Clock> = Arc::new(sim.clock);
         let trace = Arc::new(Trace::default());

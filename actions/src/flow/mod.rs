@@ -70,6 +70,12 @@ impl Workload for Flow {
         never_answers(world, &self.key().namespace, &self.spec.runtime, &self.spec.definition)
     }
 
+    fn refused(&self, world: &World) -> Option<String> {
+        let key = self.key();
+        let parts = flow_parts(world, &key.namespace, &key.name, &self.spec.definition);
+        refused(world, FLOW, &self.spec.runtime, &parts)
+    }
+
     fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {
         let key = self.key();
         let parts = flow_parts(world, &key.namespace, &key.name, &self.spec.definition);
@@ -95,6 +101,22 @@ impl Workload for Flow {
     }
 }
 
+/// Whether its image is our runner.
+fn runs_ours(runtime: &Runtime, settings: &Settings) -> bool {
+    let image = runtime.image.as_deref().unwrap_or_default();
+    image.is_empty() || image == settings.runner_image
+}
+
+/// Why our runner would refuse the prompts of a flow. A container whose image or command the overlay sets is not judged.
+pub(crate) fn refused(world: &World, kind: FlowKind, runtime: &Runtime, parts: &FlowParts) -> Option<String> {
+    let containers = runtime.pod_template.as_ref().and_then(|overlay| overlay.pointer("/spec/containers")?.as_array());
+    let replaced = containers.into_iter().flatten().any(|container| {
+        container["name"] == kind.name && ["image", "command", "args"].iter().any(|key| container.get(key).is_some())
+    });
+    let judged = runs_ours(runtime, &world.settings) && !replaced;
+    judged.then(|| world.verdicts.refused(&parts.prompts)).flatten().map(|sentence| sentence.to_string())
+}
+
 /// Why a flow could never answer in our runtime, as far as its model's key tells.
 pub(crate) fn never_answers(
     world: &World,
@@ -102,8 +124,7 @@ pub(crate) fn never_answers(
     runtime: &Runtime,
     definition: &FlowDefinition,
 ) -> Option<String> {
-    let image = runtime.image.as_deref().unwrap_or_default();
-    if !image.is_empty() && image != world.settings.runner_image {
+    if !runs_ours(runtime, &world.settings) {
         return None;
     }
     let views = world.views.as_ref();

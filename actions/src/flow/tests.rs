@@ -334,3 +334,43 @@ async fn a_flow_that_runs_without_a_key_is_judged_when_it_is_resolved_anew() {
     Operator::start(&sim).run(MINUTE).await;
     assert_eq!(phase(&sim, "f"), "Resolving");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_the_runner_refuses_is_refused_with_its_line_before_a_pod_is_made() {
+    for (content, expected) in [
+        ("Hello\n{{upper name}}", "prompt \"hello\", line 2: there is no helper `upper`"),
+        (
+            "---\ninput:\n  schema: {a: text}\n---\n{{a}}",
+            "prompt \"hello\", line 2: `input.schema.a` has the unknown type",
+        ),
+        ("Hello\n\n{{> bye}}", "prompt \"hello\", line 3: there is no partial `bye`"),
+        ("{{^name}}none{{/name}}", "prompt \"hello\", line 1: this is not Handlebars"),
+    ] {
+        let sim = Sim::new();
+        needs(&mut sim.store());
+        sim.store().edit(&id("Prompt", "hello"), |body| body["spec"]["content"] = json!(content));
+        sim.store().create(&id("Flow", "f"), flow("hello", json!({})));
+        sim.store().create(&id("Flow", "theirs"), flow("hello", json!({ "image": "registry/theirs:1" })));
+        let mut operator = Operator::start(&sim);
+        operator.run(MINUTE).await;
+        assert_eq!(
+            sim.store().at(&id("Prompt", "hello"), "/status/phase"),
+            "Available",
+            "other readers may take {content:?}"
+        );
+        assert_eq!(phase(&sim, "theirs"), "Running", "{content}");
+        assert_eq!(
+            (phase(&sim, "f"), status(&sim, "f", "/failure/reason")),
+            ("Failed".into(), json!("InvalidSpec")),
+            "{content}"
+        );
+        assert!(message(&sim).starts_with(expected), "{content:?}: {}", message(&sim));
+        assert_eq!(sim.store().get(&id("Deployment", "f")), None, "{content}");
+        sim.take_requests();
+        operator.run(20 * MINUTE).await;
+        assert_eq!(sim.take_writes(), Vec::<String>::new(), "it waits in silence");
+        sim.store().edit(&id("Prompt", "hello"), |body| body["spec"]["content"] = json!("Hello {{name}}"));
+        operator.run(MINUTE).await;
+        assert_eq!(phase(&sim, "f"), "Running", "{content}");
+    }
+}

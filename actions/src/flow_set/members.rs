@@ -3,12 +3,12 @@
 use crds::{FlowSet, Refers, WorkloadPhase};
 
 use crate::{
-    flow::{flow_parts, never_answers},
+    flow::{flow_parts, never_answers, refused},
     machine::Machine,
     ports::World,
     prompt::inline_problem,
     references::{Found, Inputs, Lookup},
-    render::check_member,
+    render::{FLOW_SET, check_member},
     workload::Workload,
 };
 
@@ -41,10 +41,14 @@ pub(super) fn members<'a>(set: &'a FlowSet, world: &World) -> Vec<(&'a str, Memb
             None => {
                 let parts = flow_parts(world, &key.namespace, &flow.name, &flow.definition);
                 match check_member(&key.name, &parts) {
-                    Ok(()) if anew => match never_answers(world, &key.namespace, &set.spec.runtime, &flow.definition) {
-                        None => Member::Fine(inputs),
-                        Some(sentence) => Member::Broken(sentence),
-                    },
+                    Ok(()) if anew => {
+                        let runtime = &set.spec.runtime;
+                        let never = never_answers(world, &key.namespace, runtime, &flow.definition);
+                        match never.or_else(|| refused(world, FLOW_SET, runtime, &parts)) {
+                            None => Member::Fine(inputs),
+                            Some(sentence) => Member::Broken(sentence),
+                        }
+                    }
                     Ok(()) => Member::Fine(inputs),
                     Err(error) => Member::Broken(error.to_string()),
                 }

@@ -204,6 +204,30 @@ async fn a_prompt_in_place_that_cannot_be_read_degrades_only_its_flow() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_prompt_that_the_runner_refuses_degrades_only_its_flow_until_it_is_mended() {
+    let (sim, mut operator) = with(&[entry("fine", "hello"), entry("torn", "bye")]).await;
+    is_whole(&sim, 2);
+    let content = |text: &str| sim.store().edit(&id("Prompt", "bye"), |body| body["spec"]["content"] = json!(text));
+    content("Hello\n{{name upper}}");
+    operator.run(MINUTE).await;
+    assert_eq!(sim.store().at(&id("Prompt", "bye"), "/status/phase"), "Available");
+    let (_, reason, why) = ready(&sim);
+    assert_eq!((reason.as_str(), served(&sim)), ("Degraded", vec!["fine".to_owned()]));
+    assert!(why.starts_with("flow \"torn\": prompt \"bye\", line 2: there is no helper `name`"), "{why}");
+    sim.take_requests();
+    Operator::start(&sim).run(20 * MINUTE).await;
+    assert_eq!(sim.take_writes(), Vec::<String>::new(), "it waits in silence");
+    content("Hello {{name}}");
+    operator.run(MINUTE).await;
+    is_whole(&sim, 2);
+
+    sim.store().edit(&id("FlowSet", "s"), |body| body["spec"]["image"] = json!("registry/theirs:1"));
+    content("Hello {{upper name}}");
+    operator.run(MINUTE).await;
+    is_whole(&sim, 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn names_that_run_together_are_a_conflict_and_nobody_loses_anything() {
     let sim = Sim::new();
     needs(&mut sim.store());

@@ -1,7 +1,11 @@
 //! `Prompt`: what is its own. Its life is that of every reference (`crate::reference`); it refers to nothing.
 
+mod verdicts;
+
 use crds::{Prompt, digest::sha256_hex, flow::FlowDefinition};
 use serde_json::Value;
+
+pub use verdicts::{Verdicts, refused};
 
 use crate::{
     kind,
@@ -34,7 +38,8 @@ impl Reference for Prompt {
     }
 }
 
-/// What is wrong with a text for every runtime, as what follows its name.
+/// What is wrong with a text for every runtime, as what follows its name. What only our runner refuses is said by the flow
+/// that runs in it ([`refused`]).
 fn problem(content: &str) -> Option<String> {
     if content.trim().is_empty() {
         return Some(" is blank: write what the model is to be told".to_owned());

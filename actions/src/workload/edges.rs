@@ -14,7 +14,12 @@ pub const EDGES: &[Edge<WorkloadPhase>] = &[
     Edge::new(Resolving, Failed, "resolve", "a reference can never be used"),
     Edge::new(Rendering, Deploying, "render", "the configuration is written"),
     Edge::new(Rendering, Resolving, "render", "a reference changed"),
-    Edge::new(Rendering, Failed, "render", "too large, a name is taken, or the API server refuses it"),
+    Edge::new(
+        Rendering,
+        Failed,
+        "render",
+        "too large, a prompt is refused, a name is taken, or the API server refuses it",
+    ),
     Edge::new(Deploying, Running, "deploy", "all Pods are ready"),
     Edge::new(Deploying, Terminated, "deploy", "no Pods are wanted and none is left"),
     Edge::new(Deploying, Failed, "deploy", "the Pods do not come up, or the API server refuses them"),

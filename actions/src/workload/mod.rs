@@ -83,6 +83,11 @@ pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
     fn never_answers(&self, _world: &World) -> Option<String> {
         None
     }
+    /// Why its image would refuse what it is given to read, though everything it refers to is there: judged of our own image alone,
+    /// and once for each rendering.
+    fn refused(&self, _world: &World) -> Option<String> {
+        None
+    }
     /// Everything it consists of, with the images of its status. References that are not there are left out: `resolve` has
     /// judged them.
     ///

@@ -42,6 +42,9 @@ impl<K: Workload> Action<K> for Render {
         if is_unsettled(cx, cr.as_ref(), &inputs) {
             return Ok(None);
         }
+        if let Some(sentence) = cr.refused(cx).filter(|_| cr.replicas() > 0) {
+            return Err(ActionError::terminal("InvalidSpec", sentence));
+        }
         let mut next = cr.as_ref().clone();
         let rendered = render_with_images(cx, &mut next)?;
         if rendered.overlay {

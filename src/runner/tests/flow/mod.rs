@@ -4,6 +4,7 @@ mod chat;
 mod draining;
 mod judging;
 mod models;
+mod prompts;
 mod serving;
 mod sets;
 mod tools;

@@ -1,0 +1,120 @@
+//! What our runner refuses of the prompts of a flow when it loads them: the parser is the same.
+//!
+//! Only the verdict is kept, by the digest of the texts: a flow of a set that is left out is looked at on every reconcile.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crds::json_schema;
+use dotprompt::{OutputFormat, Prompt};
+use sha2::{Digest, Sha256};
+
+/// Most verdicts that are kept; beyond it all are forgotten.
+const KEPT: usize = 1024;
+/// Most bytes of a sentence: it quotes names out of the texts.
+const LONGEST: usize = 4 * 1024;
+
+/// Why the runner refuses the prompts of a flow, names and texts: of each that is wrong its first problem, with the line.
+pub fn refused(prompts: &[(String, String)]) -> Option<String> {
+    let all: BTreeMap<&str, &str> = prompts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let problems = all.keys().filter_map(|name| {
+        let problem = judge(name, &all).err()?;
+        Some(format!("prompt {name:?}{problem}"))
+    });
+    let mut sentence = problems.collect::<Vec<_>>().join("; ");
+    if sentence.len() > LONGEST {
+        sentence.truncate(sentence.floor_char_boundary(LONGEST));
+        sentence.push('…');
+    }
+    (!sentence.is_empty()).then_some(sentence)
+}
+
+/// Judges one of the prompts; an error is what follows its name.
+fn judge(name: &str, all: &BTreeMap<&str, &str>) -> Result<(), String> {
+    let prompt = Prompt::parse_among(name, all).map_err(|error| match error.line {
+        Some(_) => format!(", {error}"),
+        None => format!(": {error}"),
+    })?;
+    let meta = prompt.metadata();
+    let output = meta.output_schema.as_ref().filter(|_| meta.output_format == OutputFormat::Json);
+    let bounded = output.map_or(Ok(()), json_schema::judge);
+    bounded.map_err(|problem| format!(": the output schema is wrong: {problem}"))
+}
+
+/// Verdicts by the digest of the texts. A restart begins anew.
+#[derive(Default)]
+pub struct Verdicts(Mutex<HashMap<[u8; 32], Option<Arc<str>>>>);
+
+impl Verdicts {
+    /// As [`refused`], which is asked once for the same texts.
+    pub(crate) fn refused(&self, prompts: &[(String, String)]) -> Option<Arc<str>> {
+        let digest = digest(prompts);
+        if let Some(known) = self.lock().get(&digest) {
+            return known.clone();
+        }
+        let verdict: Option<Arc<str>> = refused(prompts).map(Arc::from);
+        let mut known = self.lock();
+        if known.len() >= KEPT {
+            *known = HashMap::new();
+        }
+        known.insert(digest, verdict.clone());
+        verdict
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], Option<Arc<str>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Verdicts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verdicts").field("kept", &self.lock().len()).finish()
+    }
+}
+
+fn digest(prompts: &[(String, String)]) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    for part in prompts.iter().flat_map(|(name, text)| [name, text]) {
+        digest.update(part.len().to_le_bytes());
+        digest.update(part);
+    }
+    digest.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prompts(texts: &[(&str, &str)]) -> Vec<(String, String)> {
+        texts.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn each_prompt_that_is_refused_is_named_with_its_line() {
+        let found =
+            refused(&prompts(&[("b", "{{> a}}\n{{upper x}}"), ("a", "fine"), ("c", "---\nmaxTurns: 0\n---\n")]));
+        let found = found.unwrap();
+        assert!(found.starts_with("prompt \"b\", line 2: there is no helper `upper`"), "{found}");
+        assert!(found.ends_with("; prompt \"c\", line 2: `maxTurns` must be a whole number from 1 on"), "{found}");
+        assert_eq!(refused(&prompts(&[("b", "{{> a}}"), ("a", "fine")])), None);
+        let long = refused(&prompts(&[("a", &format!("{{{{{} x}}}}", "é".repeat(100_000)))])).unwrap();
+        assert!(long.len() <= LONGEST + 4 && long.ends_with('…'), "{}", long.len());
+    }
+
+    #[test]
+    fn a_verdict_is_kept_for_the_same_texts_alone() {
+        let verdicts = Verdicts::default();
+        let (bad, good) = (prompts(&[("a", "{{upper x}}")]), prompts(&[("a", "hi")]));
+        assert_eq!((verdicts.refused(&bad).is_some(), verdicts.refused(&good)), (true, None));
+        assert_eq!(format!("{verdicts:?}"), "Verdicts { kept: 2 }");
+        assert_eq!(verdicts.refused(&bad), verdicts.refused(&bad));
+        for n in 0..KEPT {
+            verdicts.refused(&prompts(&[("a", &n.to_string())]));
+        }
+        assert!(verdicts.lock().len() <= KEPT);
+        assert_ne!(digest(&prompts(&[("a", "bc")])), digest(&prompts(&[("ab", "c")])));
+    }
+}
