@@ -53,7 +53,7 @@ pub(crate) fn inline_problem(flow: &FlowDefinition) -> Option<String> {
     inline.filter_map(|prompt| Some(format!("prompt {:?}{}", prompt.name, problem(&prompt.content)?))).next()
 }
 
-/// What an agent is told by a prompt: its template, without the frontmatter, verbatim. It is not filled in: helpers and
+/// What an agent takes of a prompt: its template, without the frontmatter, verbatim. It is not filled in: helpers and
 /// variables are for flows.
 ///
 /// # Errors

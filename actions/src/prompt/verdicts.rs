@@ -14,13 +14,21 @@ use sha2::{Digest, Sha256};
 
 /// Most verdicts that are kept; beyond it all are forgotten.
 const KEPT: usize = 1024;
+/// Most that is read of a flow, as [`Prompt::cost`] counts: a quarter of a second. A MiB of two thousand tags takes two seconds, which
+/// the runner has and the operator has not, so what goes beyond is left to the runner.
+const AFFORDED: u64 = 256 << 20;
 /// Most bytes of a sentence: it quotes names out of the texts.
 const LONGEST: usize = 4 * 1024;
 
 /// Why the runner refuses the prompts of a flow, names and texts: of each that is wrong its first problem, with the line.
 pub fn refused(prompts: &[(String, String)]) -> Option<String> {
     let all: BTreeMap<&str, &str> = prompts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-    let problems = all.keys().filter_map(|name| {
+    let mut cost = 0;
+    let afforded = all.keys().take_while(|name| {
+        cost += Prompt::cost(name, &all);
+        cost <= AFFORDED
+    });
+    let problems = afforded.filter_map(|name| {
         let problem = judge(name, &all).err()?;
         Some(format!("prompt {name:?}{problem}"))
     });
@@ -102,6 +110,14 @@ mod tests {
         assert_eq!(refused(&prompts(&[("b", "{{> a}}"), ("a", "fine")])), None);
         let long = refused(&prompts(&[("a", &format!("{{{{{} x}}}}", "é".repeat(100_000)))])).unwrap();
         assert!(long.len() <= LONGEST + 4 && long.ends_with('…'), "{}", long.len());
+    }
+
+    #[test]
+    fn what_takes_too_long_to_read_is_left_to_the_runner() {
+        let long = format!("{}{{{{upper x}}}}", " ".repeat(500)).repeat(1_900);
+        assert_eq!(refused(&prompts(&[("long", &long)])), None);
+        let (first, other) = (("a", "{{upper x}}"), ("long", long.as_str()));
+        assert!(refused(&prompts(&[first, other])).unwrap().starts_with("prompt \"a\", line 1"));
     }
 
     #[test]

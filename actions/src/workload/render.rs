@@ -42,7 +42,9 @@ impl<K: Workload> Action<K> for Render {
         if is_unsettled(cx, cr.as_ref(), &inputs) {
             return Ok(None);
         }
-        if let Some(sentence) = cr.refused(cx).filter(|_| cr.replicas() > 0) {
+        if cr.replicas() > 0
+            && let Some(sentence) = cr.refused(cx)
+        {
             return Err(ActionError::terminal("InvalidSpec", sentence));
         }
         let mut next = cr.as_ref().clone();

@@ -44,11 +44,18 @@ pub(super) fn split(text: &str) -> Result<Document<'_>, PromptError> {
     Err(PromptError::at(1, problem))
 }
 
+/// Deepest nesting of lists and fields in brackets. The YAML reader gives up at 128, after a time that grows with the square of
+/// what is open: half a MiB of `[` took minutes.
+const NESTED: usize = 256;
+
 /// The fields of a frontmatter, keys as strings; none when it is empty.
 ///
 /// # Errors
 /// What is not YAML, has no fields, or is not possible in JSON, with the line in the text whose frontmatter this is.
 pub(super) fn fields(yaml: &str) -> Result<Map<String, Value>, PromptError> {
+    if let Some(line) = too_deep(yaml) {
+        return Err(PromptError::at(line + 1, format!("the frontmatter is nested deeper than {NESTED}")));
+    }
     let yaml: serde_yaml::Value = serde_yaml::from_str(yaml).map_err(|error| {
         // The text's first line is the one before the YAML's.
         let line = error.location().map_or(1, |location| location.line()) + 1;
@@ -62,6 +69,20 @@ pub(super) fn fields(yaml: &str) -> Result<Map<String, Value>, PromptError> {
         Value::Object(fields) => Ok(fields),
         _ => Err(PromptError::at(2, "the frontmatter must be lines of `key: value`")),
     }
+}
+
+/// The line, from 1, in which more than [`NESTED`] brackets are open. Those in quotes count too.
+fn too_deep(yaml: &str) -> Option<usize> {
+    let mut open = 0_usize;
+    let at = yaml.bytes().position(|byte| {
+        match byte {
+            b'[' | b'{' => open += 1,
+            b']' | b'}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        open > NESTED
+    })?;
+    Some(yaml.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1)
 }
 
 /// YAML as JSON: keys become strings. What JSON does not have is refused.
@@ -115,6 +136,16 @@ mod tests {
             let parts = split(text).map(|parts| (parts.frontmatter, parts.template));
             assert_eq!(parts, Ok(expected), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_frontmatter_that_is_nested_without_end_is_refused_at_once() {
+        let begin = std::time::Instant::now();
+        let error = read(&format!("---\na: 1\nb: {}\n---\n", "[".repeat(500_000))).unwrap_err();
+        assert_eq!(error.to_string(), "line 3: the frontmatter is nested deeper than 256");
+        assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
+        assert!(read(&format!("---\na: {}1{}\n---\n", "[".repeat(100), "]".repeat(100))).is_ok());
+        assert!(read(&format!("---\na: [{}]\n---\n", "{}, ".repeat(1_000))).is_ok());
     }
 
     #[test]
