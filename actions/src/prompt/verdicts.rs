@@ -48,7 +48,7 @@ fn judge(name: &str, all: &BTreeMap<&str, &str>) -> Result<(), String> {
     })?;
     let meta = prompt.metadata();
     let output = meta.output_schema.as_ref().filter(|_| meta.output_format == OutputFormat::Json);
-    let bounded = output.map_or(Ok(()), json_schema::judge);
+    let bounded = output.map_or(Ok(()), |schema| json_schema::judge(schema).map(drop));
     bounded.map_err(|problem| format!(": the output schema is wrong: {problem}"))
 }
 
