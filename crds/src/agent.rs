@@ -81,7 +81,7 @@ pub struct AgentSpec {
     /// A Prompt in the same namespace that says what the agent is told before the conversation; instead of systemPrompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_ref: Option<ObjectRef>,
-    /// Where conversations are kept: memory or postgresql. Empty: postgresql when a database is known, else memory.
+    /// Where conversations and A2A tasks are kept: memory, of each Pod its own, or postgresql, which all of them share. Empty: postgresql when a database is known, else memory.
     // Text and not an enum, as framework.
     #[schemars(schema_with = "schema::storage")]
     #[serde(default, skip_serializing_if = "Option::is_none")]

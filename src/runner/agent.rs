@@ -12,7 +12,7 @@ use tokio::sync::mpsc::Sender;
 use super::Lookup;
 use super::config::Config;
 use super::conversations::{ConversationId, Conversations, History};
-use super::database::DatabaseError;
+use super::database::{DatabaseError, Home};
 use super::models::{self, Http, Message, Model, ModelError, OutputFormat, Request};
 use super::shell::Caller;
 use super::told::Told;
@@ -100,7 +100,7 @@ impl Agent {
         let background = config.background.as_ref().map(open).transpose()?;
         let conversations = Conversations::open(&config.storage, &config.agent)?;
         let prompt = config.system_prompt.clone();
-        Ok(Self { conversations, ..Self::with(model.clone(), background.unwrap_or(model), prompt, tools) })
+        Ok(Self::with(model.clone(), background.unwrap_or(model), prompt, tools).keeping(conversations))
     }
 
     /// An agent around `model`, with conversations in memory; `background` titles them.
@@ -112,6 +112,16 @@ impl Agent {
     ) -> Self {
         let conversations = Conversations::memory();
         Self { model, background, system_prompt: system_prompt.map(Into::into), tools, conversations }
+    }
+
+    /// The same agent with these conversations.
+    pub(super) fn keeping(self, conversations: Conversations) -> Self {
+        Self { conversations, ..self }
+    }
+
+    /// Where the agent has its rows; none when what it keeps is of this process alone.
+    pub(super) fn home(&self) -> Option<Home> {
+        self.conversations.home()
     }
 
     /// Looks for the conversation of a turn.

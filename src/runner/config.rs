@@ -39,7 +39,11 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("OLLAMA_BASE_URL", "http://localhost:11434", "where provider ollama is"),
     ("CORAIL_SYSTEM_PROMPT", "", "instructions given to the model before the conversation"),
     ("CORAIL_BACKGROUND_MODEL", "", "`provider:model_id` that titles conversations; the main model when unset"),
-    ("CORAIL_STORAGE", "memory", "where conversations live: `memory`, or `postgresql`, which replicas share"),
+    (
+        "CORAIL_STORAGE",
+        "memory",
+        "where conversations and A2A tasks live: `memory`, or `postgresql`, which replicas share",
+    ),
     (
         "CORAIL_CONVERSATION_DAYS",
         "90",
@@ -48,7 +52,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("CORAIL_DATABASE_URL", "", "postgres URL of `postgresql` storage; never printed"),
     ("CORAIL_TOOLS", "", "JSON array of tools; never printed"),
     ("CORAIL_KNOWLEDGE_BASES", "", "JSON array of knowledge bases; never printed"),
-    ("RECIF_NAMESPACE", "default", "namespace of the agent, under which its conversations are stored"),
+    ("RECIF_NAMESPACE", "default", "namespace of the agent, under which its conversations and tasks are stored"),
     ("RECIF_SIDECAR", "false", "`true` behind a sidecar: others than this Pod are answered only /healthz and /readyz"),
     (
         "RECIF_CONTRACT_ROOT",

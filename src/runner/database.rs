@@ -17,6 +17,9 @@ const CONNECTIONS: u32 = 5;
 const CONNECT: Duration = Duration::from_secs(3);
 /// Time for everything that one use of the database asks of it, the connection included.
 const DEADLINE: Duration = Duration::from_secs(8);
+/// Held while tables are made: `CREATE … IF NOT EXISTS` fails when two do it at once.
+const LOCK: i64 = 0x0052_6563_6966;
+
 /// The URL of a database. It may hold a password, so it is never printed.
 #[derive(Clone, PartialEq)]
 pub(super) struct Dsn(String);
@@ -103,6 +106,17 @@ impl Database {
         &self.0
     }
 
+    /// Runs the statements `tables`, one writer at a time, unless the query `there` says that nothing is missing.
+    pub(super) async fn make_tables(&self, there: &'static str, tables: &'static str) -> Result<(), sqlx::Error> {
+        if sqlx::query_scalar(there).fetch_one(&self.0).await? {
+            return Ok(());
+        }
+        let mut transaction = self.0.begin().await?;
+        sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *transaction).await?;
+        sqlx::raw_sql(tables).execute(&mut *transaction).await?;
+        transaction.commit().await
+    }
+
     /// What `work` gives, if that is within the deadline.
     ///
     /// # Errors
@@ -116,6 +130,19 @@ impl Database {
             Err(_) => Err(DatabaseError::Away(format!("no answer within {} s", DEADLINE.as_secs()))),
         }
     }
+}
+
+/// Where one agent has its rows.
+#[derive(Debug, Clone)]
+pub(super) struct Home {
+    /// The database.
+    pub(super) database: Database,
+    /// The agent's namespace, in which its name is unique.
+    pub(super) namespace: String,
+    /// The agent's name.
+    pub(super) agent: String,
+    /// Days after which rows that nothing has changed are deleted; `None`: the user asks for no such bound.
+    pub(super) days: Option<i32>,
 }
 
 #[cfg(test)]

@@ -6,13 +6,16 @@
 //! | `POST /` | JSON-RPC: `SendMessage`, `SendStreamingMessage`, `GetTask`, `CancelTask`, `SubscribeToTask`, `ListTasks`; in 0.3 `message/send`, `message/stream`, `tasks/get`, `tasks/cancel`, `tasks/resubscribe` |
 //!
 //! Each message becomes a [task](tasks) whose answer is one artifact, and its `contextId` is the conversation's id. A
-//! model that fails makes the task fail; every other error is one of JSON-RPC. Tasks are kept in memory, by the replica
-//! that runs them, and belong to the user who began them: others are told that they are not there. Callers without a name
-//! are not told apart, so to them only the tasks of a context that they name are listed.
+//! model that fails makes the task fail; every other error is one of JSON-RPC. Tasks are kept by the replica that runs
+//! them, and where conversations are in a database [there too](registry), for all replicas. They belong to the user who
+//! began them: to others they are not there. Callers without a name cannot be distinguished, so to them only the tasks of a
+//! context that they name are listed.
 
 mod card;
 mod events;
 mod params;
+mod registry;
+mod rows;
 mod rpc;
 mod tasks;
 mod wire;
@@ -32,8 +35,10 @@ use serde_json::{Map, Value, json};
 use tokio_util::task::TaskTracker;
 
 use self::params::{About, List, Operation, Send, Version};
+use self::registry::Registry;
+use self::rows::Rows;
 use self::rpc::{Call, Fault};
-use self::tasks::{Limits, Phase, Task, Tasks};
+use self::tasks::{Limits, Phase, Stored, Task, Tasks};
 use super::agent::{Agent, Turn, TurnError};
 use super::conversations::ConversationId;
 use super::shell::{Caller, Refusal, is_json};
@@ -44,13 +49,18 @@ pub(super) struct A2a {
     name: Arc<str>,
     agent: Result<Arc<Agent>, String>,
     requests: TaskTracker,
-    tasks: Arc<Tasks>,
+    tasks: Arc<Registry>,
 }
 
 impl A2a {
     /// The agent `name`, or why it cannot be served. Tasks that run count among `requests`.
     pub(super) fn new(name: &str, agent: Result<Arc<Agent>, String>, requests: TaskTracker) -> Self {
-        Self { name: name.into(), agent, requests, tasks: Arc::new(Tasks::new(Limits::default())) }
+        let limits = Limits::default();
+        let home = agent.as_ref().map(|agent| agent.home());
+        let in_memory = matches!(home, Ok(None));
+        let rows = home.ok().flatten().map(|home| Rows::new(home, limits));
+        let tasks = Arc::new(Registry::new(Tasks::new(limits), rows, in_memory));
+        Self { name: name.into(), agent, requests, tasks }
     }
 
     /// Its routes.
@@ -69,41 +79,39 @@ impl A2a {
             Request::Stream(send) => {
                 return Ok(events::respond(version, id, self.start(&send, caller).await?, send.history));
             }
-            Request::Get(About { id, history }) => self.show(version, &*self.task(&id, &caller)?, history),
+            Request::Get(About { id, history }) => {
+                self.show(version, &*self.tasks.get(&id, &caller.user).await?, history)
+            }
             Request::Cancel(About { id, history }) => {
-                let task = self.task(&id, &caller)?;
-                if !task.cancel() {
-                    return Err(Fault::NotCancelable(id));
-                }
-                self.show(version, &task, history)
+                let task = self.tasks.get(&id, &caller.user).await?;
+                self.show(version, &*self.tasks.cancel(task).await?, history)
             }
             Request::Subscribe(about) => {
-                let task = self.task(&about.id, &caller)?;
-                if task.watch().borrow().phase != Phase::Working {
+                let task = self.tasks.get(&about.id, &caller.user).await?;
+                if !task.is_working() {
                     return Err(Fault::Unsupported(format!("task `{}` has ended: ask for it", about.id)));
                 }
-                return Ok(events::respond(version, id, task, about.history));
+                let events = events::respond(version, id, task.clone(), about.history);
+                self.tasks.follow(task);
+                return Ok(events);
             }
-            Request::List(list) => self.list(version, &caller, &list)?,
+            Request::List(list) => self.list(version, &caller, &list).await?,
         };
         Ok(Json(rpc::result(&id, result)).into_response())
     }
 
     /// A page of the caller's tasks, those first whose state changed last.
-    fn list(&self, version: Version, caller: &Caller, list: &List) -> Result<Value, Fault> {
+    async fn list(&self, version: Version, caller: &Caller, list: &List) -> Result<Value, Fault> {
         if caller.user.is_none() && list.context.is_none() {
             let why = "callers without a name are not told apart here: list the tasks of a `contextId`";
             return Err(Fault::Unsupported(why.into()));
         }
-        let mut found: Vec<_> = self.tasks.of(&caller.user);
+        let mut found = self.tasks.heads(&caller.user).await?;
         found.retain(|task| {
-            let progress = task.watch();
-            let progress = progress.borrow();
             list.context.as_ref().is_none_or(|context| *context == task.context)
-                && list.phase.is_none_or(|phase| phase == Some(progress.phase))
-                && list.after.is_none_or(|after| progress.since >= after)
+                && list.phase.is_none_or(|phase| phase == Some(task.phase))
+                && list.after.is_none_or(|after| task.since >= after)
         });
-        found.sort_by_key(|task| std::cmp::Reverse(task.watch().borrow().since));
         let total = found.len();
         let from = match &list.token {
             None => 0,
@@ -122,6 +130,7 @@ impl A2a {
             }
             shown
         };
+        let page = self.tasks.of(page, &caller.user).await?;
         Ok(json!({
             "tasks": page.iter().map(show).collect::<Vec<_>>(),
             "nextPageToken": next.unwrap_or_default(),
@@ -136,6 +145,8 @@ impl A2a {
             let mut progress = task.watch();
             let ended = progress.wait_for(|progress| progress.phase != Phase::Working).await;
             ended.map_err(|_| Fault::Internal("the task was lost".into()))?;
+            drop(progress);
+            self.tasks.stored(&task, Stored::Ended).await;
         }
         Ok(wire::wrapped(version, self.show(version, &task, send.history)))
     }
@@ -144,7 +155,7 @@ impl A2a {
     async fn start(&self, send: &Send, caller: Caller) -> Result<Arc<Task>, Fault> {
         let agent = self.agent.clone().map_err(Fault::Unavailable)?;
         if let Some(id) = &send.task {
-            let task = self.task(id, &caller)?;
+            let task = self.tasks.get(id, &caller.user).await?;
             if send.context.as_ref().is_some_and(|context| context.to_string() != task.context) {
                 return Err(Fault::Params(format!("task `{id}` is of another context than `message.contextId`")));
             }
@@ -154,32 +165,31 @@ impl A2a {
         let message = send.text()?;
         let id = ConversationId::random().map_err(|error| Fault::Internal(error.to_string()))?;
         // The first turn of a conversation may still run, or have failed: then only its task knows the conversation.
-        let is_known =
-            |id: &ConversationId| self.tasks.of(&caller.user).iter().any(|task| task.context == id.to_string());
-        let may_begin = send.context.as_ref().is_none_or(|id| !id.is_ours() || is_known(id));
+        let may_begin = match &send.context {
+            Some(context) if context.is_ours() => self.tasks.knows(&context.to_string(), &caller.user).await?,
+            _ => true,
+        };
         let user = caller.user.clone();
         let turn = Turn { caller, conversation: send.context.clone(), may_begin, message };
         let turn = agent.begin(turn).await?;
         let task = Task::new(id.to_string(), turn.id().to_string(), user, send.said.clone());
         let full = || Fault::Unavailable("too many tasks are running; try again later".into());
         let task = self.tasks.keep(task).ok_or_else(full)?;
-        let running = task.clone();
+        let (running, tasks) = (task.clone(), self.tasks.clone());
         self.requests.spawn(async move {
             let answer = async move |tokens| match agent.answer(turn, Some(&tokens)).await {
                 Ok(_) => Ok(()),
                 Err(error) => Err(error.to_string()),
             };
             running.run(answer).await;
+            tasks.stored(&running, Stored::Ended).await;
         });
+        self.tasks.stored(&task, Stored::Begun).await;
         Ok(task)
     }
 
-    fn task(&self, id: &str, caller: &Caller) -> Result<Arc<Task>, Fault> {
-        self.tasks.get(id, &caller.user).ok_or_else(|| Fault::NoTask(id.into()))
-    }
-
     fn show(&self, version: Version, task: &Task, history: Option<usize>) -> Value {
-        wire::task(version, task, &task.watch().borrow(), history)
+        wire::task(version, task, &task.now(), history)
     }
 }
 

@@ -42,12 +42,14 @@ pub(super) enum Fault {
     /// The agent cannot answer now.
     #[error("{0}")]
     Unavailable(String),
-    /// The task is not there (any more).
-    #[error(
-        "there is no task `{0}` here: it is held by another replica, or gone; tasks are kept by the replica that runs \
-         them, so an agent whose clients ask for tasks has one replica"
-    )]
-    NoTask(String),
+    /// The task is not there (any more), to this caller.
+    #[error("there is no task `{id}`: {why}")]
+    NoTask {
+        /// As it was asked for.
+        id: String,
+        /// What may have become of it.
+        why: &'static str,
+    },
     /// The task has ended.
     #[error("task `{0}` has ended")]
     NotCancelable(String),
@@ -74,7 +76,7 @@ impl Fault {
             Self::Method(_) => (-32601, None),
             Self::Params(_) => (-32602, None),
             Self::Internal(_) | Self::Unavailable(_) => (-32603, None),
-            Self::NoTask(_) => (-32001, Some("TASK_NOT_FOUND")),
+            Self::NoTask { .. } => (-32001, Some("TASK_NOT_FOUND")),
             Self::NotCancelable(_) => (-32002, Some("TASK_NOT_CANCELABLE")),
             Self::Push => (-32003, Some("PUSH_NOTIFICATION_NOT_SUPPORTED")),
             Self::Unsupported(_) => (-32004, Some("UNSUPPORTED_OPERATION")),

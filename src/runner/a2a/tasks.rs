@@ -1,6 +1,7 @@
 //! Tasks: turns that a client can look at, follow and cancel while they run, and look at for some time after.
 //!
-//! They live in this process and are bounded; a finished one goes when its place is needed. A task runs on when the
+//! They live in this process and are bounded; a finished one goes when its place is needed. What other replicas know of
+//! them is in [`rows`](super::rows). A task runs on when the
 //! client that started it goes away (specification, section 3.5.2). Whoever watches a task sees its text as far as it
 //! has come and is woken when there is more, so that a slow watcher costs nothing and misses nothing.
 
@@ -9,6 +10,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -44,8 +46,19 @@ pub(super) enum Phase {
     Canceled,
 }
 
+/// What the row of a task says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stored {
+    /// Nothing: there is none.
+    Not,
+    /// That it works.
+    Begun,
+    /// How it ended.
+    Ended,
+}
+
 /// What changes while a task runs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Progress {
     /// How far it is.
     pub(super) phase: Phase,
@@ -58,7 +71,8 @@ pub(super) struct Progress {
 }
 
 /// A piece of a message.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Piece {
     /// Text.
     Text(String),
@@ -76,7 +90,7 @@ impl Piece {
 }
 
 /// What the client said.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Said {
     /// The message's id, given by the client.
     pub(super) id: String,
@@ -92,13 +106,17 @@ pub(super) struct Task {
     /// The conversation.
     pub(super) context: String,
     /// Who began it; to all others it is not there.
-    user: User,
+    pub(super) user: User,
     /// The message that it answers.
     pub(super) said: Said,
     /// Bytes of the message.
     size: usize,
     progress: watch::Sender<Progress>,
     canceled: CancellationToken,
+    /// Whether another replica runs it: then this is what its row said.
+    pub(super) elsewhere: bool,
+    /// What its row says.
+    pub(super) stored: watch::Sender<Stored>,
 }
 
 /// The tasks of this process.
@@ -121,7 +139,15 @@ impl Task {
             size,
             progress: watch::Sender::new(progress),
             canceled: CancellationToken::new(),
+            elsewhere: false,
+            stored: watch::Sender::new(Stored::Not),
         }
+    }
+
+    /// A task of another replica, as its row has it.
+    pub(super) fn elsewhere(id: String, context: String, user: User, said: Said, progress: Progress) -> Self {
+        let progress = watch::Sender::new(progress);
+        Self { progress, elsewhere: true, ..Self::new(id, context, user, said) }
     }
 
     /// Sees how far it is and is woken when that changes.
@@ -157,8 +183,34 @@ impl Task {
         canceled
     }
 
+    /// How far it is now.
+    pub(super) fn now(&self) -> Progress {
+        self.progress.borrow().clone()
+    }
+
+    /// Goes on as `later` has it; a task that has ended stays as it is.
+    pub(super) fn follow(&self, later: &Progress) {
+        self.progress.send_if_modified(|progress| {
+            let goes_on = progress.phase == Phase::Working && progress != later;
+            if goes_on {
+                progress.clone_from(later);
+            }
+            goes_on
+        });
+    }
+
+    /// Whether it is watched.
+    pub(super) fn is_watched(&self) -> bool {
+        self.progress.receiver_count() > 0
+    }
+
+    /// What its row should say.
+    pub(super) fn stage(&self) -> Stored {
+        if self.is_working() { Stored::Begun } else { Stored::Ended }
+    }
+
     /// What ends first counts.
-    fn end(&self, phase: Phase, error: Option<String>) -> bool {
+    pub(super) fn end(&self, phase: Phase, error: Option<String>) -> bool {
         self.progress.send_if_modified(|progress| {
             let works = progress.phase == Phase::Working;
             if works {
@@ -168,7 +220,8 @@ impl Task {
         })
     }
 
-    fn is_working(&self) -> bool {
+    /// Whether it has not ended.
+    pub(super) fn is_working(&self) -> bool {
         self.progress.borrow().phase == Phase::Working
     }
 
@@ -211,6 +264,12 @@ impl Tasks {
     /// The task of `user` with that id, if it is still there.
     pub(super) fn get(&self, id: &str, user: &User) -> Option<Arc<Task>> {
         self.of(user).into_iter().find(|task| task.id == id)
+    }
+
+    /// Those whose rows do not say yet how they ended.
+    pub(super) fn unstored(&self) -> Vec<Arc<Task>> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().filter(|task| *task.stored.borrow() != Stored::Ended).cloned().collect()
     }
 
     /// The tasks of `user` that are still there, the newest first.

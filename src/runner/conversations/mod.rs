@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::database::{DatabaseError, Dsn};
+use super::database::{DatabaseError, Dsn, Home};
 use super::models::Message;
 use memory::{Limits, Memory};
 use postgres::Postgres;
@@ -59,6 +59,12 @@ impl fmt::Display for ConversationId {
 
 /// The user who began something, as the sidecar tells; `None`: one without a name.
 pub(super) type User = Option<Arc<str>>;
+
+/// A user as a column `owner` has it: empty for one without a name.
+pub(super) fn column(user: &User) -> String {
+    // No text of PostgreSQL's holds U+0000.
+    user.as_deref().unwrap_or_default().replace('\0', "")
+}
 
 /// What is known under the id of a conversation.
 #[derive(Debug, PartialEq)]
@@ -113,6 +119,14 @@ impl Conversations {
     /// None yet, in this process.
     pub(super) fn memory() -> Self {
         Self::Memory(Mutex::new(Memory::new(Limits::default())))
+    }
+
+    /// Where the agent has its rows; none when they are of this process alone.
+    pub(super) fn home(&self) -> Option<Home> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Postgres(postgres) => Some(postgres.home()),
+        }
     }
 
     /// The conversation, as `user` sees it.

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use sqlx::Row;
 
-use super::{BYTES, ConversationId, History, Message, User};
-use crate::runner::database::{Database, DatabaseError, Dsn};
+use super::{BYTES, ConversationId, History, Message, User, column};
+use crate::runner::database::{Database, DatabaseError, Dsn, Home};
 
 /// Made if they are missing. JSON is kept as text, for the type `jsonb` takes no U+0000.
 const TABLES: &str = "
@@ -49,8 +49,10 @@ CREATE TABLE IF NOT EXISTS recif_turns (
 );
 ALTER TABLE recif_conversations ADD COLUMN IF NOT EXISTS owner text;";
 
-/// Held while the tables are made: `CREATE … IF NOT EXISTS` fails when two do it at once.
-const LOCK: i64 = 0x0052_6563_6966;
+/// Whether nothing of them is missing.
+const THERE: &str = "SELECT to_regclass('recif_turns') IS NOT NULL AND EXISTS ( \
+     SELECT FROM pg_attribute WHERE attrelid = to_regclass('recif_conversations') AND attname = 'owner' \
+     AND NOT attisdropped)";
 
 /// How often old conversations are looked for.
 const SWEEP: Duration = Duration::from_secs(3600);
@@ -77,6 +79,12 @@ impl Postgres {
         let (database, ready) = (Database::open(dsn)?, AtomicBool::new(false));
         let swept = Mutex::default();
         Ok(Self { database, namespace: namespace.into(), agent: agent.into(), days, swept, ready })
+    }
+
+    /// Where the agent has its rows.
+    pub(super) fn home(&self) -> Home {
+        let (database, namespace, agent) = (self.database.clone(), self.namespace.clone(), self.agent.clone());
+        Home { database, namespace, agent, days: self.days }
     }
 
     /// See [`super::Conversations::history`].
@@ -261,17 +269,7 @@ impl Postgres {
         if self.ready.load(Ordering::Acquire) {
             return Ok(());
         }
-        let there = "SELECT to_regclass('recif_turns') IS NOT NULL AND EXISTS ( \
-             SELECT FROM pg_attribute WHERE attrelid = to_regclass('recif_conversations') AND attname = 'owner' \
-             AND NOT attisdropped)";
-        if sqlx::query_scalar(there).fetch_one(self.database.pool()).await? {
-            self.ready.store(true, Ordering::Release);
-            return Ok(());
-        }
-        let mut transaction = self.database.pool().begin().await?;
-        sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *transaction).await?;
-        sqlx::raw_sql(TABLES).execute(&mut *transaction).await?;
-        transaction.commit().await?;
+        self.database.make_tables(THERE, TABLES).await?;
         self.ready.store(true, Ordering::Release);
         Ok(())
     }
@@ -282,12 +280,6 @@ struct Turn {
     json: String,
     bytes: i64,
     title: Option<String>,
-}
-
-/// A user as the column `owner` has it.
-fn column(user: &User) -> String {
-    // No text of PostgreSQL's holds U+0000.
-    user.as_deref().unwrap_or_default().replace('\0', "")
 }
 
 fn size(bytes: usize) -> i64 {

@@ -12,9 +12,9 @@ use super::Runner;
 use crate::runner::models::{Chunk, Model, ModelError, ModelErrorKind, Request};
 
 /// Says `one`, waits for the gate, says `two`; tells when it is dropped.
-struct Gated {
-    gate: Arc<Notify>,
-    dropped: mpsc::UnboundedSender<()>,
+pub(super) struct Gated {
+    pub(super) gate: Arc<Notify>,
+    pub(super) dropped: mpsc::UnboundedSender<()>,
 }
 
 struct Guard(mpsc::UnboundedSender<()>);
@@ -72,18 +72,18 @@ impl Runner {
 }
 
 /// The results in a stream's events, up to its end.
-async fn results(response: reqwest::Response) -> Vec<Value> {
+pub(super) async fn results(response: reqwest::Response) -> Vec<Value> {
     let text = response.text().await.unwrap();
     let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
     let events = data.map(|data| serde_json::from_str::<Value>(data).unwrap());
     events.inspect(|event| assert_eq!(event["id"], 7)).map(|mut event| event["result"].take()).collect()
 }
 
-fn message(text: &str) -> Value {
+pub(super) fn message(text: &str) -> Value {
     json!({ "message": { "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": text }] } })
 }
 
-fn state(task: &Value) -> &str {
+pub(super) fn state(task: &Value) -> &str {
     task["status"]["state"].as_str().unwrap()
 }
 
@@ -250,6 +250,12 @@ async fn what_cannot_be_done_has_the_code_for_it() {
         assert_eq!(error["code"], code, "{method} {params}: {error}");
         assert!(!error["message"].as_str().unwrap().is_empty());
     }
+    let missing = runner.rpc("GetTask", json!({ "id": "unknown" })).await["error"].take();
+    let advice = "there is no task `unknown`: held by another replica or gone: set storage to postgresql";
+    assert_eq!(missing["message"], advice);
+    let unready = Runner::with(&[("CORAIL_MODEL_TYPE", "nothing".into())]).await;
+    let missing = unready.rpc("GetTask", json!({ "id": "unknown" })).await["error"].take();
+    assert_eq!(missing["message"], "there is no task `unknown`: not found or gone", "its storage is not known");
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod knowledge;
 pub(in crate::runner) mod log;
 mod openai_api;
 mod sidecar;
+mod tasks;
 mod tools;
 
 use std::future::{Future, pending};
@@ -24,6 +25,7 @@ use tokio_util::task::TaskTracker;
 
 use super::agent::Agent;
 use super::config::Config;
+use super::conversations::Conversations;
 use super::metrics::Metrics;
 use super::models::Model;
 use super::serve::{ServeError, app, serve};
@@ -53,18 +55,23 @@ impl Runner {
 
     /// With another model than the stub, and the builtin tools `datetime` and `calculator`.
     async fn with_model(model: impl Model + 'static) -> Self {
+        Self::with_model_and(model, Conversations::memory(), pending()).await
+    }
+
+    /// The same with these conversations, until `stop`.
+    async fn with_model_and(
+        model: impl Model + 'static,
+        conversations: Conversations,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
         let tools = json!([{"name": "datetime", "type": "builtin"}, {"name": "calculator", "type": "builtin"}]);
         let metrics = Metrics::default();
         let tools = Definition::read_all(&tools.to_string()).unwrap();
         let tools = Toolbox::new(tools, Arc::new(|_: &str| None), metrics.clone());
         let model: Arc<dyn Model> = Arc::new(model);
-        let agent = Ok(Arc::new(Agent::with(model.clone(), model, None, tools)));
-        Self::start(
-            App { name: "tester".into(), agent, metrics, requests: TaskTracker::new() },
-            pending(),
-            Duration::ZERO,
-        )
-        .await
+        let agent = Agent::with(model.clone(), model, None, tools).keeping(conversations);
+        let app = App { name: "tester".into(), agent: Ok(Arc::new(agent)), metrics, requests: TaskTracker::new() };
+        Self::start(app, stop, Duration::from_secs(60)).await
     }
 
     async fn start(app: App, stop: impl Future<Output = ()> + Send + 'static, grace: Duration) -> Self {
