@@ -1,12 +1,15 @@
 //! `why`: one sentence that says where an object is, what it waits for, and what to do about it.
 //!
 //! Everything is read from the object itself, so that operator, CLI and control plane say the same, also while the operator
-//! is down. What went wrong is a condition's reason and message; what to do is a table by reason.
+//! is down. What went wrong is a condition's reason and message; what to do is a table by reason. [`held_by_pods`] is a
+//! line after that sentence, also of an object that nothing is wrong with.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
 
-use crate::{ENDED_BY_READY_PODS, MachineStatus, Phase, ReferencePhase, Standing, WorkloadPhase};
+use crate::{AgentSpec, ENDED_BY_READY_PODS, MachineStatus, Phase, ReferencePhase, Standing, WorkloadPhase};
 
 /// The answer to "why is it like this?".
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,6 +143,27 @@ pub fn why(kind: &str, metadata: &ObjectMeta, status: Option<&MachineStatus>) ->
         reason: cause.reason.map(Into::into),
         hint,
     }
+}
+
+/// What several Pods of an Agent do not know of each other, also while it is Ready; `None` when they share it, when there is
+/// one Pod at most, or when another runtime than ours answers. Flows have neither conversations nor tasks.
+///
+/// `rendered` is the storage that its ConfigMap names, which says more than a spec without `storage`: whether its namespace
+/// has a database is the operator's.
+pub fn held_by_pods(kind: &str, spec: &Value, rendered: Option<&str>) -> Option<String> {
+    let spec = AgentSpec::deserialize(spec).ok().filter(|spec| kind == "Agent" && spec.framework == "corail")?;
+    let given = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
+    let in_memory = match spec.storage.as_deref() {
+        Some(storage) if !storage.is_empty() => storage == "memory",
+        _ => !given(&spec.database_url) && rendered == Some("memory"),
+    };
+    let pods = match &spec.traffic.scaling {
+        Some(scaling) if spec.replicas > 0 => scaling.max_replicas,
+        _ => spec.replicas,
+    };
+    (in_memory && pods > 1).then(|| {
+        format!("A2A tasks and conversations are held by their Pod, of which there may be {pods}: set storage to postgresql, which shares them")
+    })
 }
 
 /// What is said of the object, and what to do.

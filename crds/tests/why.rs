@@ -234,6 +234,36 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
 }
 
 #[test]
+fn what_several_pods_hold_alone_is_said_where_nothing_shares_it() {
+    let several = |pods: u8| {
+        let text = "A2A tasks and conversations are held by their Pod, of which there may be";
+        Some(format!("{text} {pods}: set storage to postgresql, which shares them"))
+    };
+    let memory = Some("memory");
+    for (spec, rendered, expected) in [
+        (json!({ "replicas": 2, "storage": "memory" }), None, several(2)),
+        (json!({ "replicas": 2, "storage": "memory", "databaseUrl": "postgresql://h/d" }), memory, several(2)),
+        (json!({ "replicas": 2 }), memory, several(2)),
+        (json!({ "replicas": 2, "storage": "" }), memory, several(2)),
+        (json!({ "scaling": { "maxReplicas": 3 } }), memory, several(3)),
+        (json!({ "scaling": {} }), memory, several(10)),
+        (json!({ "replicas": 4, "scaling": { "maxReplicas": 1 } }), memory, None),
+        (json!({ "replicas": 0, "scaling": { "maxReplicas": 3 } }), memory, None),
+        (json!({}), memory, None),
+        (json!({ "replicas": 2 }), Some("postgresql"), None),
+        (json!({ "replicas": 2 }), None, None),
+        (json!({ "replicas": 2, "databaseUrl": "postgresql://h/d" }), memory, None),
+        (json!({ "replicas": 2, "storage": "postgresql" }), memory, None),
+        (json!({ "replicas": 2, "storage": "memory", "framework": "adk" }), memory, None),
+    ] {
+        let mut whole = json!({ "name": "a", "framework": "corail" });
+        whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        assert_eq!(why::held_by_pods("Agent", &whole, rendered), expected, "{spec} {rendered:?}");
+        assert_eq!(why::held_by_pods("Flow", &whole, rendered), None, "{spec}");
+    }
+}
+
+#[test]
 fn every_reason_a_user_can_act_on_has_a_hint() {
     for reason in [
         "MissingDependency",

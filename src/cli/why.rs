@@ -2,7 +2,8 @@
 //!
 //! The sentence comes from the object alone and is the same that operator and control plane give. The details are read
 //! on the spot, because they change too often to be kept in a status: what the kubelet says about each container, what the
-//! container itself wrote last, how a rollout stands, and what is wrong with whatever is waited for.
+//! container itself wrote last, how a rollout stands, and what is wrong with whatever is waited for. Last comes what is worth
+//! knowing of an object that is Ready, too.
 
 use actions::render::MANAGED_BY_LABEL;
 use crds::{
@@ -47,14 +48,15 @@ pub(super) async fn run(args: WhyArgs) -> Result<Exit, CliError> {
         print_foreign(&format!("{}\n", said.sentence))?;
     }
     let details = if said.ready { Vec::new() } else { brief(collect(&live, kind, name, &object).await) };
+    let notes: Vec<_> = held_by_pods(&live, kind, name, &object).await.into_iter().collect();
     match args.output {
         Output::Json | Output::Yaml => {
             let Said { sentence, phase, ready, reason } = &said;
             let answer = json!({ "kind": kind.name, "namespace": live.namespace, "name": name, "phase": phase, "ready": ready,
-                "reason": reason, "sentence": sentence, "waitingFor": details });
+                "reason": reason, "sentence": sentence, "waitingFor": details, "notes": notes });
             print_foreign(&args.output.document("the answer", &answer)?)?;
         }
-        _ => print_foreign(&details.iter().map(|line| format!("  {line}\n")).collect::<String>())?,
+        _ => print_foreign(&details.iter().chain(&notes).map(|line| format!("  {line}\n")).collect::<String>())?,
     }
     Ok(if said.ready { Exit::Done } else { Exit::NotReady })
 }
@@ -124,6 +126,22 @@ async fn collect(live: &Live, kind: &'static Kind, name: &str, object: &DynamicO
         Err(error) => hint(&format!("note: {error}")),
     }
     lines
+}
+
+/// What several Pods do not know of each other. A spec that does not say where that is kept is judged by the Agent's ConfigMap.
+async fn held_by_pods(live: &Live, kind: &Kind, name: &str, object: &DynamicObject) -> Option<String> {
+    let held = |storage: Option<&str>| crds::why::held_by_pods(kind.name, &object.data["spec"], storage);
+    held(Some("memory"))?;
+    if let Some(text) = held(None) {
+        return Some(text);
+    }
+    match live.config_map(&format!("{name}-config")).await {
+        Ok(config) => held(config?.data?.get("CORAIL_STORAGE").map(String::as_str)),
+        Err(error) => {
+            hint(&format!("note: {error}"));
+            None
+        }
+    }
 }
 
 fn is_ours(deployment: &Deployment) -> bool {
@@ -216,6 +234,27 @@ mod tests {
         let told = trouble(&live, kind, "one", &agent("False")).await;
         assert!(told[0].contains("Deploying") && told[1].contains("ImagePullBackOff"), "{told:?}");
         assert!(trouble(&live, kind, "one", &agent("True")).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_spec_without_storage_is_judged_by_its_config_map() {
+        let kind = Kind::find("Agent").unwrap();
+        let agent = |spec: Value| {
+            let mut whole = json!({ "name": "one", "framework": "corail", "replicas": 2 });
+            whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+            let agent = json!({ "apiVersion": "agents.recif.dev/v1", "kind": "Agent", "metadata": { "name": "one" }, "spec": whole });
+            serde_json::from_value::<DynamicObject>(agent).unwrap()
+        };
+        for (storage, held) in [("memory", true), ("postgresql", false)] {
+            let config = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "one-config" },
+                "data": { "CORAIL_STORAGE": storage } });
+            let live = live(&[("/api/v1/namespaces/a/configmaps/one-config", config)]);
+            assert_eq!(held_by_pods(&live, kind, "one", &agent(json!({}))).await.is_some(), held, "{storage}");
+        }
+        let bare = live(&[]);
+        assert!(held_by_pods(&bare, kind, "one", &agent(json!({}))).await.is_none(), "not rendered yet");
+        let own = held_by_pods(&bare, kind, "one", &agent(json!({ "storage": "memory" }))).await.unwrap();
+        assert!(own.contains("set storage to postgresql"), "{own}");
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ use crds::{GROUP, Kind, VERSION};
 use futures::{AsyncBufReadExt, Stream, StreamExt, TryFutureExt as _, TryStreamExt};
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{Pod, Secret},
+    core::v1::{ConfigMap, Pod, Secret},
 };
 use kube::{
     Api, Client, Config,
@@ -214,6 +214,15 @@ impl Live {
         let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), &self.namespace);
         let doing = format!("read Deployment {}/{name}", self.namespace);
         deployments.get_opt(name).await.map_err(ReadError::request(doing))
+    }
+
+    /// The ConfigMap of that name in the caller's namespace.
+    ///
+    /// # Errors
+    /// [`ReadError::Request`].
+    pub async fn config_map(&self, name: &str) -> Result<Option<ConfigMap>, ReadError> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        maps.get_opt(name).await.map_err(ReadError::request(format!("read ConfigMap {}/{name}", self.namespace)))
     }
 
     /// A Secret; `None` when there is none of that name.
