@@ -19,7 +19,7 @@ pub(super) fn render_with_images<K: Workload>(cx: &Context<K>, next: &mut K) -> 
     let had_keys = next.status_mut().caller_keys.take();
     // Without what comes with the keys: that alone is no other template.
     let plain = next.render(cx, replicas)?;
-    let template = (!offered.is_empty()).then(|| template_digest(&plain, &offered));
+    let template = Some(template_digest(&plain, &offered));
     // That none are known now is no reason to take those away that are.
     let keys = cx.views.caller_keys().or_else(|| had_keys.clone()).filter(|_| next.traffic().proxy.enabled);
     let status = next.status_mut();

@@ -104,20 +104,24 @@ async fn a_flow_that_breaks_later_leaves_the_others_serving(ns: Namespace) -> Re
 
 async fn a_template_that_cannot_be_read_costs_only_its_flow(ns: Namespace) -> Result<()> {
     provide_stub(&ns).await?;
-    // Other readers of Handlebars take it, so for the operator it is a text like any other.
+    // Other readers of Handlebars take the first, so the Prompt is Available; our runner does not, so the operator leaves its flow
+    // out. Whether a flow has a tool is seen by the runner alone.
     ns.provide(&prompt("torn", "First line.\n{{^text}}never read{{/text}}")).await?;
-    ns.apply(&flow_set("set", &[("whole", &["say"]), ("torn", &["torn"])], json!({}))).await?;
-    let serves = |it: &Object| it.phase() == "Running" && it.condition("Available").is_true();
-    ns.until(FLOW_SET, "set", START, "is Running and Available", serves).await?;
+    ns.provide(&prompt("lacking", "---\ntools: [absent]\n---\n{{text}}")).await?;
+    ns.apply(&flow_set("set", &[("whole", &["say"]), ("torn", &["torn"]), ("lacking", &["lacking"])], json!({})))
+        .await?;
+    degraded(&ns, "set", "torn", r#"prompt "torn", line 2: this is not Handlebars"#).await?;
+    ensure!(ns.get(PROMPT, "torn").await?.phase() == "Available", "the Prompt is not Available");
     ns.answers("set", "/whole", json!({"text": "hi"}), "echo: hi").await?;
-    let answer = ns.post("set", "/torn", json!({"text": "hi"})).await?;
-    ensure!(answer.status == 503 && answer.text.contains("torn.prompt"), "{answer:?}");
+    let answer = ns.post("set", "/lacking", json!({"text": "hi"})).await?;
+    ensure!(answer.status == 503 && answer.text.contains("lacking.prompt"), "{answer:?}");
     // Of the sidecar, /readyz says whether the Pod serves.
     let pods = ns.list(POD).await?;
     let pod = pods.first().context("the set has no Pod")?;
     let ready = ns.look_behind(&pod.name_any(), 8080, "/readyz").await?;
     let said: Value = serde_json::from_str(&ready.text).with_context(|| format!("read {ready:?}"))?;
-    ensure!(said["flows"]["torn"].as_str().is_some_and(|why| why.contains("torn.prompt")), "/readyz says {said}");
+    let lacking = said["flows"]["lacking"].as_str();
+    ensure!(lacking.is_some_and(|why| why.contains("the flow has no tool `absent`")), "/readyz says {said}");
     ensure!(said["flows"]["whole"] == "ok", "/readyz says {said}");
     Ok(())
 }
