@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 /// Most bytes of a schema, as JSON.
@@ -18,6 +19,11 @@ pub const MOST_BRANCHES: u64 = 10_000;
 const REFERENCES: usize = 100;
 /// Deepest nesting with what references lead to put in their place: each level takes a frame of the stack.
 const MOST_LEVELS: usize = 500;
+
+/// Most regular expressions in it, each of which takes memory once it is compiled.
+pub const MOST_PATTERNS: usize = 200;
+/// Keywords that give a part another address than its JSON Pointer.
+const MOVING: [&str; 5] = ["$anchor", "$dynamicAnchor", "$id", "$recursiveAnchor", "$recursiveRef"];
 
 /// Keywords whose value is a schema, or a list of them.
 const SCHEMAS: [&str; 15] = [
@@ -62,7 +68,14 @@ pub fn judge(schema: &Value) -> Result<Cost, String> {
         return Err(format!("it is nested deeper than {MOST_DEPTH}"));
     }
     // The whole schema is what `#` refers to.
-    let mut unrolling = Unrolling { root: schema, known: HashMap::new(), path: vec![""], recursive: false, level: 0 };
+    let mut unrolling = Unrolling {
+        root: schema,
+        known: HashMap::new(),
+        path: vec![String::new()],
+        recursive: false,
+        level: 0,
+        patterns: 0,
+    };
     match unrolling.branches(schema)? {
         branches @ 0..=MOST_BRANCHES => Ok(Cost { branches, recursive: unrolling.recursive }),
         _ => Err(format!("a check of it has more than {MOST_BRANCHES} branches")),
@@ -80,13 +93,15 @@ fn depth(value: &Value) -> usize {
 struct Unrolling<'s> {
     root: &'s Value,
     /// Branches of what a reference leads to.
-    known: HashMap<&'s str, u64>,
+    known: HashMap<String, u64>,
     /// The references that lead to where it is.
-    path: Vec<&'s str>,
+    path: Vec<String>,
     /// Whether one of them led back.
     recursive: bool,
     /// Schemas around the one that is looked at.
     level: usize,
+    /// Regular expressions found so far.
+    patterns: usize,
 }
 
 impl<'s> Unrolling<'s> {
@@ -98,6 +113,15 @@ impl<'s> Unrolling<'s> {
         self.level += 1;
         let mut sum: u64 = 0;
         for (key, value) in fields {
+            if MOVING.contains(&key.as_str()) && !(key == "$id" && self.level == 1) {
+                return Err(format!("`{key}` is not read: refer to what is meant by a JSON Pointer, `#/$defs/…`"));
+            }
+            if let ("pattern", Value::String(_)) | ("patternProperties", Value::Object(_)) = (key.as_str(), value) {
+                self.patterns += value.as_object().map_or(1, |named| named.len());
+                if self.patterns > MOST_PATTERNS {
+                    return Err(format!("it has more than {MOST_PATTERNS} patterns"));
+                }
+            }
             let more = match (key.as_str(), value) {
                 ("$ref" | "$dynamicRef", Value::String(reference)) => self.target(reference)?,
                 (key, Value::Array(list)) if SCHEMAS.contains(&key) => self.all(list.iter())?,
@@ -123,23 +147,25 @@ impl<'s> Unrolling<'s> {
         let Some(pointer) = reference.strip_prefix('#') else {
             return Err("it refers to another document by `$ref`: nothing is fetched, put it below `$defs`".into());
         };
-        if let Some(known) = self.known.get(pointer) {
+        let pointer = percent_decode_str(pointer).decode_utf8().map_err(|_| "a `$ref` is not UTF-8".to_owned())?;
+        if let Some(known) = self.known.get(&*pointer) {
             return Ok(*known);
         }
-        if self.path.contains(&pointer) {
+        if self.path.iter().any(|before| *before == pointer) {
             self.recursive = true;
             return Ok(1);
         }
         if self.path.len() == REFERENCES {
             return Err(format!("more than {REFERENCES} references follow one another"));
         }
-        // What is not found, an anchor say, is for whoever compiles the schema.
-        let Some(target) = self.root.pointer(pointer) else { return Ok(1) };
-        self.path.push(pointer);
+        let Some(target) = self.root.pointer(&pointer) else {
+            return Err(format!("`$ref` {reference:?} leads nowhere: it takes a JSON Pointer, `#/$defs/…`"));
+        };
+        self.path.push(pointer.to_string());
         let branches = self.branches(target);
         self.path.pop();
         let branches = branches?;
-        self.known.insert(pointer, branches);
+        self.known.insert(pointer.into_owned(), branches);
         Ok(branches)
     }
 }
@@ -183,6 +209,16 @@ mod tests {
             (json!({ "properties": { "$ref": { "type": "string" } }, "default": { "$ref": "x" } }), None),
             (json!({ "$defs": { "tree": { "items": { "$ref": "#/$defs/tree" } } }, "$ref": "#/$defs/tree" }), None),
             (json!({ "$ref": "#" }), None),
+            (
+                json!({ "$ref": "#/%24defs/a", "$defs": { "a": { "$ref": "https://x/s.json" } } }),
+                Some("another document"),
+            ),
+            (json!({ "$ref": "#/$defs/b", "$defs": {} }), Some("leads nowhere")),
+            (json!({ "$ref": "#b", "$defs": { "a": { "$anchor": "b" } } }), Some("leads nowhere")),
+            (json!({ "$id": "https://x/s.json", "$ref": "#/$defs/a", "$defs": { "a": {} } }), None),
+            (json!({ "items": { "$id": "https://x/s.json", "$ref": "#/$defs/a" } }), Some("`$id` is not read")),
+            (json!({ "properties": { "$id": { "type": "string" }, "id": { "type": "string" } } }), None),
+            (json!({ "allOf": vec![json!({ "pattern": "x" }); 201] }), Some("more than 200 patterns")),
             (json!({ "$ref": "#/$defs/a0", "$defs": deep }), Some("nested deeper than 500 with its references")),
             (json!(true), None),
         ] {

@@ -73,7 +73,7 @@ impl Workload for Flow {
     fn refused(&self, world: &World) -> Option<String> {
         let key = self.key();
         let parts = flow_parts(world, &key.namespace, &key.name, &self.spec.definition);
-        refused(world, FLOW, &self.spec.runtime, &parts)
+        refused(world, FLOW, &self.spec.runtime, &parts, 1)
     }
 
     fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {
@@ -107,14 +107,20 @@ fn runs_ours(runtime: &Runtime, settings: &Settings) -> bool {
     image.is_empty() || image == settings.runner_image
 }
 
-/// Why our runner would refuse the prompts of a flow. A container whose image or command the overlay sets is not judged.
-pub(crate) fn refused(world: &World, kind: FlowKind, runtime: &Runtime, parts: &FlowParts) -> Option<String> {
+/// Why our runner would refuse the prompts of a flow, one of so many that are judged together. A container whose image or command the overlay sets is not judged.
+pub(crate) fn refused(
+    world: &World,
+    kind: FlowKind,
+    runtime: &Runtime,
+    parts: &FlowParts,
+    flows: usize,
+) -> Option<String> {
     let containers = runtime.pod_template.as_ref().and_then(|overlay| overlay.pointer("/spec/containers")?.as_array());
     let replaced = containers.into_iter().flatten().any(|container| {
         container["name"] == kind.name && ["image", "command", "args"].iter().any(|key| container.get(key).is_some())
     });
     let judged = runs_ours(runtime, &world.settings) && !replaced;
-    judged.then(|| world.verdicts.refused(&parts.prompts)).flatten().map(|sentence| sentence.to_string())
+    judged.then(|| world.verdicts.refused(&parts.prompts, flows)).flatten().map(|sentence| sentence.to_string())
 }
 
 /// Why a flow could never answer in our runtime, as far as its model's key tells.

@@ -44,7 +44,7 @@ pub(super) fn members<'a>(set: &'a FlowSet, world: &World) -> Vec<(&'a str, Memb
                     Ok(()) if anew => {
                         let runtime = &set.spec.runtime;
                         let never = never_answers(world, &key.namespace, runtime, &flow.definition);
-                        match never.or_else(|| refused(world, FLOW_SET, runtime, &parts)) {
+                        match never.or_else(|| refused(world, FLOW_SET, runtime, &parts, set.spec.flows.len())) {
                             None => Member::Fine(inputs),
                             Some(sentence) => Member::Broken(sentence),
                         }

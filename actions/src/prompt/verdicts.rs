@@ -12,9 +12,9 @@ use crds::json_schema;
 use dotprompt::{OutputFormat, Prompt};
 use sha2::{Digest, Sha256};
 
-/// Most verdicts that are kept; beyond it all are forgotten.
+/// Most verdicts that are kept; beyond it any is forgotten for a new one.
 const KEPT: usize = 1024;
-/// Most that is read of a flow, as [`Prompt::cost`] counts: a quarter of a second. A MiB of two thousand tags takes two seconds, which
+/// Most that is read at a time, of a flow or of all flows of a set, as [`Prompt::cost`] counts: a quarter of a second. A MiB of two thousand tags takes two seconds, which
 /// the runner has and the operator has not, so what goes beyond is left to the runner.
 const AFFORDED: u64 = 256 << 20;
 /// Most bytes of a sentence: it quotes names out of the texts.
@@ -22,13 +22,17 @@ const LONGEST: usize = 4 * 1024;
 
 /// Why the runner refuses the prompts of a flow, names and texts: of each that is wrong its first problem, with the line.
 pub fn refused(prompts: &[(String, String)]) -> Option<String> {
+    refused_within(prompts, AFFORDED)
+}
+
+fn refused_within(prompts: &[(String, String)], afforded: u64) -> Option<String> {
     let all: BTreeMap<&str, &str> = prompts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     let mut cost = 0;
-    let afforded = all.keys().take_while(|name| {
+    let read = all.keys().take_while(|name| {
         cost += Prompt::cost(name, &all);
-        cost <= AFFORDED
+        cost <= afforded
     });
-    let problems = afforded.filter_map(|name| {
+    let problems = read.filter_map(|name| {
         let problem = judge(name, &all).err()?;
         Some(format!("prompt {name:?}{problem}"))
     });
@@ -57,16 +61,19 @@ fn judge(name: &str, all: &BTreeMap<&str, &str>) -> Result<(), String> {
 pub struct Verdicts(Mutex<HashMap<[u8; 32], Option<Arc<str>>>>);
 
 impl Verdicts {
-    /// As [`refused`], which is asked once for the same texts.
-    pub(crate) fn refused(&self, prompts: &[(String, String)]) -> Option<Arc<str>> {
-        let digest = digest(prompts);
+    /// As [`refused`], which is asked once for the same texts, for one of so many flows that are judged together.
+    pub(crate) fn refused(&self, prompts: &[(String, String)], flows: usize) -> Option<Arc<str>> {
+        let afforded = AFFORDED / u64::try_from(flows.max(1)).unwrap_or(u64::MAX);
+        let digest = digest(prompts, afforded);
         if let Some(known) = self.lock().get(&digest) {
             return known.clone();
         }
-        let verdict: Option<Arc<str>> = refused(prompts).map(Arc::from);
+        let verdict: Option<Arc<str>> = refused_within(prompts, afforded).map(Arc::from);
         let mut known = self.lock();
-        if known.len() >= KEPT {
-            *known = HashMap::new();
+        if known.len() >= KEPT
+            && let Some(any) = known.keys().next().copied()
+        {
+            known.remove(&any);
         }
         known.insert(digest, verdict.clone());
         verdict
@@ -83,8 +90,9 @@ impl fmt::Debug for Verdicts {
     }
 }
 
-fn digest(prompts: &[(String, String)]) -> [u8; 32] {
+fn digest(prompts: &[(String, String)], afforded: u64) -> [u8; 32] {
     let mut digest = Sha256::new();
+    digest.update(afforded.to_le_bytes());
     for part in prompts.iter().flat_map(|(name, text)| [name, text]) {
         digest.update(part.len().to_le_bytes());
         digest.update(part);
@@ -124,13 +132,13 @@ mod tests {
     fn a_verdict_is_kept_for_the_same_texts_alone() {
         let verdicts = Verdicts::default();
         let (bad, good) = (prompts(&[("a", "{{upper x}}")]), prompts(&[("a", "hi")]));
-        assert_eq!((verdicts.refused(&bad).is_some(), verdicts.refused(&good)), (true, None));
+        assert_eq!((verdicts.refused(&bad, 1).is_some(), verdicts.refused(&good, 1)), (true, None));
         assert_eq!(format!("{verdicts:?}"), "Verdicts { kept: 2 }");
-        assert_eq!(verdicts.refused(&bad), verdicts.refused(&bad));
+        assert_eq!(verdicts.refused(&bad, 1), verdicts.refused(&bad, 1));
         for n in 0..KEPT {
-            verdicts.refused(&prompts(&[("a", &n.to_string())]));
+            verdicts.refused(&prompts(&[("a", &n.to_string())]), 1);
         }
         assert!(verdicts.lock().len() <= KEPT);
-        assert_ne!(digest(&prompts(&[("a", "bc")])), digest(&prompts(&[("ab", "c")])));
+        assert_ne!(digest(&prompts(&[("a", "bc")]), 1), digest(&prompts(&[("ab", "c")]), 1));
     }
 }

@@ -47,6 +47,8 @@ pub(super) fn split(text: &str) -> Result<Document<'_>, PromptError> {
 /// Deepest nesting of lists and fields in brackets. The YAML reader gives up at 128, after a time that grows with the square of
 /// what is open: half a MiB of `[` took minutes.
 const NESTED: usize = 256;
+/// Most of those brackets in all.
+const BRACKETS: usize = 4096;
 
 /// The fields of a frontmatter, keys as strings; none when it is empty.
 ///
@@ -54,7 +56,8 @@ const NESTED: usize = 256;
 /// What is not YAML, has no fields, or is not possible in JSON, with the line in the text whose frontmatter this is.
 pub(super) fn fields(yaml: &str) -> Result<Map<String, Value>, PromptError> {
     if let Some(line) = too_deep(yaml) {
-        return Err(PromptError::at(line + 1, format!("the frontmatter is nested deeper than {NESTED}")));
+        let bound = format!("the frontmatter has more than {NESTED} brackets within one another, or {BRACKETS} in all");
+        return Err(PromptError::at(line + 1, bound));
     }
     let yaml: serde_yaml::Value = serde_yaml::from_str(yaml).map_err(|error| {
         // The text's first line is the one before the YAML's.
@@ -71,16 +74,17 @@ pub(super) fn fields(yaml: &str) -> Result<Map<String, Value>, PromptError> {
     }
 }
 
-/// The line, from 1, in which more than [`NESTED`] brackets are open. Those in quotes count too.
+/// The line, from 1, in which more than [`NESTED`] brackets may be open. What closes in a comment or in quotes closes nothing, so
+/// only the first bracket of so many is known to close.
 fn too_deep(yaml: &str) -> Option<usize> {
-    let mut open = 0_usize;
+    let (mut open, mut all) = (0_usize, 0_usize);
     let at = yaml.bytes().position(|byte| {
         match byte {
-            b'[' | b'{' => open += 1,
+            b'[' | b'{' => (open, all) = (open + 1, all + 1),
             b']' | b'}' => open = open.saturating_sub(1),
             _ => {}
         }
-        open > NESTED
+        open > NESTED || all > BRACKETS
     })?;
     Some(yaml.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1)
 }
@@ -142,7 +146,13 @@ mod tests {
     fn a_frontmatter_that_is_nested_without_end_is_refused_at_once() {
         let begin = std::time::Instant::now();
         let error = read(&format!("---\na: 1\nb: {}\n---\n", "[".repeat(500_000))).unwrap_err();
-        assert_eq!(error.to_string(), "line 3: the frontmatter is nested deeper than 256");
+        assert_eq!(
+            error.to_string(),
+            "line 3: the frontmatter has more than 256 brackets within one another, or 4096 in all"
+        );
+        assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
+        let commented = read(&format!("---\na: 1\nb: {}\n---\n", "[#]\n".repeat(200_000))).unwrap_err();
+        assert!(commented.to_string().contains("4096 in all"), "{commented}");
         assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
         assert!(read(&format!("---\na: {}1{}\n---\n", "[".repeat(100), "]".repeat(100))).is_ok());
         assert!(read(&format!("---\na: [{}]\n---\n", "{}, ".repeat(1_000))).is_ok());

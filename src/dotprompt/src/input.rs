@@ -1,11 +1,28 @@
 //! Merges an input with its defaults and judges it by the schema.
 
 use jsonschema::error::{TypeKind, ValidationErrorKind};
-use jsonschema::{ValidationError, Validator};
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 
 /// Most problems named in one error.
 const NAMED: usize = 5;
+
+/// Most regular expressions in a schema, and most bytes of each once it is compiled: whoever reads a prompt of others compiles them.
+const MOST_PATTERNS: usize = 200;
+const PATTERN: usize = 256 << 10;
+
+/// Regular expressions in a schema, at most: what only looks like one counts too.
+fn patterns(schema: &Value) -> usize {
+    match schema {
+        Value::Array(list) => list.iter().map(patterns).sum(),
+        Value::Object(fields) => {
+            let own = usize::from(fields.contains_key("pattern"))
+                + fields.get("patternProperties").and_then(Value::as_object).map_or(0, Map::len);
+            own + fields.values().map(patterns).sum::<usize>()
+        }
+        _ => 0,
+    }
+}
 
 /// Judges what the schema of an input says of the whole.
 ///
@@ -30,7 +47,12 @@ pub(super) fn of_object(schema: &Value) -> Result<(), String> {
 /// # Errors
 /// Why it is no JSON Schema.
 pub(super) fn validator(schema: &Value, place: &str) -> Result<Validator, String> {
-    jsonschema::validator_for(schema).map_err(|error| {
+    let patterns = patterns(schema);
+    if patterns > MOST_PATTERNS {
+        return Err(format!("`{place}` has {patterns} patterns, more than {MOST_PATTERNS}"));
+    }
+    let bounded = PatternOptions::fancy_regex().size_limit(PATTERN).dfa_size_limit(PATTERN);
+    jsonschema::options().with_pattern_options(bounded).build(schema).map_err(|error| {
         let at = path(error.instance_path().as_str());
         let at = if at.is_empty() { place.to_owned() } else { format!("{place}.{at}") };
         format!("`{at}` is not JSON Schema: {}", error.masked())

@@ -2,7 +2,7 @@
 //!
 //! A prompt is parsed with those alone, so that a broken one is a problem of who includes it, and of nobody else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::template;
 
@@ -29,8 +29,8 @@ pub(super) fn included(of: &str, prompts: &BTreeMap<&str, &str>) -> BTreeMap<Str
     found
 }
 
-/// The names after `{{>` and `{{#>`; `None` for one that is computed.
-fn names(source: &str) -> Vec<Option<&str>> {
+/// The names after `{{>` and `{{#>`, each once; `None` for one that is computed.
+fn names(source: &str) -> BTreeSet<Option<&str>> {
     let tags = source.split("{{").skip(1).filter_map(|tag| {
         let tag = tag.trim_start_matches(['~', '#']).trim_start();
         tag.strip_prefix('>').map(str::trim_start)

@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a client waits for another replica to cancel a task.
 const CANCEL: Duration = Duration::from_secs(5);
 
+/// How many looks at a task of another replica may find no row.
+const MISSING: u32 = 5;
+
 /// How many rows are written at a time: conversations use the same connections.
 const AT_A_TIME: usize = 3;
 
@@ -172,10 +175,16 @@ impl Registry {
         }
         let registry = self.clone();
         tokio::spawn(async move {
+            let mut missing = 0;
             while task.is_working() && task.is_watched() {
                 sleep(BEAT).await;
                 match registry.elsewhere(&task.id, &task.user).await {
-                    Ok(Some(later)) => task.follow(&later.now()),
+                    Ok(Some(later)) => {
+                        missing = 0;
+                        task.follow(&later.now());
+                    }
+                    // Its replica writes a row that went anew.
+                    Ok(None) if missing < MISSING => missing += 1,
                     Ok(None) => _ = task.end(Phase::Failed, Some("the task is gone".into())),
                     // It may go on where it runs.
                     Err(error) => tracing::debug!("a task of another replica cannot be followed now: {error}"),
@@ -231,7 +240,7 @@ impl Registry {
 
 /// Writes what the rows of `tasks` do not say yet, and with `beat` that those that run still do.
 async fn write_all(rows: &Rows, tasks: &[Arc<Task>], beat: bool) -> Result<(), DatabaseError> {
-    let due: Vec<_> = tasks.iter().filter(|task| *task.stored.borrow() != task.stage()).collect();
+    let due: Vec<_> = tasks.iter().filter(|task| *task.stored.borrow() < task.stage()).collect();
     let mut refused = Ok(());
     for few in due.chunks(AT_A_TIME) {
         for (task, stored) in few.iter().zip(futures::future::join_all(few.iter().map(|task| rows.store(task))).await) {
@@ -239,7 +248,11 @@ async fn write_all(rows: &Rows, tasks: &[Arc<Task>], beat: bool) -> Result<(), D
                 Ok(stage) => _ = task.stored.send_replace(stage),
                 // It would be waited for again with each of the others.
                 Err(error @ DatabaseError::Away(_)) => return Err(error),
-                Err(error) => refused = Err(error),
+                // A row that is refused once is refused again: the others do not wait for it.
+                Err(error) => {
+                    task.stored.send_replace(Stored::Refused);
+                    refused = Err(error);
+                }
             }
         }
     }
@@ -254,9 +267,17 @@ async fn write_all(rows: &Rows, tasks: &[Arc<Task>], beat: bool) -> Result<(), D
                 None => _ = task.stored.send_replace(Stored::Not),
             }
         }
+        for few in working.chunks(AT_A_TIME) {
+            for told in futures::future::join_all(few.iter().map(|task| rows.tell(task))).await {
+                match told {
+                    Err(error @ DatabaseError::Away(_)) => return Err(error),
+                    told => refused = refused.and(told),
+                }
+            }
+        }
     }
-    refused?;
-    rows.sweep().await
+    let swept = rows.sweep().await;
+    refused.and(swept)
 }
 
 fn away(error: DatabaseError) -> Fault {

@@ -139,21 +139,43 @@ impl Rows {
         Ok(stage)
     }
 
-    /// Says of tasks that work that they do, and what they have said so far. A task that is not among the answers has no
-    /// row any more.
+    /// Writes the answer of a task that works, as far as it has come, if the row does not hold as much.
+    ///
+    /// # Errors
+    /// The database did not take it.
+    pub(super) async fn tell(&self, task: &Task) -> Result<(), DatabaseError> {
+        let text = bounded(&task.now().text, SO_FAR, false);
+        let length = text.len();
+        if task.written.load(Ordering::Relaxed) == length {
+            return Ok(());
+        }
+        let write = || async {
+            let row = sqlx::query(
+                "UPDATE recif_tasks SET text = $4 WHERE namespace = $1 AND agent = $2 AND id = $3 AND phase = 'working'",
+            );
+            let row = row.bind(&self.home.namespace).bind(&self.home.agent).bind(&task.id).bind(&text);
+            row.execute(self.home.database.pool()).await.map(drop)
+        };
+        let told = self.ask(write).await;
+        // What was refused would be refused again; the end brings the whole.
+        if !matches!(told, Err(DatabaseError::Away(_))) {
+            task.written.store(length, Ordering::Relaxed);
+        }
+        told
+    }
+
+    /// Heartbeat of tasks that work. A task that is not among the answers has no row any more.
     ///
     /// # Errors
     /// The database did not take it.
     pub(super) async fn beat(&self, tasks: &[Arc<Task>]) -> Result<Vec<Beat>, DatabaseError> {
         let ids: Vec<String> = tasks.iter().map(|task| task.id.clone()).collect();
-        let texts: Vec<String> = tasks.iter().map(|task| bounded(&task.now().text, SO_FAR, false)).collect();
         let write = || async {
             let rows = sqlx::query(
-                "UPDATE recif_tasks AS known SET updated_at = now(), text = said.text \
-                 FROM unnest($3::text[], $4::text[]) AS said (id, text) \
-                 WHERE known.namespace = $1 AND known.agent = $2 AND known.id = said.id RETURNING known.id, cancel",
+                "UPDATE recif_tasks SET updated_at = now() \
+                 WHERE namespace = $1 AND agent = $2 AND id = ANY($3) RETURNING id, cancel",
             );
-            let rows = rows.bind(&self.home.namespace).bind(&self.home.agent).bind(&ids).bind(&texts);
+            let rows = rows.bind(&self.home.namespace).bind(&self.home.agent).bind(&ids);
             let rows = rows.fetch_all(self.home.database.pool()).await?;
             rows.iter().map(|row| Ok(Beat { id: row.try_get("id")?, cancel: row.try_get("cancel")? })).collect()
         };

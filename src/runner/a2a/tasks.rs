@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
@@ -55,6 +56,8 @@ pub(super) enum Stored {
     Begun,
     /// How it ended.
     Ended,
+    /// Nothing, and never will: the database refuses it.
+    Refused,
 }
 
 /// What changes while a task runs.
@@ -117,6 +120,8 @@ pub(super) struct Task {
     pub(super) elsewhere: bool,
     /// What its row says.
     pub(super) stored: watch::Sender<Stored>,
+    /// Bytes of the answer that its row holds while it works.
+    pub(super) written: AtomicUsize,
 }
 
 /// The tasks of this process.
@@ -141,6 +146,7 @@ impl Task {
             canceled: CancellationToken::new(),
             elsewhere: false,
             stored: watch::Sender::new(Stored::Not),
+            written: AtomicUsize::new(0),
         }
     }
 
@@ -269,7 +275,7 @@ impl Tasks {
     /// Those whose rows do not say yet how they ended.
     pub(super) fn unstored(&self) -> Vec<Arc<Task>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.iter().filter(|task| *task.stored.borrow() != Stored::Ended).cloned().collect()
+        kept.iter().filter(|task| *task.stored.borrow() < Stored::Ended).cloned().collect()
     }
 
     /// The tasks of `user` that are still there, the newest first.

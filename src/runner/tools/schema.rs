@@ -8,12 +8,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use crds::json_schema::Cost;
-use jsonschema::Validator;
+use jsonschema::{PatternOptions, Validator};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 /// Most problems that are told at once.
 const PROBLEMS: usize = 8;
+/// Most bytes of a regular expression once it is compiled.
+const PATTERN: usize = 256 << 10;
 /// Most pairs of a part of the value and a branch of the schema among which problems are looked for: all are found before the
 /// first is told, which takes their memory.
 const PAIRS: u64 = 1_000_000;
@@ -38,7 +40,9 @@ impl Schema {
             return Err("it must be a JSON object".into());
         }
         let cost = crds::json_schema::judge(&json)?;
-        let validator = jsonschema::validator_for(&json).map_err(|error| problem(&error))?;
+        let patterns = PatternOptions::fancy_regex().size_limit(PATTERN).dfa_size_limit(PATTERN);
+        let validator = jsonschema::options().with_pattern_options(patterns).build(&json);
+        let validator = validator.map_err(|error| problem(&error))?;
         Ok(Self { json: json.into(), validator: validator.into(), cost })
     }
 
