@@ -27,6 +27,9 @@ pub struct ControlPlaneArgs {
     /// Namespaces to show, separated by commas; all when empty
     #[arg(long, env = "RECIF_NAMESPACES", value_delimiter = ',', value_name = "NAMES")]
     pub(super) namespaces: Vec<String>,
+    /// Networks of proxies whose X-Forwarded-For says where a request comes from, separated by commas
+    #[arg(long, env = "RECIF_TRUSTED_PROXIES", value_delimiter = ',', value_name = "CIDRS")]
+    pub(super) trusted_proxies: Vec<String>,
     #[command(flatten)]
     pub(super) mirror: MirrorArgs,
 }

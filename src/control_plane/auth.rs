@@ -4,14 +4,14 @@ use std::{collections::HashSet, net::IpAddr, sync::Arc};
 
 use crds::{KINDS, Kind, digest::sha256_hex};
 use futures::{StreamExt as _, stream};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
     api::problem::Problem,
     fleet::{Fleet, Sight, Visible},
 };
 use crate::cluster::{
-    access::{Access, No, OWN_AUTHORIZATION, Penalties, Standing, Unavailable, bearer},
+    access::{Access, Network, No, OWN_AUTHORIZATION, Penalties, Standing, Unavailable, bearer},
     reviews::{Identity, Right},
 };
 
@@ -28,7 +28,26 @@ pub(super) enum Auth {
         anywhere: bool,
     },
     /// As the API server says.
-    Kubernetes(Access<()>, Penalties),
+    Kubernetes(Access<()>, Guesses),
+}
+
+/// Tokens that were refused, by the address that they came from.
+#[derive(Debug, Default)]
+pub(super) struct Guesses {
+    penalties: Penalties,
+    trusted: Vec<Network>,
+}
+
+impl Guesses {
+    /// None yet; what proxies of these networks say of where a request comes from is believed.
+    pub(super) fn behind(trusted: Vec<Network>) -> Self {
+        Self { penalties: Penalties::default(), trusted }
+    }
+
+    fn origin(&self, fields: &HeaderMap, peer: IpAddr) -> IpAddr {
+        let chain: Vec<_> = fields.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes).collect();
+        Network::origin(&self.trusted, peer.to_canonical(), Network::hops(&chain))
+    }
 }
 
 /// Who asks: as he says himself, until somebody judges his token.
@@ -89,12 +108,15 @@ impl Auth {
     ///
     /// # Errors
     /// The token is wrong, or too many wrong ones came from there.
-    pub(super) async fn admit(&self, fields: &HeaderMap, origin: Option<IpAddr>) -> Result<(), Problem> {
-        let (Self::Kubernetes(access, penalties), Some(origin)) = (self, origin) else { return Ok(()) };
+    pub(super) async fn admit(&self, fields: &HeaderMap, peer: Option<IpAddr>) -> Result<(), Problem> {
+        let (Self::Kubernetes(access, guesses), Some(peer)) = (self, peer) else { return Ok(()) };
         let Ok(Caller { token: Some(token) }) = self.caller(fields) else { return Ok(()) };
-        if access.standing(&token) != Standing::Unknown {
-            return Ok(());
+        match access.standing(&token) {
+            Standing::Known => return Ok(()),
+            Standing::Refused => return Err(unknown()),
+            Standing::Unknown => {}
         }
+        let (penalties, origin) = (&guesses.penalties, guesses.origin(fields, peer));
         if penalties.holds(origin) {
             let detail =
                 "too many tokens from this address were refused: wait for 10 s, then try again with one that is right";

@@ -40,7 +40,7 @@ impl Reviews for Roles {
 
 fn auth() -> (Arc<Roles>, Auth) {
     let roles = Arc::new(Roles::default());
-    (roles.clone(), Auth::Kubernetes(Access::new(roles, Vec::new(), |_| ()), Penalties::default()))
+    (roles.clone(), Auth::Kubernetes(Access::new(roles, Vec::new(), |_| ()), Guesses::default()))
 }
 
 fn fields(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -199,12 +199,25 @@ async fn an_address_pays_for_tokens_that_were_refused() {
         let refused = auth.admit(&token(format!("guess-{number}")), Some(here)).await.unwrap_err();
         assert_eq!(refused.status(), 401);
     }
+    assert_eq!(
+        auth.admit(&token("guess-0".into()), Some(there)).await.unwrap_err().status(),
+        401,
+        "it goes no further"
+    );
     let asked = roles.asked.lock().unwrap().len();
     let held = auth.admit(&token("good-admin".into()), Some(here)).await.unwrap_err();
     assert_eq!(held.status(), 429);
     assert_eq!(roles.asked.lock().unwrap().len(), asked, "no review is made for it");
     assert!(auth.admit(&known, Some(here)).await.is_ok(), "who is known does not notice");
     assert!(auth.admit(&token("good-admin".into()), Some(there)).await.is_ok());
+    let Auth::Kubernetes(access, _) = auth else { unreachable!() };
+    let auth = Auth::Kubernetes(access, Guesses::behind(Network::all(&["192.0.2.0/24".into()]).unwrap()));
+    for number in 0..21 {
+        let mut guess = token(format!("other-{number}"));
+        guess.insert("x-forwarded-for", HeaderValue::from_static("203.0.113.9"));
+        assert!(auth.admit(&guess, Some(here)).await.is_err());
+    }
+    assert!(auth.admit(&token("good-one".into()), Some(here)).await.is_ok(), "the proxy is told from whom it serves");
     assert!(auth.admit(&HeaderMap::new(), Some(here)).await.is_ok(), "what is open to all stays so");
     tokio::time::advance(std::time::Duration::from_secs(11)).await;
     assert!(auth.admit(&token("good-admin".into()), Some(here)).await.is_ok());

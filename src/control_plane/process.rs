@@ -17,7 +17,7 @@ use super::{
     api::{self, Parts},
     args::ControlPlaneArgs,
     around::Around,
-    auth::Auth,
+    auth::{Auth, Guesses},
     fleet::Fleet,
     live::Clients,
     load::Loads,
@@ -29,7 +29,7 @@ use super::{
 use crate::{
     cluster::{
         Authority, Board,
-        access::{Access, AuthMode, Open, Penalties},
+        access::{Access, AuthMode, Network, NoNetwork, Open},
         client::{ConnectError, connect},
         crash::CrashPoint,
         metrics::Metrics as ApiMetrics,
@@ -48,6 +48,8 @@ enum ControlPlaneError {
     Open(#[from] Open),
     #[error(transparent)]
     Gateway(#[from] BadGateway),
+    #[error(transparent)]
+    TrustedProxies(#[from] NoNetwork),
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error("listen on {0}: {1}")]
@@ -75,6 +77,7 @@ pub async fn run(args: ControlPlaneArgs) -> ExitCode {
                 error,
                 ControlPlaneError::Open(_)
                     | ControlPlaneError::Gateway(_)
+                    | ControlPlaneError::TrustedProxies(_)
                     | ControlPlaneError::Database(_)
                     | ControlPlaneError::Tls(_)
             );
@@ -84,7 +87,9 @@ pub async fn run(args: ControlPlaneArgs) -> ExitCode {
 }
 
 async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
-    let ControlPlaneArgs { bind, admin_bind, auth, gateway_url, gateway_ca, tls, namespaces, mirror } = args;
+    let ControlPlaneArgs { bind, admin_bind, auth, gateway_url, gateway_ca, tls, namespaces, trusted_proxies, mirror } =
+        args;
+    let trusted = Network::all(&trusted_proxies)?;
     let mode = auth.mode(bind)?;
     let tls = match tls.read() {
         None => None,
@@ -109,7 +114,7 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
         AuthMode::None => Auth::None { anywhere: auth.insecure() },
         AuthMode::Kubernetes => {
             let reviews = Arc::new(Reviewer::new(transport.clone()));
-            Auth::Kubernetes(Access::new(reviews, auth.audiences(), |_| ()), Penalties::default())
+            Auth::Kubernetes(Access::new(reviews, auth.audiences(), |_| ()), Guesses::behind(trusted))
         }
     };
     let listener = http::bind(bind).await.map_err(|error| ControlPlaneError::Listen(bind, error))?;

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     api::{App, Parts},
     around::Around,
-    auth::Auth,
+    auth::{Auth, Guesses},
     fleet::Fleet,
     live::Clients,
     load::Loads,
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     cluster::{
-        access::{Access, Penalties, Reviews},
+        access::{Access, Reviews},
         error::RequestError,
         reviews::{Identity, Right},
     },
@@ -62,7 +62,7 @@ impl Reviews for Given {
 pub(super) fn app_with_rights(fleet: &Arc<Fleet>) -> (App, Arc<Given>) {
     let given = Arc::new(Given::default());
     let nowhere = Store::open(&DatabaseUrl::file("/nonexistent/recif.db".as_ref())).unwrap();
-    let auth = Auth::Kubernetes(Access::new(given.clone(), Vec::new(), |_| ()), Penalties::default());
+    let auth = Auth::Kubernetes(Access::new(given.clone(), Vec::new(), |_| ()), Guesses::default());
     (app_of(fleet, "", auth, nowhere), given)
 }
 

@@ -21,7 +21,10 @@ use super::{
     sessions::Session,
     turn,
 };
-use crate::http1::{Fields, Framing, KEEP_ALIVE, NoHead, RequestHead, Side};
+use crate::{
+    cluster::access::Network,
+    http1::{Fields, Framing, KEEP_ALIVE, NoHead, RequestHead, Side},
+};
 
 /// How often a client that did send urgent data is looked at.
 const URGENT: Duration = Duration::from_millis(100);
@@ -241,10 +244,7 @@ fn origin(head: &RequestHead<'_>, peer: &Peer, shared: &Shared) -> IpAddr {
         return peer.address;
     }
     let chain: Vec<_> = head.fields.values(head.bytes, "x-forwarded-for").collect();
-    let hops = chain.iter().rev().flat_map(|value| value.rsplit(|byte| *byte == b','));
-    let mut known =
-        hops.map_while(|hop| str::from_utf8(hop.trim_ascii()).ok()?.parse().ok()).map(|hop: IpAddr| hop.to_canonical());
-    known.find(|hop| !shared.trusts(*hop)).unwrap_or(peer.address)
+    Network::origin(&shared.settings.trusted_proxies, peer.address, Network::hops(&chain))
 }
 
 async fn refuse<S: Link>(

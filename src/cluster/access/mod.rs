@@ -4,6 +4,7 @@
 //! tokens are remembered, so whoever was let in before costs no request to the API server.
 
 mod args;
+mod network;
 mod penalty;
 mod verdicts;
 
@@ -26,6 +27,7 @@ use super::{
     reviews::{Identity, Reviewer, Right},
 };
 pub use args::{AuthArgs, AuthMode, Open};
+pub use network::{Network, NoNetwork};
 pub use penalty::Penalties;
 pub use verdicts::{Answer, No, Standing, Unavailable};
 use verdicts::{Digest, Outcome, Terms, Verdicts};

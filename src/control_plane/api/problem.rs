@@ -72,6 +72,7 @@ impl IntoResponse for Problem {
         match self.status {
             // The challenge of RFC 6750, section 3.
             401 => drop(fields.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            429 => drop(fields.insert(header::RETRY_AFTER, HeaderValue::from_static("10"))),
             503 => drop(fields.insert(header::RETRY_AFTER, HeaderValue::from_static("1"))),
             _ => {}
         }
