@@ -184,11 +184,16 @@ async fn a_template_that_cannot_be_read_leaves_the_old_pods_serving(ns: Namespac
     ns.tells(PROMPT, "say", SAID, "Error", &["line 1: the block `{{#if}}` does not end"]).await?;
     ns.tells(FLOW, "steady", SAID, "Resolving", &["prompt \"say\" is in phase Error", "does not end"]).await?;
     ensure!(ns.pod_uids("steady").await? == pods, "the Pods of a template that every reader refuses are replaced");
-    // This one only our own runtime does not read.
+    // This one only our own runtime does not read, which the operator knows.
     ns.edit(PROMPT, "say", json!({"spec": {"content": "{{^text}}never read{{/text}}"}})).await?;
+    ns.tells(FLOW, "steady", SAID, "Failed", &["InvalidSpec", "prompt \"say\", line 1"]).await?;
+    ensure!(ns.pod_uids("steady").await? == pods, "the Pods of a template that our runtime refuses are replaced");
+    ns.answers("steady", "/", json!({"text": "hi"}), "echo: hi").await?;
+    // Which tools there are is seen by the runtime alone.
+    ns.edit(PROMPT, "say", json!({"spec": {"content": "---\ntools: [absent]\n---\n{{text}}"}})).await?;
     ns.tells(FLOW, "steady", START, "Deploying", &["NotReady"]).await?;
     let (code, said) = ns.env.recif(&["why", "flow/steady", "-n", &ns.name]).await?;
-    ensure!(code == 3 && said.contains("prompts/say.prompt:1: "), "recif why: exit code {code}: {said}");
+    ensure!(code == 3 && said.contains("prompts/say.prompt:2: "), "recif why: exit code {code}: {said}");
     let now = ns.get(FLOW, "steady").await?;
     ensure!(now.condition("Available").is_true(), "its old Pods do not count: {}", now.describe());
     let pods = ns.pod_uids("steady").await?;

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::{Scenario, gateway_auth::ask, scenarios};
 use crate::{
-    client::Target,
+    client::{Answer, Target},
     kinds::{AGENT, DEPLOYMENT, NETWORK_POLICY, SECRET, TOOL},
     manifests::{object, workload},
-    namespace::{Namespace, SAID},
+    namespace::{Namespace, SAID, START},
     object::Read as _,
     operator,
     watch::poll,
@@ -35,6 +35,12 @@ fn told(text: &str) -> Result<Vec<(String, String)>> {
     Ok(pairs.filter(|(name, _)| name.starts_with("x-recif-")).collect())
 }
 
+/// The first answer of a Service, which the node's proxy may know a moment later than its Pod is ready.
+async fn first_answer(ns: &Namespace, target: &Target, path: &str) -> Result<Answer> {
+    let what = format!("an answer through the {}", target.way);
+    poll(START, &what, || async { ask(ns, target, "GET", path, "").await.map(Some) }).await
+}
+
 async fn a_name_that_no_gateway_signed_is_no_name(ns: Namespace) -> Result<()> {
     ns.start(&workload("listener", json!({}))).await?;
     let spoofed = "X-Recif-User: somebody-else\r\nX-Recif-Caller: x.y.z\r\nX-Recif-Approver: somebody-else\r\n";
@@ -47,7 +53,7 @@ async fn a_name_that_no_gateway_signed_is_no_name(ns: Namespace) -> Result<()> {
     );
     let mut service = Target::service(&ns, "listener").await?;
     service.headers += spoofed;
-    let around = told(&ask(&ns, &service, "GET", "/seen", "").await?.text)?;
+    let around = told(&first_answer(&ns, &service, "/seen").await?.text)?;
     ensure!(around.is_empty(), "from another Pod: {around:?}");
     Ok(())
 }
@@ -55,7 +61,7 @@ async fn a_name_that_no_gateway_signed_is_no_name(ns: Namespace) -> Result<()> {
 async fn who_requires_identity_answers_gateways_alone(ns: Namespace) -> Result<()> {
     ns.start(&workload("strict", json!({"proxy": {"requireIdentity": true}}))).await?;
     let service = Target::service(&ns, "strict").await?;
-    let refused = ask(&ns, &service, "GET", "/seen", "").await?;
+    let refused = first_answer(&ns, &service, "/seen").await?;
     ensure!(refused.status == 401 && refused.header("x-recif-reason") == Some("identity"), "{refused:?}");
     let answer = ask(&ns, &Target::gateway(&ns, AGENT, "strict").await?, "GET", "/seen", "").await?;
     ensure!(answer.status == 200, "{answer:?}");

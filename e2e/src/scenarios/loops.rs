@@ -69,6 +69,7 @@ async fn a_stopped_agent_that_is_refused_stays_failed_in_silence(ns: Namespace) 
         ensure!((1..=300).contains(&message), "{message} characters: {}", failed.describe());
         ensure!(!failed.condition("Ready").says("regex"), "{}", failed.describe());
     }
+    ns.until(AGENT, "control", START, "is stopped", |it| it.phase() == "Terminated").await?;
     let mark = ns.mark().await?;
     sleep(WINDOW).await;
     for name in ["taken", "misnamed", "control"] {

@@ -76,6 +76,8 @@ async fn back_up(ns: &Namespace) -> Result<PathBuf> {
     let backup = ns.env.state().join("etcd-backup");
     ns.env.cluster(&["stop-apiserver"]).await?;
     ns.env.cluster(&["stop-etcd"]).await?;
+    // Of a run that failed.
+    let _ = fs::remove_dir_all(&backup).await;
     let copied = Command::new("cp").arg("-a").arg(ns.env.state().join("etcd")).arg(&backup).status().await?;
     ns.env.cluster(&["start-etcd"]).await?;
     ns.env.cluster(&["start-apiserver"]).await?;
