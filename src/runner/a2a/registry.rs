@@ -276,8 +276,8 @@ async fn write_all(rows: &Rows, tasks: &[Arc<Task>], beat: bool) -> Result<(), D
             }
         }
     }
-    let swept = rows.sweep().await;
-    refused.and(swept)
+    refused?;
+    rows.sweep().await
 }
 
 fn away(error: DatabaseError) -> Fault {
