@@ -57,7 +57,7 @@ fn judge_as(template: &str, lines_before: usize, inside: Inverse) -> Result<(), 
         }
         let inner = rest[2..].trim_start_matches(|c: char| c == '~' || c.is_whitespace());
         if let Some(comment) = inner.strip_prefix('!') {
-            let Some(length) = end_of_comment(comment) else { return unclosed() };
+            let Some(length) = end_of_comment(comment, inside) else { return unclosed() };
             at = template.len() - comment.len() + length;
             continue;
         }
@@ -117,11 +117,19 @@ fn end_of_raw(raw: &str) -> Option<usize> {
 }
 
 /// Where a comment has ended, given what follows its `!`. One that begins with dashes ends with them where it can, so that it
-/// may hold braces; in `{{!--}}` the same dashes do both.
-fn end_of_comment(comment: &str) -> Option<usize> {
-    let first = |ends: &[&str]| ends.iter().filter_map(|end| Some(comment.find(end)? + end.len())).min();
-    let dashed = if comment.starts_with("--") { first(&["--}}", "--~}}"]) } else { None };
-    dashed.or_else(|| first(&["}}"]))
+/// may hold braces. In `{{!--}}` the same dashes do both for handlebars.js; the crate looks for others first, knows no tilde, and
+/// takes white space before them.
+fn end_of_comment(comment: &str, reader: Inverse) -> Option<usize> {
+    let end = |end: &str, from: usize| Some(from + comment.get(from..)?.find(end)? + end.len());
+    let spaces = comment.len() - comment.trim_start_matches([' ', '\t', '\r', '\n']).len();
+    let dashed = match reader {
+        Inverse::Block if comment.starts_with("--") => {
+            ["--}}", "--~}}"].into_iter().filter_map(|dashes| end(dashes, 0)).min()
+        }
+        Inverse::Else if comment[spaces..].starts_with("--") => end("--}}", spaces + 2),
+        _ => None,
+    };
+    dashed.or_else(|| end("}}", 0))
 }
 
 /// Where a tag has ended, its end included, and what it holds; what stands in quotes or brackets ends nothing.
@@ -181,6 +189,10 @@ mod tests {
             "{{#if a}}x{{^b c}}y{{/if}}",
             "{{#if a}}{{^b}}x{{/b}}{{/if}} {{!-- note }}",
             "{{{{~raw}}}} {{#if}} {{{{ /raw }}}} {{a \"\\\"}}{{#if}}\"}} {{[a}}{{#if}}]}}",
+            "{{!--~}}{{{{{{--}}",
+            "{{!\n---\n~}}{{{--}}",
+            "{{!--~}}{{#if a}}b{{/if}}",
+            "{{!--}}{{#if a}}--}}{{/if}}",
             "{{!--}} {{!----}} {{!}} {{elsewhere}} {{{else}}} \\{{else}}",
         ] {
             assert_eq!(judge(template, 0), Ok(()), "{template}");
