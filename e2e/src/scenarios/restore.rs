@@ -95,5 +95,10 @@ async fn restore(ns: &Namespace, backup: &Path) -> Result<()> {
     fs::remove_dir_all(&data).await?;
     fs::rename(backup, &data).await?;
     ns.env.cluster(&["start-etcd"]).await?;
-    ns.env.cluster(&["start-apiserver"]).await
+    ns.env.cluster(&["start-apiserver"]).await?;
+    // As Kubernetes asks for after a restore: these follow versions forwards only, and kube-proxy then leads to no API server.
+    for part in ["restart-controller-manager", "restart-scheduler", "restart-proxy", "restart-kubelet"] {
+        ns.env.cluster(&[part]).await?;
+    }
+    Ok(())
 }
