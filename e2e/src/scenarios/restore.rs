@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
+use kube::ResourceExt;
 use serde_json::json;
 use tokio::{fs, process::Command};
 
@@ -66,7 +67,7 @@ async fn a_restored_etcd_makes_neither_operator_nor_gateway_deaf(ns: Namespace) 
     serves(&ns, &Target::gateway(&ns, AGENT, "kept").await?).await?;
     ns.delete(AGENT, "deleted").await?;
     ns.until_gone(AGENT, "deleted", RESTORED).await?;
-    let left: Vec<String> = ns.list(DEPLOYMENT).await?.iter().map(|it| it.text("/metadata/name").to_owned()).collect();
+    let left: Vec<String> = ns.list(DEPLOYMENT).await?.iter().map(ResourceExt::name_any).collect();
     ensure!(left == ["kept"], "Deployments: {left:?}");
     let now: Vec<String> = operator::pods(&ns.env).await?.iter().map(Object::id).collect();
     ensure!(now == uids, "the operator's Pods were replaced");
