@@ -33,7 +33,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Alone:
 /// Versions that pass between the backup and its restore: a cache must not be saved by the next ones.
 const EDITS: usize = 300;
 /// From the API server's return until operator and gateway act on what there is.
-const RESTORED: Duration = Duration::from_secs(300);
+const RESTORED: Duration = Duration::from_secs(180);
 
 async fn a_restored_etcd_makes_neither_operator_nor_gateway_deaf(ns: Namespace) -> Result<()> {
     await_ended_namespaces(&ns.env, &ns.name).await?;
