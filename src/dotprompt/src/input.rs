@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 /// Most problems named in one error.
 const NAMED: usize = 5;
 
-/// Most regular expressions in a schema, and most bytes of each once it is compiled: whoever reads a prompt of others compiles them.
+/// Bounds the regular expressions of a schema: their number, and the bytes of each once it is compiled. The operator compiles what
+/// users write.
 const MOST_PATTERNS: usize = 200;
 const PATTERN: usize = 256 << 10;
 

@@ -1,6 +1,6 @@
 //! Which prompts of a flow a prompt includes: `{{> name}}`, where the prompt may also be called `_name`.
 //!
-//! A prompt is parsed with those alone, so that a broken one is a problem of who includes it, and of nobody else.
+//! A prompt is parsed with those alone, so that a broken partial fails only the prompts that include it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -17,7 +17,7 @@ const PROBLEMS: usize = 8;
 /// Most bytes of a regular expression once it is compiled.
 const PATTERN: usize = 256 << 10;
 /// Most pairs of a part of the value and a branch of the schema among which problems are looked for: all are found before the
-/// first is told, which takes their memory.
+/// first is reported, which takes their memory.
 const PAIRS: u64 = 1_000_000;
 /// Longest text of one problem, in bytes: it may quote a value.
 const PROBLEM: usize = 300;
