@@ -18,6 +18,9 @@ use crate::{
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     what_is_taken_away_is_in_no_new_pod,
+);
+/// Its edits come as fast as the API server takes them, for half a minute: nothing else gets its turn in time.
+pub(super) const ALONE: &[Scenario] = scenarios!(Alone:
     quick_edits_between_databases_and_none_leave_no_secret,
 );
 

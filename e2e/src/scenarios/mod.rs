@@ -125,6 +125,7 @@ const THEMES: &[&[Scenario]] = &[
     manifests::ALONE,
     mutations::SCENARIOS,
     loops::ALONE,
+    environment::ALONE,
     identity::ALONE,
     faults::SCENARIOS,
     restore::SCENARIOS,
