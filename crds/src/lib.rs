@@ -49,7 +49,7 @@ pub use status::{
 };
 pub use tool::{Tool, ToolSpec};
 pub use tool_server::ToolServerStatus;
-pub use traffic::{Expose, PROXY_PORT, Proxy, Scaling, Traffic};
+pub use traffic::{Expose, PROXY_PORT, Proxy, READY_PATH, Scaling, Traffic};
 pub use why::Why;
 
 /// The API group of every kind.

@@ -205,6 +205,10 @@ pub struct WorkloadStatus {
     /// The public keys of the gateways that the Pods were last given, base64url: a rotation of the keys alone restarts nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller_keys: Option<String>,
+    /// Whether the sidecars of the Pods tell gateways themselves that they are ready, without which a request to a workload at
+    /// zero waits for the kubelet's probes: Pods of older templates do not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tells_ready: bool,
     /// The children as last applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<ChildRecord>,

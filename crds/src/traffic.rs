@@ -9,6 +9,8 @@ use crate::{Period, schema};
 
 /// The port of the sidecar in every Pod that has one.
 pub const PROXY_PORT: i32 = 8888;
+/// Where the sidecar tells a gateway whether its Pod can serve, before the kubelet says so.
+pub const READY_PATH: &str = "/_recif/ready";
 
 /// What is said of a workload's traffic.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -14,6 +14,9 @@ use super::{answer::Answer, object::Kind};
 /// Upper bounds of the histograms, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0];
 
+/// The same for cold starts.
+const COLD: [f64; 10] = [0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0];
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answered {
     kind: &'static str,
@@ -43,6 +46,7 @@ pub(super) struct Metrics {
 struct PerKind {
     duration: Histogram,
     ttfb: Histogram,
+    cold_start: Histogram,
     queued: Gauge,
     active: Gauge,
 }
@@ -86,6 +90,7 @@ impl Metrics {
         let connections_refused = Counter::default();
         let histogram: fn() -> Histogram = || Histogram::new(BUCKETS);
         let (duration, ttfb) = (Family::new_with_constructor(histogram), Family::new_with_constructor(histogram));
+        let cold_start = Family::<OfKind, _, _>::new_with_constructor((|| Histogram::new(COLD)) as fn() -> Histogram);
         let (queued, active) = (Family::<OfKind, Gauge>::default(), Family::<OfKind, Gauge>::default());
         ours.register("requests", "Requests answered, by status code", requests.clone());
         ours.register("refused", "Requests that the gateway itself refused", refused.clone());
@@ -94,6 +99,8 @@ impl Metrics {
         ours.register("connections_refused", text, connections_refused.clone());
         ours.register("duration_seconds", "Time from a request's head to the end of its answer", duration.clone());
         ours.register("ttfb_seconds", "Time from a request's head to the head of its answer", ttfb.clone());
+        let text = "Time for which a request waited for a workload without ready Pods until it got one";
+        ours.register("cold_start_seconds", text, cold_start.clone());
         ours.register("queue_depth", "Requests that wait for room in a Pod", queued.clone());
         ours.register("active_streams", "Requests under way", active.clone());
         let kinds = Kind::ALL.map(|kind| {
@@ -101,6 +108,7 @@ impl Metrics {
             PerKind {
                 duration: duration.get_or_create_owned(&label),
                 ttfb: ttfb.get_or_create_owned(&label),
+                cold_start: cold_start.get_or_create_owned(&label),
                 queued: queued.get_or_create_owned(&label),
                 active: active.get_or_create_owned(&label),
             }
@@ -120,6 +128,11 @@ impl Metrics {
         let gauge = &self.of(kind).queued;
         gauge.inc();
         Waiting(gauge)
+    }
+
+    /// A request that found no ready Pod has got one.
+    pub(super) fn started_cold(&self, kind: Kind, after: Duration) {
+        self.of(kind).cold_start.observe(after.as_secs_f64());
     }
 
     /// An answer of a workload has begun.

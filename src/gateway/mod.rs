@@ -15,6 +15,7 @@ mod balance;
 mod budget;
 mod clients;
 mod clock;
+mod cold_start;
 mod connection;
 mod forward;
 mod h2;

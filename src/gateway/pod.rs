@@ -39,6 +39,8 @@ pub(super) struct Pod {
     pub(super) address: SocketAddr,
     /// By which its sessions name it.
     pub(super) tag: Tag,
+    /// Whether it is taken for ready by its own word alone.
+    pub(super) is_early: AtomicBool,
     in_flight: AtomicU32,
     /// How many it takes; 0: any number.
     cap: AtomicU32,
@@ -99,6 +101,7 @@ impl Pod {
         Self {
             address,
             tag: Tag::default(),
+            is_early: AtomicBool::new(false),
             in_flight: AtomicU32::new(0),
             cap: AtomicU32::new(cap),
             others: AtomicU32::new(0),

@@ -28,7 +28,7 @@ use super::{
     forward,
     object::Kind,
     path::Path,
-    pod::Reported,
+    pod::{Pod, Reported},
     routes::Route,
     serve::Shared,
     sessions::{self, Session, Tag},
@@ -153,6 +153,7 @@ pub(super) async fn relay<S: Link>(
         };
         match end {
             Ok(End::Declined { .. }) if misdirected.load(Relaxed) => {
+                doubt(&lease.pod, &route.workload, shared);
                 lease.unreachable(shared.clock.now());
                 shared.metrics.retried("misdirected");
                 if call.session.is_some() {
@@ -169,6 +170,7 @@ pub(super) async fn relay<S: Link>(
                 shared.metrics.retried("over-capacity");
             }
             Err(Unreachable) => {
+                doubt(&lease.pod, &route.workload, shared);
                 lease.unreachable(shared.clock.now());
                 failures += 1;
                 if failures > RETRIES || !route.workload.budget.spend() {
@@ -188,6 +190,13 @@ pub(super) async fn relay<S: Link>(
 
 /// No connection could be made.
 struct Unreachable;
+
+/// A Pod that was taken for ready by its own word alone has not served.
+fn doubt(pod: &Pod, workload: &Workload, shared: &Shared) {
+    if pod.is_early.load(Relaxed) {
+        shared.routes.not_early(workload, &pod.tag);
+    }
+}
 
 fn outcome(end: End, workload: &Workload) -> Outcome {
     match end {
@@ -213,7 +222,7 @@ fn refused(status: u16, reason: &'static str, error: &'static str) -> Outcome {
 /// What is done with an answer's head.
 struct Answers<'a> {
     call: &'a Call<'a>,
-    pod: &'a super::pod::Pod,
+    pod: &'a Pod,
     workload: &'a Arc<Workload>,
     /// Whether what answers is one: a workload's own word for a refusal would make others do its work.
     sidecar: bool,
@@ -236,7 +245,11 @@ impl Policy for Answers<'_> {
         }
         // The sidecar's words for "nothing was done", and the bridge's, which it passes on.
         match reason(head) {
-            Some(b"over-capacity" | b"draining") => true,
+            Some(b"over-capacity") => true,
+            Some(b"draining") => {
+                doubt(self.pod, self.workload, self.call.shared);
+                true
+            }
             Some(b"no-session") if self.workload.kind == Kind::McpServer && self.others => {
                 self.sessionless.store(true, Relaxed);
                 true
@@ -254,6 +267,9 @@ impl Policy for Answers<'_> {
             // It may have room for those who wait.
             self.workload.dispatch();
             shared.metrics.answered(self.workload.kind, head.status, arrived.elapsed());
+            if self.sidecar && head.status == 502 && reason(head) == Some(b"connect") {
+                doubt(self.pod, self.workload, shared);
+            }
             if head.status < 500 {
                 self.workload.invoked();
             } else if self.declines(head) {

@@ -5,18 +5,24 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    time::Duration,
 };
 
 use actions::machine::Key;
+use tokio::time::Instant;
 
 use super::{
     clock::Clock,
     object::{Kind, Object},
     pod::Pod,
-    slice::{Slice, Standing},
+    sessions::Tag,
+    slice::{Endpoint, Slice, Standing},
     workload::Workload,
 };
+
+/// How long a Pod that answered for itself is believed while its slice does not say so too.
+const EARLY: Duration = Duration::from_secs(60);
 
 /// Where a workload's requests go.
 #[derive(Debug)]
@@ -29,6 +35,8 @@ pub struct Route {
     pub(super) pods: Arc<[Arc<Pod>]>,
     /// Every Pod that is still there: sessions stay with theirs.
     pub(super) all: Arc<[Arc<Pod>]>,
+    /// Pods that are not ready and not going, and may be asked whether they can serve.
+    pub(super) unready: Arc<[Endpoint]>,
 }
 
 /// The routes of all workloads, by keys such as `agents/default/weather`.
@@ -46,6 +54,8 @@ struct Parts {
     object: Option<Arc<Object>>,
     slices: HashMap<Box<str>, Arc<Slice>>,
     pods: HashMap<Box<str>, Arc<Pod>>,
+    /// Until when Pods that answered for themselves count as ready, by uid; `None`: no longer, and they are not asked again.
+    early: HashMap<Box<str>, Option<Instant>>,
 }
 
 impl Routes {
@@ -85,8 +95,28 @@ impl Routes {
         }
     }
 
-    /// Closes connections that were idle for too long.
+    /// Takes a Pod for ready that said so itself, until its slice says so too, for about a minute at most.
+    pub(super) fn early(&self, workload: &Workload, uid: &str) {
+        self.change(workload.kind, &workload.namespace, &workload.name, |parts| {
+            parts.early.entry(uid.into()).or_insert(Some(Instant::now() + EARLY));
+        });
+    }
+
+    /// Takes it for ready no longer: it has not served what it was given. It may be asked again.
+    pub(super) fn not_early(&self, workload: &Workload, tag: &Tag) {
+        self.change(workload.kind, &workload.namespace, &workload.name, |parts| {
+            parts.early.retain(|uid, _| Tag::of(uid) != *tag);
+        });
+    }
+
+    /// Closes connections that were idle for too long, and takes Pods for ready no longer that were early for too long.
     pub(super) fn sweep(&self) {
+        let now = Instant::now();
+        let is_over = |parts: &&Parts| parts.early.values().flatten().any(|until| *until <= now);
+        let over: Vec<_> = self.parts().values().filter(is_over).map(|parts| parts.workload.clone()).collect();
+        for workload in over {
+            self.change(workload.kind, &workload.namespace, &workload.name, |_| {});
+        }
         for route in self.all() {
             route.pods.iter().for_each(|pod| pod.sweep());
         }
@@ -100,16 +130,17 @@ impl Routes {
             object: None,
             slices: HashMap::new(),
             pods: HashMap::new(),
+            early: HashMap::new(),
         });
         let before = parts.object.clone();
         change(parts);
-        let pods = parts.pods();
+        let (pods, unready) = parts.pods();
         let all_pods: Arc<[Arc<Pod>]> = parts.pods.values().cloned().collect();
         let routes = self.routes.pin();
         match &parts.object {
             Some(object) => {
                 let (object, workload) = (object.clone(), parts.workload.clone());
-                let route = Route { object, workload, pods: pods.clone(), all: all_pods };
+                let route = Route { object, workload, pods: pods.clone(), all: all_pods, unready };
                 routes.insert(key.clone(), Arc::new(route));
             }
             None => {
@@ -129,11 +160,15 @@ impl Routes {
 }
 
 impl Parts {
-    /// The Pods to be asked, after every slice; Pods known before keep what is known of them.
-    fn pods(&mut self) -> Arc<[Arc<Pod>]> {
+    /// The Pods to be asked, after every slice, and those that are not ready. Pods known before keep what is known of them.
+    fn pods(&mut self) -> (Arc<[Arc<Pod>]>, Arc<[Endpoint]>) {
+        let now = Instant::now();
         let cap = self.object.as_ref().and_then(|object| object.concurrency).unwrap_or(0);
         let mut known = HashMap::new();
-        let mut found: Vec<(Standing, Arc<Pod>)> = Vec::new();
+        let (mut found, mut unready): (Vec<(Standing, Arc<Pod>)>, Vec<Endpoint>) = Default::default();
+        for until in self.early.values_mut() {
+            *until = until.filter(|until| *until > now);
+        }
         // Another Service of the name is not the operator's: its Pods are no Pods of the workload.
         let service = self.object.as_ref().and_then(|object| object.service.as_deref());
         let ours = self.slices.values().filter(|slice| Some(&*slice.service) == service);
@@ -147,15 +182,26 @@ impl Parts {
                 None => Arc::new(Pod::new(endpoint.address, cap).of(&endpoint.uid)),
             };
             known.insert(endpoint.uid.clone(), pod.clone());
-            pod.keeps_connections(endpoint.standing == Standing::Ready);
-            found.push((endpoint.standing, pod));
+            let early = self.early.get(&endpoint.uid).copied();
+            let is_early = endpoint.standing == Standing::Unready && early.flatten().is_some();
+            if endpoint.standing != Standing::Unready {
+                // Its slice has said more.
+                self.early.remove(&endpoint.uid);
+            } else if early.is_none() && *endpoint.uid != *endpoint.address.ip().to_string() {
+                unready.push(endpoint.clone());
+            }
+            let standing = if is_early { Standing::Ready } else { endpoint.standing };
+            pod.is_early.store(is_early, Relaxed);
+            pod.keeps_connections(standing == Standing::Ready);
+            found.push((standing, pod));
         }
         let gone = self.pods.iter().filter(|(uid, pod)| !known.get(*uid).is_some_and(|now| Arc::ptr_eq(now, pod)));
         gone.for_each(|(_, pod)| pod.keeps_connections(false));
+        self.early.retain(|uid, _| known.contains_key(uid));
         self.pods = known;
-        let best = found.iter().map(|(standing, _)| *standing).max().unwrap_or(Standing::Unready);
-        let asked = found.into_iter().filter(|(standing, _)| *standing == best && best != Standing::Unready);
-        asked.map(|(_, pod)| pod).collect()
+        let best = found.iter().map(|(standing, _)| *standing).max().unwrap_or(Standing::Gone);
+        let asked = found.into_iter().filter(|(standing, _)| *standing == best && best >= Standing::Leaving);
+        (asked.map(|(_, pod)| pod).collect(), unready.into())
     }
 }
 
@@ -164,7 +210,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::gateway::{object::testing::object, slice::Endpoint};
+    use crate::gateway::object::testing::object;
 
     const KEY: &[u8] = b"flows/ns/f";
 
@@ -238,6 +284,40 @@ mod tests {
         assert_eq!(pods(&routes), [3]);
         routes.object(Kind::Flow, &Key::new("ns", "f"), Some(Arc::new(Object { service: None, ..object() })));
         assert_eq!(pods(&routes), [0; 0], "as long as none is written down");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_answered_early_counts_until_its_slice_decides_or_a_minute_is_over() {
+        use Standing::{Gone, Ready, Unready};
+        let routes = routes();
+        let key = Key::new("ns", "f-a");
+        let of = |standing| slice("f", &[("p", 1, standing), ("q", 2, Unready)]);
+        let unready = || routes.find(KEY).unwrap().unready.iter().map(|found| found.uid.clone()).collect::<Vec<_>>();
+        let early = || routes.early(&routes.find(KEY).unwrap().workload, "p");
+        routes.slice(&key, None, Some(&of(Unready)));
+        assert_eq!((pods(&routes), unready()), (vec![], vec!["p".into(), "q".into()]));
+        early();
+        assert_eq!((pods(&routes), unready()), (vec![1], vec!["q".into()]));
+        tokio::time::advance(Duration::from_secs(59)).await;
+        routes.sweep();
+        assert_eq!(pods(&routes), [1]);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        routes.sweep();
+        assert_eq!((pods(&routes), unready()), (vec![], vec!["q".into()]), "and is not asked again");
+        early();
+        assert_eq!(pods(&routes), [0; 0]);
+        routes.slice(&key, Some(&of(Unready)), Some(&of(Ready)));
+        routes.slice(&key, Some(&of(Ready)), Some(&of(Unready)));
+        assert_eq!(pods(&routes), [0; 0], "its slice has said more since");
+        early();
+        assert_eq!(pods(&routes), [1]);
+        routes.not_early(&routes.find(KEY).unwrap().workload, &Tag::of("p"));
+        assert_eq!((pods(&routes), unready()), (vec![], vec!["p".into(), "q".into()]));
+        early();
+        routes.slice(&key, Some(&of(Unready)), Some(&of(Gone)));
+        assert_eq!((pods(&routes), unready()), (vec![], vec!["q".into()]));
+        routes.early(&routes.find(KEY).unwrap().workload, "another");
+        assert!(routes.parts()[KEY].early.is_empty(), "nothing is kept of a Pod that is not there");
     }
 
     #[test]

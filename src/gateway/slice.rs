@@ -41,7 +41,9 @@ pub struct Endpoint {
 /// Whether a Pod takes requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// No.
+    /// No, and it is going.
+    Gone,
+    /// Not yet, or not at the moment.
     Unready,
     /// It is going, and still serves: used when nobody is ready.
     Leaving,
@@ -119,6 +121,7 @@ impl WireEndpoint {
         let standing = match (ready.unwrap_or(true), serving.unwrap_or(ready.unwrap_or(true)), terminating) {
             (true, ..) => Standing::Ready,
             (false, true, Some(true)) => Standing::Leaving,
+            (false, _, Some(true)) => Standing::Gone,
             _ => Standing::Unready,
         };
         let uid = self.target_ref.and_then(|target| target.uid).unwrap_or_else(|| ip.to_string().into());
@@ -143,6 +146,7 @@ mod tests {
             {"addresses":["10.0.0.2"],"targetRef":{"kind":"Pod","uid":"p2"},
              "conditions":{"ready":false,"serving":true,"terminating":true}},
             {"addresses":["10.0.0.3"],"conditions":{"ready":false,"serving":false,"terminating":true}},
+            {"addresses":["10.0.0.5"],"targetRef":{"kind":"Pod","uid":"p5"},"conditions":{"ready":false,"serving":false}},
             {"addresses":["10.0.0.4"]},{"addresses":["a.example"]},{"addresses":[]}]}"#;
         let slice = read(&head(json).unwrap(), json).unwrap();
         assert_eq!((slice.workload, &*slice.service), (Some((Kind::FlowSet, "a".into())), "s"));
@@ -152,7 +156,8 @@ mod tests {
         let expected = [
             ("p1", "10.0.0.1:8888", Standing::Ready),
             ("p2", "10.0.0.2:8888", Standing::Leaving),
-            ("10.0.0.3", "10.0.0.3:8888", Standing::Unready),
+            ("10.0.0.3", "10.0.0.3:8888", Standing::Gone),
+            ("p5", "10.0.0.5:8888", Standing::Unready),
             ("10.0.0.4", "10.0.0.4:8888", Standing::Ready),
         ];
         assert!(found.iter().map(|(uid, at, standing)| (*uid, at.as_str(), *standing)).eq(expected));

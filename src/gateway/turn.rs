@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     answer::Answer,
     clock::between,
+    cold_start,
     connection::Link,
     routes::Route,
     serve::Shared,
@@ -34,7 +35,7 @@ pub(super) async fn turn<S: Link>(
     key: &[u8],
     route: &mut Arc<Route>,
     arrived: Instant,
-    shared: &Shared,
+    shared: &Arc<Shared>,
 ) -> Result<Lease, NoTurn> {
     check(route)?;
     if let Some(lease) = route.workload.take(&route.pods) {
@@ -49,7 +50,7 @@ async fn wait<S: Link>(
     key: &[u8],
     route: &mut Arc<Route>,
     arrived: Instant,
-    shared: &Shared,
+    shared: &Arc<Shared>,
 ) -> Result<Lease, NoTurn> {
     let settings = &shared.settings;
     let mut cold = false;
@@ -57,7 +58,10 @@ async fn wait<S: Link>(
     let mut place: Option<Place> = None;
     let _depth = shared.metrics.waits(route.workload.kind);
     loop {
-        cold |= route.pods.is_empty();
+        if route.pods.is_empty() {
+            cold = true;
+            cold_start::look(route, key, shared);
+        }
         let longest = if cold { settings.cold_start_timeout } else { settings.queue_timeout };
         let until = arrived + longest.min(route.object.timeout.unwrap_or(TIMEOUT));
         if Instant::now() >= until {
@@ -79,7 +83,12 @@ async fn wait<S: Link>(
         tokio::select! {
             biased;
             lease = &mut granted.granted => match lease {
-                Ok(lease) => return Ok(lease),
+                Ok(lease) => {
+                    if cold {
+                        shared.metrics.started_cold(route.workload.kind, arrived.elapsed());
+                    }
+                    return Ok(lease);
+                }
                 // What is waited for has changed.
                 Err(_) => place = None,
             },

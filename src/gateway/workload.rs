@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -43,6 +43,8 @@ pub(super) struct Workload {
     waiting: AtomicUsize,
     refused: AtomicU64,
     halted: AtomicU64,
+    /// Whether its Pods are being asked whether they can serve.
+    in_flight: AtomicBool,
     room: Mutex<Room>,
 }
 
@@ -64,6 +66,10 @@ pub(super) struct Lease {
     /// Whether the Pod has room for another one when this one is given back.
     served: bool,
 }
+
+/// The right to ask the workload's Pods whether they can serve, which one task has at a time. Dropping it gives it back.
+#[derive(Debug)]
+pub(super) struct Flight(Arc<Workload>);
 
 /// A place in the queue. Dropping it leaves the queue.
 #[derive(Debug)]
@@ -103,6 +109,7 @@ impl Workload {
             waiting: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             halted: AtomicU64::new(0),
+            in_flight: AtomicBool::new(false),
             room: Mutex::new(room),
         })
     }
@@ -209,6 +216,17 @@ impl Workload {
         self.invoked_at.fetch_max(Timestamp::now().as_millisecond(), Relaxed);
     }
 
+    /// The right to ask its Pods, if nobody has it (single-flight).
+    pub(super) fn fly(self: &Arc<Self>) -> Option<Flight> {
+        let begins = !self.in_flight.load(Relaxed) && !self.in_flight.swap(true, Relaxed);
+        begins.then(|| Flight(self.clone()))
+    }
+
+    /// Whether a request waits for it.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.waiting.load(Relaxed) > 0
+    }
+
     /// What is waited for and was not given.
     pub(super) fn demand(&self) -> Demand {
         let mut room = self.room();
@@ -244,6 +262,19 @@ impl Lease {
     pub(super) fn unreachable(mut self, now: u64) {
         self.served = false;
         self.pod.unreachable(now);
+    }
+}
+
+impl Flight {
+    /// Whose Pods are asked.
+    pub(super) fn workload(&self) -> &Arc<Workload> {
+        &self.0
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.0.in_flight.store(false, Relaxed);
     }
 }
 

@@ -8,8 +8,10 @@
 //! lines that belong to one connection.
 //!
 //! Everything works on bytes that are there: the caller reads, asks, and reads more. The same bytes give the same result
-//! however they were cut. Only `socket` knows what carries them.
+//! however they were cut. Only `socket` knows what carries them, and `ask` puts a
+//! question of its own.
 
+mod ask;
 mod bad;
 mod body;
 mod exchange;
@@ -43,6 +45,7 @@ mod tests;
 
 use std::time::Duration;
 
+pub use ask::{AskError, Reply, ask, question};
 pub use bad::Bad;
 pub use body::{Body, Framing, Progress};
 pub use exchange::{End, Exchange, Patience, Policy, Request};

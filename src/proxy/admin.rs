@@ -8,6 +8,9 @@ use crate::http1::{Bad, RequestHead, write_own};
 /// The last line of an OpenMetrics exposition.
 pub(super) const END: &str = "# EOF\n";
 
+/// Where gateways ask whether a Pod that is not ready yet can serve.
+const STARTED: &[u8] = crds::READY_PATH.as_bytes();
+
 /// An answer of the proxy's own.
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -60,6 +63,7 @@ pub(super) enum Own {
     Ready,
     Metrics,
     InFlight,
+    Started,
     LameDuck,
     Drain,
 }
@@ -83,6 +87,11 @@ impl Own {
             b"/readyz" => Self::Ready,
             b"/metrics" => Self::Metrics,
             b"/_recif/inflight" => Self::InFlight,
+            STARTED => match head.value("x-recif-workload") {
+                Some(named) if shared.config.is_workload(named) => Self::Started,
+                Some(_) => return Some(Err(misdirected())),
+                None => return Some(Err(Answer::refusal(400, "X-Recif-Workload must name the workload", "unnamed"))),
+            },
             b"/_recif/lame-duck" if proven() && inside() => Self::LameDuck,
             b"/_recif/drain" if proven() => Self::Drain,
             _ => return Some(Err(Answer::refusal(404, "there is no such path", "unknown"))),
@@ -108,6 +117,7 @@ impl Own {
                 Ok(body) => Answer { content_type: "application/json", ..Answer::text(200, body) },
                 Err(error) => Answer::refusal(500, &error.to_string(), "inflight"),
             },
+            Self::Started => started(shared).await,
             Self::LameDuck => {
                 shared.life.begin_lame_duck();
                 Answer::text(200, "lame duck\n")
@@ -117,6 +127,24 @@ impl Own {
                 Answer::text(200, "drained\n")
             }
         }
+    }
+}
+
+/// To a request that names another workload.
+pub(super) fn misdirected() -> Answer {
+    Answer::refusal(421, "the request is for another workload, whose address this was", "misdirected")
+}
+
+/// Whether this Pod can serve, for a gateway in which requests wait.
+async fn started(shared: &Shared) -> Answer {
+    let ready = shared.startup.is_ready().await;
+    match (shared.life.stage(), ready) {
+        (_, None) => Answer::refusal(404, "only the kubelet can tell whether this Pod is ready", "unknown"),
+        (Stage::Serving, Some(true)) => {
+            let body = serde_json::json!({ "pod": shared.config.pod_uid }).to_string();
+            Answer { content_type: "application/json", ..Answer::text(200, body) }
+        }
+        (_, Some(_)) => Answer::refusal(503, "the workload is not ready", "upstream"),
     }
 }
 

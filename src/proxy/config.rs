@@ -30,6 +30,12 @@ const VARIABLES: &[(&str, &str, &str)] = &[
         "public keys of the gateways, base64url, separated by commas: who calls is known by what they signed; none: X-Recif-User is \
          believed as it comes",
     ),
+    ("RECIF_POD_UID", "", "uid of the Pod, by which a gateway knows that it asks the right one"),
+    (
+        "RECIF_READINESS",
+        "",
+        "how the workload is asked whether it is ready: a path, or tcp; unset: only the kubelet can tell, so gateways are told nothing",
+    ),
     ("RECIF_REQUIRE_IDENTITY", "false", "whether requests without a gateway's signature are refused"),
 ];
 
@@ -66,6 +72,10 @@ pub struct Config {
     pub key: Key,
     /// The workload, as `namespace/name`.
     pub workload: String,
+    /// The uid of the Pod; empty: not known.
+    pub pod_uid: String,
+    /// How the workload is asked whether it is ready; `None`: only the kubelet can tell.
+    pub readiness: Option<Readiness>,
     /// Whether the template is one whose hook tells the lame duck from the node, as all did before the program could be run for it.
     pub hook_by_network: bool,
     /// Judges the tokens by which gateways vouch for callers.
@@ -74,6 +84,15 @@ pub struct Config {
     pub require_identity: bool,
     /// Whether a runner of ours may be the workload, whose metrics nobody else can read.
     pub has_runner: bool,
+}
+
+/// How a workload is asked whether it is ready, as the kubelet asks it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readiness {
+    /// By whether it accepts connections.
+    Tcp,
+    /// By a GET of this path.
+    Http(String),
 }
 
 /// A shared secret; never printed.
@@ -156,6 +175,13 @@ impl Config {
             lame_duck: duration("RECIF_LAME_DUCK")?,
             shutdown_timeout: duration("RECIF_SHUTDOWN_TIMEOUT")?,
             key: Key(text("RECIF_KEY")),
+            pod_uid: text("RECIF_POD_UID"),
+            readiness: parse(
+                "RECIF_READINESS",
+                text("RECIF_READINESS"),
+                "`tcp`, or a path such as `/readyz`",
+                read_readiness,
+            )?,
             hook_by_network: text("RECIF_CALLER_KEYS").is_empty(),
             workload: format!("{}/{}", text("RECIF_NAMESPACE"), text("RECIF_NAME")),
             verifier: Verifier::new(
@@ -184,6 +210,17 @@ impl Config {
 
 fn default(name: &str) -> &'static str {
     VARIABLES.iter().find(|(known, ..)| *known == name).map_or("", |(_, default, _)| default)
+}
+
+fn read_readiness(value: &str) -> Option<Option<Readiness>> {
+    match value {
+        "" => Some(None),
+        "tcp" => Some(Some(Readiness::Tcp)),
+        path if path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Some(Some(Readiness::Http(path.to_owned())))
+        }
+        _ => None,
+    }
 }
 
 fn read_address(value: &str) -> Option<SocketAddr> {
@@ -234,6 +271,8 @@ mod tests {
             ("RECIF_CONCURRENCY", "-1"),
             ("RECIF_LISTEN_STREAMS", "yes"),
             ("RECIF_CALLER_KEYS", "key"),
+            ("RECIF_READINESS", "readyz"),
+            ("RECIF_READINESS", "/ready HTTP/1.1"),
             ("RECIF_REQUIRE_IDENTITY", "1"),
             ("RECIF_TIMEOUT", "60"),
             ("RECIF_TIMEOUT", "-5s"),

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    admin::{Answer, Own},
+    admin::{Answer, Own, misdirected},
     life::Stage,
     load::Slot,
     relay::{Ask, Outcome, relay},
@@ -118,7 +118,7 @@ fn judge(head: &[u8], fields: &mut Fields, peer: &str, shared: &Shared) -> Next 
         None => {}
     }
     if head.value("x-recif-workload").is_some_and(|named| !shared.config.is_workload(named)) {
-        let answer = Answer::refusal(421, "the request is for another workload, whose address this was", "misdirected");
+        let answer = misdirected();
         count(&answer, shared);
         return Next::Tell { answer, to_head, close };
     }

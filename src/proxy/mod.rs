@@ -16,11 +16,12 @@ mod load;
 mod metrics;
 mod relay;
 mod serve;
+mod startup;
 mod upstream;
 
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, ConfigError, help};
+pub use config::{Config, ConfigError, Readiness, help};
 pub use hook::{HookError, lame_duck};
 pub use serve::{ServeError, run};

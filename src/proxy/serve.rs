@@ -8,7 +8,8 @@ use tokio::{
 };
 
 use super::{
-    callers::Callers, config::Config, connection, life::Life, load::Load, metrics::Metrics, upstream::Upstream,
+    callers::Callers, config::Config, connection, life::Life, load::Load, metrics::Metrics, startup::Startup,
+    upstream::Upstream,
 };
 use crate::http1::listen;
 
@@ -19,6 +20,7 @@ pub(super) struct Shared {
     pub(super) load: Arc<Load>,
     pub(super) life: Arc<Life>,
     pub(super) upstream: Arc<Upstream>,
+    pub(super) startup: Startup,
     pub(super) metrics: Metrics,
     pub(super) callers: Callers,
 }
@@ -33,7 +35,8 @@ impl Shared {
         let upstream = Arc::new(Upstream::new(config.upstream));
         let life = Life::new(&config, load.clone(), upstream.clone());
         let callers = Callers::new(&config);
-        Ok(Arc::new(Self { config, load, life, upstream, metrics: Metrics::new(), callers }))
+        let startup = Startup::new(&config, upstream.clone());
+        Ok(Arc::new(Self { config, load, life, upstream, startup, metrics: Metrics::new(), callers }))
     }
 }
 

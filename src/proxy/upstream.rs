@@ -16,7 +16,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::admin::END;
+use super::{admin::END, config};
 use crate::http1::{Side, connect};
 
 /// How long an idle connection is kept.
@@ -52,6 +52,17 @@ pub(super) enum Readiness {
     Closed,
     /// It says that it can never serve, so waiting is of no use.
     Never,
+}
+
+/// How far the workload has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Started {
+    /// It accepts no connections.
+    Closed,
+    /// It does, and says that it is not ready, or nothing.
+    NotYet,
+    /// It is ready.
+    Ready,
 }
 
 #[derive(Debug, Default)]
@@ -138,12 +149,25 @@ impl Upstream {
         if self.can_serve.load(Relaxed) {
             return Readiness::Ready;
         }
-        match timeout(ASK, readyz(&mut io)).await {
+        match timeout(ASK, get(&mut io, "/readyz")).await {
             Ok(Ok(head)) if says_never(&head) => return Readiness::Never,
             Ok(Ok(head)) if head.starts_with(b"HTTP/") => self.can_serve.store(true, Relaxed),
             _ => {}
         }
         Readiness::Ready
+    }
+
+    /// How far the workload has come, by the question that the kubelet puts to it, within the time that the kubelet gives it.
+    pub(super) async fn started(&self, readiness: &config::Readiness) -> Started {
+        let asked = async {
+            let Ok(mut io) = TcpStream::connect(self.address).await else { return Started::Closed };
+            let config::Readiness::Http(path) = readiness else { return Started::Ready };
+            match get(&mut io, path).await {
+                Ok(head) if is_success(&head) && !says_never(&head) => Started::Ready,
+                _ => Started::NotYet,
+            }
+        };
+        timeout(PROBE, asked).await.unwrap_or(Started::NotYet)
     }
 
     /// The workload's own metrics, if it answers with a whole OpenMetrics exposition.
@@ -171,12 +195,19 @@ impl Upstream {
     }
 }
 
-/// The head of the answer to `GET /readyz`, as far as it comes.
-async fn readyz(io: &mut TcpStream) -> io::Result<Vec<u8>> {
-    io.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+/// The head of the answer to a GET of this path, as far as it comes.
+async fn get(io: &mut TcpStream, path: &str) -> io::Result<Vec<u8>> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    io.write_all(request.as_bytes()).await?;
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < HEAD && io.read_buf(&mut head).await? > 0 {}
     Ok(head)
+}
+
+/// Whether a whole head says success. Where a redirect leads is for the kubelet to follow.
+fn is_success(head: &[u8]) -> bool {
+    let status = head.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(1..4));
+    status.is_some_and(|status| status[0] == b' ' && status[1] == b'2') && head.windows(4).any(|end| end == b"\r\n\r\n")
 }
 
 /// Whether a head has the field `x-recif-ready: never`.

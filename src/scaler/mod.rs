@@ -1,12 +1,11 @@
 //! How many Pods a workload needs, from what its Pods and the gateways say.
 //!
-//! Uses: cluster, cache, identity
+//! Uses: cluster, cache, http1, identity
 //!
 //! Deciding is a pure function of samples and the time: `demand` turns what was heard into a load, `decide` turns the load
 //! into a number of Pods, `step` says who goes, and `tracked` holds what is remembered of one workload. `run` asks and
 //! writes, through a [`Fleet`], which `live` makes of the caches and the API.
 
-mod ask;
 mod decide;
 mod demand;
 mod fleet;

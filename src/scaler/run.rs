@@ -27,13 +27,13 @@ use tokio::{
 
 use super::{
     Fleet, Id, PodSample, ScalerMetrics, Seen,
-    ask::{Answer, AskError, ask, request},
     gateways::{GatewaySample, Gateways},
     tracked::{GatewayState, Orders, Tracked},
 };
 use crate::{
     cache::Keys,
-    identity::{DEMAND, DEMAND_AUDIENCE, Tokens},
+    http1::{AskError, Reply, ask, question},
+    identity::{DEMAND, DEMAND_AUDIENCE, FIELD, Tokens},
 };
 
 /// Where a Pod's sidecar tells its load.
@@ -100,7 +100,7 @@ enum Asked {
     Gateway(SocketAddr),
 }
 
-type Question = BoxFuture<'static, (Asked, Result<Answer, AskError>)>;
+type Question = BoxFuture<'static, (Asked, Result<Reply, AskError>)>;
 type Writing = BoxFuture<'static, (Id, Result<(), ApiError>)>;
 
 /// One term as leader.
@@ -128,7 +128,7 @@ impl Term {
             questions: FuturesUnordered::new(),
             writes: FuturesUnordered::new(),
             slots: Arc::new(Semaphore::new(WRITES)),
-            of_pods: request("/_recif/inflight", None).into(),
+            of_pods: question("/_recif/inflight", &[]).into(),
             tokens: Tokens::default(),
             round: None,
             scaler,
@@ -169,7 +169,8 @@ impl Term {
         self.round = Some((begun, begun + self.scaler.interval.mul_f64(0.8)));
         let token =
             self.scaler.keys.get().map(|keys| self.tokens.of(None, &keys, begun, || DEMAND_AUDIENCE.to_owned()));
-        let of_gateways: Arc<[u8]> = request(DEMAND, token.as_deref()).into();
+        let token: Vec<_> = token.iter().map(|token| (FIELD, &**token)).collect();
+        let of_gateways: Arc<[u8]> = question(DEMAND, &token).into();
         for (address, kept) in self.gateways.are(&self.scaler.fleet.gateways()) {
             let (request, asked) = (of_gateways.clone(), Asked::Gateway(address));
             let question = async move { (asked, ask(address, kept, &request, GATEWAY_ANSWER).await) };
@@ -210,14 +211,11 @@ impl Term {
         Box::pin(async move { (asked, ask(address, kept, &request, POD_ANSWER).await) })
     }
 
-    fn hear(&mut self, asked: Asked, answer: Result<Answer, AskError>) {
+    fn hear(&mut self, asked: Asked, answer: Result<Reply, AskError>) {
         match asked {
             Asked::Pod(id, uid) => {
                 let Some(tracked) = self.known.get_mut(&id) else { return };
-                let sample = answer.and_then(|answer| match serde_json::from_slice::<PodSample>(&answer.body) {
-                    Ok(sample) => Ok((sample, answer.connection)),
-                    Err(_) => Err(AskError::Unreadable("it is no report of a load")),
-                });
+                let sample = read::<PodSample>(answer, "it is no report of a load");
                 let last = match sample {
                     Ok((sample, connection)) => tracked.answered(&uid, sample, connection),
                     Err(error) => tracked.silent(&uid, error.to_string()),
@@ -227,10 +225,7 @@ impl Term {
                 }
             }
             Asked::Gateway(address) => {
-                let sample = answer.and_then(|answer| match serde_json::from_slice::<GatewaySample>(&answer.body) {
-                    Ok(sample) => Ok((sample, answer.connection)),
-                    Err(_) => Err(AskError::Unreadable("it is no report of a demand")),
-                });
+                let sample = read::<GatewaySample>(answer, "it is no report of a demand");
                 match sample {
                     Ok((sample, connection)) => {
                         let now = self.now();
@@ -322,6 +317,18 @@ impl Term {
             tracked.next = tracked.next.min(self.begun.elapsed());
         }
     }
+}
+
+/// What was answered, and the connection; `otherwise`: what it is if it cannot be read.
+fn read<T: serde::de::DeserializeOwned>(
+    answer: Result<Reply, AskError>,
+    otherwise: &'static str,
+) -> Result<(T, Option<TcpStream>), AskError> {
+    let Reply { status, body, connection } = answer?;
+    if status != 200 {
+        return Err(AskError::Status(status));
+    }
+    serde_json::from_slice(&body).map(|read| (read, connection)).map_err(|_| AskError::Unreadable(otherwise))
 }
 
 /// Between 0 and 1, another for each workload.

@@ -24,6 +24,10 @@ const KEPT: Duration = Duration::from_secs(30 * 60);
 /// A Pod that was ready within this time and is no longer has not answered: it may be too busy to.
 const READY_LATELY: Duration = Duration::from_secs(5 * 60);
 
+/// A Pod that has not been ready yet is waited for so long: a gateway may have found it ready before the kubelet, and it may
+/// be serving.
+const STARTS: Duration = Duration::from_secs(60);
+
 /// What is known of the gateways.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GatewayState {
@@ -61,8 +65,8 @@ pub(super) struct Tracked {
     meter: Meter,
     window: Window,
     pods: HashMap<String, Line>,
-    /// When each Pod was last ready.
-    ready: HashMap<String, Duration>,
+    /// The past of each Pod that is not being deleted.
+    past: HashMap<String, Past>,
     /// Whether it was Failed when it was last judged.
     failed: bool,
     /// Whether it has something to do, so that it is asked in every round.
@@ -88,6 +92,13 @@ pub(super) struct Round {
     pub(super) answers: HashMap<String, Option<PodSample>>,
 }
 
+/// When a Pod was first seen, and when it was last ready.
+#[derive(Debug)]
+struct Past {
+    seen: Duration,
+    ready: Option<Duration>,
+}
+
 /// The connection to a Pod.
 #[derive(Debug, Default)]
 struct Line {
@@ -103,7 +114,7 @@ impl Tracked {
             meter: Meter::new(now),
             window: Window::new(now),
             pods: HashMap::new(),
-            ready: HashMap::new(),
+            past: HashMap::new(),
             failed: false,
             active: false,
             next: now,
@@ -214,16 +225,27 @@ impl Tracked {
         orders
     }
 
-    /// The Pods that were ready lately, are no longer and are not being deleted. Overload looks like this too, so they count
-    /// as Pods that do not answer, not as Pods that are gone.
+    /// The Pods that were ready lately and are no longer, and those that have begun lately; none that is being deleted. Overload
+    /// looks like the first, and one of the second may serve already, so they count as Pods that do not answer, not as Pods that
+    /// are gone.
     fn unready(&mut self, seen: &Seen, now: Duration) -> Vec<String> {
         let stays = |uid: &String| seen.pods.iter().any(|pod| pod.uid == *uid && !pod.terminating);
-        self.ready.retain(|uid, since| stays(uid) && now.saturating_sub(*since) < READY_LATELY);
-        for pod in seen.pods.iter().filter(|pod| pod.ready && !pod.terminating) {
-            self.ready.insert(pod.uid.clone(), now);
+        self.past.retain(|uid, _| stays(uid));
+        let mut silent = Vec::new();
+        for pod in seen.pods.iter().filter(|pod| !pod.terminating) {
+            let past = self.past.entry(pod.uid.clone()).or_insert(Past { seen: now, ready: None });
+            if pod.ready {
+                past.ready = Some(now);
+            }
+            let counts = match past.ready {
+                Some(since) => now.saturating_sub(since) < READY_LATELY,
+                None => now.saturating_sub(past.seen) < STARTS,
+            };
+            if !pod.ready && counts {
+                silent.push(pod.uid.clone());
+            }
         }
-        let is_ready = |uid: &String| seen.pods.iter().any(|pod| pod.uid == *uid && pod.ready);
-        self.ready.keys().filter(|uid| !is_ready(uid)).cloned().collect()
+        silent
     }
 
     #[expect(clippy::too_many_arguments, reason = "everything that a decision depends on")]

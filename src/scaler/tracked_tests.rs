@@ -268,3 +268,21 @@ fn a_pod_that_was_ready_lately_and_is_overloaded_keeps_all() {
     let orders = round(&mut tracked, &ending, QUIET, 200, &[Some(0), None, None]);
     assert_eq!(orders.replicas, Some(Some(2)), "one that is being deleted is none");
 }
+
+#[test]
+fn a_pod_that_has_just_begun_and_may_serve_already_keeps_all_for_a_minute() {
+    let unready = |there: &mut Seen| {
+        for pod in &mut there.pods {
+            *pod = Arc::new(Pod { ready: false, ..pod.as_ref().clone() });
+        }
+    };
+    let mut starting = seen(1, 0);
+    starting.scaling.as_mut().unwrap().scale_to_zero_after = "5s".into();
+    starting.scaling.as_mut().unwrap().stable_window = "5s".into();
+    unready(&mut starting);
+    let mut tracked = Tracked::new(Duration::ZERO);
+    for second in [100, 130, 159] {
+        assert_eq!(round(&mut tracked, &starting, QUIET, second, &[]).replicas, None, "{second}");
+    }
+    assert_eq!(round(&mut tracked, &starting, QUIET, 164, &[]).replicas, Some(Some(0)), "it never became ready");
+}

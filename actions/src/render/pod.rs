@@ -47,6 +47,34 @@ impl Probes {
     pub(super) fn healthz(ready: &'static str) -> Self {
         Self::Http { live: "/healthz", ready }
     }
+
+    /// Whether the container has started, asked at the port of this name.
+    pub(super) fn startup(self, port: &str) -> Value {
+        self.probe(|live, _| live, port, json!({ "periodSeconds": 1, "failureThreshold": 360 }))
+    }
+
+    fn liveness(self, port: &str) -> Value {
+        self.probe(|live, _| live, port, json!({ "initialDelaySeconds": 5, "periodSeconds": 10 }))
+    }
+
+    /// Whether it can serve.
+    pub(super) fn readiness(self, port: &str) -> Value {
+        self.probe(|_, ready| ready, port, json!({ "initialDelaySeconds": 3, "periodSeconds": 5 }))
+    }
+
+    fn probe(self, which: impl Fn(&'static str, &'static str) -> &'static str, port: &str, timing: Value) -> Value {
+        let mut probe = Map::new();
+        match self {
+            Self::Http { live, ready } => {
+                probe.insert("httpGet".to_owned(), json!({ "path": which(live, ready), "port": port }))
+            }
+            Self::Tcp => probe.insert("tcpSocket".to_owned(), json!({ "port": port })),
+        };
+        if let Value::Object(timing) = timing {
+            probe.extend(timing);
+        }
+        Value::Object(probe)
+    }
 }
 
 /// The Pod template, with the overlay merged in.
@@ -92,10 +120,13 @@ pub(super) fn template(running: &Running<'_>) -> Result<Value, RenderError> {
     let mut template = json!({ "metadata": { "labels": child_labels(running.label, &running.name) } });
     template["metadata"]["annotations"] = annotations;
     template["spec"] = pod;
-    match running.pod_template {
-        Some(overlay) => overlay::merge(template, overlay, running),
-        None => Ok(template),
+    if let Some(overlay) = running.pod_template {
+        template = overlay::merge(template, overlay, running)?;
     }
+    if let Some(sidecar) = &running.sidecar {
+        sidecar.learn_readiness(&mut template, running.kind, running.container.probes);
+    }
+    Ok(template)
 }
 
 /// Each once: the API server takes the list as a map by name and refuses a second one.
@@ -112,11 +143,6 @@ fn image_pull_secrets(secrets: &[LocalObjectReference]) -> Value {
 fn container(running: &Running<'_>) -> Value {
     let container = &running.container;
     let port = sidecar::port_name(running.sidecar.as_ref());
-    let (live, ready) = match container.probes {
-        Probes::Http { live, ready } => (Some(live), Some(ready)),
-        Probes::Tcp => (None, None),
-    };
-    let probe = |path: Option<&str>, timing: Value| probe(path, port, timing);
     let mut mounts = vec![json!({ "name": "tmp", "mountPath": "/tmp" })];
     let contents = container.volumes.iter();
     mounts
@@ -131,9 +157,9 @@ fn container(running: &Running<'_>) -> Value {
             "capabilities": { "drop": ["ALL"] },
         },
     });
-    rendered["startupProbe"] = probe(live, json!({ "periodSeconds": 1, "failureThreshold": 360 }));
-    rendered["livenessProbe"] = probe(live, json!({ "initialDelaySeconds": 5, "periodSeconds": 10 }));
-    rendered["readinessProbe"] = probe(ready, json!({ "initialDelaySeconds": 3, "periodSeconds": 5 }));
+    rendered["startupProbe"] = container.probes.startup(port);
+    rendered["livenessProbe"] = container.probes.liveness(port);
+    rendered["readinessProbe"] = container.probes.readiness(port);
     rendered["volumeMounts"] = Value::Array(mounts);
     if let Some(sidecar) = &running.sidecar {
         rendered["lifecycle"]["preStop"] = sidecar.drain();
@@ -160,16 +186,4 @@ fn container(running: &Running<'_>) -> Value {
 /// When an image is pulled, by its name: without a registry it was loaded into the node, for nowhere could it be pulled from.
 pub(super) fn pull_policy(image: &str) -> &'static str {
     if image.contains('/') { "IfNotPresent" } else { "Never" }
-}
-
-fn probe(path: Option<&str>, port: &str, timing: Value) -> Value {
-    let mut probe = Map::new();
-    match path {
-        Some(path) => probe.insert("httpGet".to_owned(), json!({ "path": path, "port": port })),
-        None => probe.insert("tcpSocket".to_owned(), json!({ "port": port })),
-    };
-    if let Value::Object(timing) = timing {
-        probe.extend(timing);
-    }
-    Value::Object(probe)
 }

@@ -11,7 +11,10 @@ use crds::{MCPServer, PROXY_PORT, Traffic, digest::sha256_hex};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{RenderError, pod::pull_policy};
+use super::{
+    RenderError,
+    pod::{Probes, pull_policy},
+};
 
 /// Name of the container; of its image in `status.images`, too.
 pub const PROXY: &str = "proxy";
@@ -42,11 +45,13 @@ pub struct PinnedProxy<'a> {
     pub image: &'a str,
     /// The public keys of the gateways; `None`: the template is older than those.
     pub caller_keys: Option<&'a str>,
+    /// Whether it tells gateways itself that its Pod is ready; `false`: the template is older than that.
+    pub tells_ready: bool,
 }
 
 impl<'a> From<&'a str> for PinnedProxy<'a> {
     fn from(image: &'a str) -> Self {
-        Self { image, caller_keys: None }
+        Self { image, caller_keys: None, tells_ready: false }
     }
 }
 
@@ -141,6 +146,41 @@ impl<'a> Sidecar<'a> {
             None => self.hook("/_recif/lame-duck"),
         };
         container
+    }
+
+    /// Tells the sidecar of a finished template how its workload says that it is ready, so that a gateway in which requests wait
+    /// need not wait for the kubelet too. Nothing is told where more has a say than the workload's own probes as they are rendered:
+    /// that is the kubelet's to judge.
+    pub(super) fn learn_readiness(&self, template: &mut Value, kind: &str, probes: Probes) {
+        if !self.pinned.tells_ready {
+            return;
+        }
+        let gates = template["spec"]["readinessGates"].as_array().is_some_and(|gates| !gates.is_empty());
+        let plain = |container: &Value| {
+            let is = |probe: &str, rendered: Value| container[probe] == rendered;
+            match container["name"] == kind {
+                true => {
+                    is("readinessProbe", probes.readiness(BEHIND))
+                        && is("startupProbe", probes.startup(BEHIND))
+                        && container.pointer("/lifecycle/postStart").is_none()
+                }
+                false => is("readinessProbe", Value::Null) && is("startupProbe", Value::Null),
+            }
+        };
+        let alone = listed(template, "initContainers")
+            .chain(listed(template, "containers"))
+            .all(|container| container["name"] == PROXY || plain(container));
+        let containers = template["spec"]["initContainers"].as_array_mut().into_iter().flatten();
+        let proxy = containers.into_iter().find(|container| container["name"] == PROXY);
+        if let Some(env) = proxy.and_then(|proxy| proxy["env"].as_array_mut()).filter(|_| alone && !gates) {
+            let asked = match probes {
+                Probes::Http { ready, .. } => ready,
+                Probes::Tcp => "tcp",
+            };
+            let uid = json!({ "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.uid" } });
+            env.push(json!({ "name": "RECIF_POD_UID", "valueFrom": uid }));
+            env.push(json!({ "name": "RECIF_READINESS", "value": asked }));
+        }
     }
 
     /// The hook of the workload's container.

@@ -1,4 +1,4 @@
-//! Images and keys that come from the operator: pinned when a template is first rendered, and renewed only when the template changes
+//! Images, keys and abilities that come from the operator: pinned when a template is first rendered, and renewed only when the template changes
 //! for another reason. So an upgrade of the operator restarts nothing by itself.
 
 use std::collections::BTreeMap;
@@ -16,22 +16,26 @@ use crate::{
 pub(super) fn render_with_images<K: Workload>(cx: &Context<K>, next: &mut K) -> Result<Rendered, ActionError> {
     let replicas = Some(next.replicas());
     let offered = next.images(&cx.settings);
-    let had_keys = next.status_mut().caller_keys.take();
-    // Without what comes with the keys: that alone is no other template.
+    let status = next.status_mut();
+    let (had_keys, told_ready) = (status.caller_keys.take(), std::mem::take(&mut status.tells_ready));
+    // Without what comes from the operator: that alone is no other template.
     let plain = next.render(cx, replicas)?;
     let template = Some(template_digest(&plain, &offered));
     // That none are known now is no reason to take those away that are.
     let keys = cx.views.caller_keys().or_else(|| had_keys.clone()).filter(|_| next.traffic().proxy.enabled);
+    let tells_ready = next.traffic().proxy.enabled;
     let status = next.status_mut();
-    let renewed = status.template != template && (status.images != offered || had_keys != keys);
+    let renewed =
+        status.template != template && (status.images != offered || had_keys != keys || told_ready != tells_ready);
     status.template = template;
     status.caller_keys = if renewed { keys } else { had_keys };
+    status.tells_ready = if renewed { tells_ready } else { told_ready };
     // Where no image was pinned, it is rendered with those that are offered.
     let had_images = !status.images.is_empty();
     if renewed {
         status.images = offered;
     }
-    let as_plain = status.caller_keys.is_none() && !(renewed && had_images);
+    let as_plain = status.caller_keys.is_none() && !status.tells_ready && !(renewed && had_images);
     if as_plain { Ok(plain) } else { next.render(cx, replicas) }
 }
 
@@ -43,8 +47,9 @@ pub(super) fn is_template_new<K: Workload>(cx: &Context<K>, cr: &K) -> Result<bo
     let mut plain = cr.clone();
     let status = plain.status_mut();
     let Some(known) = status.template.clone() else { return Ok(false) };
-    // It was digested without what comes with the keys.
+    // It was digested without what comes from the operator.
     status.caller_keys = None;
+    status.tells_ready = false;
     Ok(known != template_digest(&plain.render(cx, None)?, &cr.images(&cx.settings)))
 }
 

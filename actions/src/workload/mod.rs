@@ -116,9 +116,11 @@ pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
     fn proxy_image(&self, settings: &Settings) -> String {
         self.pinned_image(PROXY, &settings.proxy_image)
     }
-    /// The sidecar of this image, with the keys that its status keeps.
+    /// The sidecar of this image, with what its status keeps of it.
     fn pinned_proxy<'a>(&'a self, image: &'a str) -> PinnedProxy<'a> {
-        PinnedProxy { image, caller_keys: self.status().and_then(|status| status.caller_keys.as_deref()) }
+        let status = self.status();
+        let caller_keys = status.and_then(|status| status.caller_keys.as_deref());
+        PinnedProxy { image, caller_keys, tells_ready: status.is_some_and(|status| status.tells_ready) }
     }
     /// Puts what only its kind has there into the status, as it is in its phase, given what it refers to; whether that
     /// changed anything.

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use kube::ResourceExt as _;
+use anyhow::{Context as _, Result, bail, ensure};
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams},
+};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::{
     Scenario, scenarios,
@@ -12,20 +16,23 @@ use super::{
 };
 use crate::{
     client::{Load, Plan, Target},
-    kinds::{AGENT, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER},
-    manifests::{object, workload},
+    kinds::{AGENT, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, POD},
+    manifests::{WORKLOAD, object, workload},
     namespace::{Namespace, SAID, START},
     object::{Object, Read as _, phases},
+    watch::poll,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Alone:
     four_times_the_capacity_is_answered_by_more_pods_within_two_seconds_and_they_go_again,
     scaling_switched_on_and_off_at_five_pods_never_leaves_fewer,
     the_last_pod_goes_when_nobody_calls_and_a_request_brings_it_back,
+    a_pod_answers_before_the_kubelet_has_found_it_ready,
     without_scaling_autoscalers_and_kubectl_set_the_number,
 );
 pub(super) const SHARED: &[Scenario] = scenarios!(Shared:
     without_scaling_a_horizontal_pod_autoscaler_sets_the_number,
+    what_only_the_kubelet_can_judge_is_waited_for_at_a_cold_start,
 );
 
 /// How long a load may go on before more Pods are asked for.
@@ -110,6 +117,64 @@ async fn the_last_pod_goes_when_nobody_calls_and_a_request_brings_it_back(ns: Na
     ensure!(awake.id() == before.id() && awake.generation() == before.generation(), "somebody wrote to its spec");
     let seen = recorder.up_to(&awake).await?;
     ensure!(phases(&seen) == ["Running"], "phases on the way: {:?}", phases(&seen));
+    Ok(())
+}
+
+async fn a_pod_answers_before_the_kubelet_has_found_it_ready(ns: Namespace) -> Result<()> {
+    let name = "early";
+    ns.start(&workload(name, scaling(json!({"minReplicas": 0, "scaleToZeroAfter": "5s"})))).await?;
+    let gateway = Target::gateway(&ns, AGENT, name).await?;
+    serves(&ns, &gateway).await?;
+    let asleep = |it: &Object| it.is_running() && it.number("/status/currentReplicas") == 0;
+    // The kubelet's first look comes three seconds after the start; on a machine that is busy the Pod may need as long.
+    for _ in 0..3 {
+        ns.until(AGENT, name, START, "sleeps", asleep).await?;
+        poll(START, "no Pod left", || async { Ok(ns.list(POD).await?.is_empty().then_some(())) }).await?;
+        let answer = ask(&ns, &gateway, "GET", "/sleep?ms=0").await?;
+        ensure!(answer.status == 200, "{answer:?}");
+        if ns.list(POD).await?.iter().all(|pod| !pod.condition("Ready").is_true()) {
+            return Ok(());
+        }
+    }
+    bail!("each time the answer came only when the Pod was Ready")
+}
+
+async fn what_only_the_kubelet_can_judge_is_waited_for_at_a_cold_start(ns: Namespace) -> Result<()> {
+    const GATE: &str = "e2e.recif.dev/gate";
+    let closed = |name| workload(name, json!({"podTemplate": {"spec": {"readinessGates": [{"conditionType": GATE}]}}}));
+    // Its second container listens nowhere, and says so by its probe.
+    let probe = json!({"tcpSocket": {"port": 9}, "periodSeconds": 1});
+    let second = json!({"name": "second", "image": WORKLOAD, "readinessProbe": probe});
+    let slow = |name| workload(name, json!({"podTemplate": {"spec": {"containers": [second]}}}));
+    for agent in [closed("gated"), slow("paired")] {
+        ns.apply(&agent).await?;
+    }
+    for name in ["gated", "paired"] {
+        let gateway = Target::gateway(&ns, AGENT, name).await?;
+        let of_agent = |it: &&Object| it.labels().get("recif.dev/agent").is_some_and(|agent| agent == name);
+        let pod = poll(START, "the agent's container ready", || async {
+            let pods = ns.list(POD).await?;
+            let runs = |it: &&Object| {
+                let all = it.at("/status/containerStatuses").as_array().cloned().unwrap_or_default();
+                all.iter().any(|container| container["name"] == "agent" && container["ready"] == true)
+            };
+            Ok(pods.iter().filter(of_agent).find(runs).map(|pod| pod.name_any()))
+        })
+        .await?;
+        let (waiting, target) = (ns.clone(), gateway.clone());
+        let asked = tokio::spawn(async move { ask(&waiting, &target, "GET", "/sleep?ms=0").await });
+        sleep(Duration::from_secs(2)).await;
+        ensure!(!asked.is_finished(), "{name} was given a request: {:?}", asked.await?);
+        if name == "gated" {
+            let open = json!({"status": {"conditions": [{"type": GATE, "status": "True"}]}});
+            let patch = Patch::Strategic(open);
+            ns.api(POD).patch_status(&pod, &PatchParams::default(), &patch).await.context("open the gate")?;
+            let answer = asked.await??;
+            ensure!(answer.status == 200, "{answer:?}");
+        } else {
+            asked.abort();
+        }
+    }
     Ok(())
 }
 

@@ -80,7 +80,7 @@ fn route(target: &str) -> Option<Route> {
     };
     let object = Object { anonymous_paths, ..object() };
     let workload = Workload::new(Kind::Agent, "ns", "a", Clock::new());
-    Some(Route { object: Arc::new(object), workload, pods: Arc::new([]), all: Arc::new([]) })
+    Some(Route { object: Arc::new(object), workload, pods: Arc::new([]), all: Arc::new([]), unready: Arc::new([]) })
 }
 
 async fn admit(auth: &Auth, fields: &str, target: &str) -> Result<Caller, Answer> {

@@ -130,6 +130,98 @@ async fn a_workload_at_zero_is_waited_for_until_it_has_a_pod() {
     whole(&mut client).await;
 }
 
+/// What a sidecar answers whose Pod has this uid and can serve.
+fn ready(uid: &str) -> String {
+    let body = format!("{{\"pod\":\"{uid}\"}}");
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+#[tokio::test]
+async fn a_pod_that_can_serve_before_the_kubelet_says_so_is_found_while_somebody_waits() {
+    let gateway = Gateway::start(&[], &[]).await;
+    let mut pod = Pod::start().await;
+    gateway.pods(&[(pod.address, Standing::Unready)]);
+    sleep(Duration::from_millis(80)).await;
+    assert!(!pod.has_connections(), "nobody waits, so nobody asks");
+    let mut client = gateway.asks(GET).await;
+    let (mut line, question) = pod.next().await;
+    assert!(question.starts_with("GET /_recif/ready HTTP/1.1\r\n"), "{question}");
+    assert_eq!(field(&question, "x-recif-workload"), Some("agent/ns/a"));
+    for answer in ["HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"] {
+        line.write_all(answer.as_bytes()).await.unwrap();
+        head(&mut line).await;
+    }
+    line.write_all(ready("of-another-pod-that-has-its-address-now").as_bytes()).await.unwrap();
+    head(&mut line).await;
+    assert_eq!(gateway.demand().waiting, 1);
+    line.write_all(ready(&pod.address.to_string()).as_bytes()).await.unwrap();
+    let (mut workload, request) = pod.next().await;
+    assert!(request.starts_with("GET /x "), "{request}");
+    workload.write_all(OK).await.unwrap();
+    whole(&mut client).await;
+    let metrics = gateway.shared.metrics.encode().unwrap();
+    assert!(metrics.contains("recif_gateway_cold_start_seconds_count{kind=\"Agent\"} 1\n"), "{metrics}");
+    sleep(Duration::from_millis(80)).await;
+    assert!(!pod.has_connections(), "and nobody asks any more");
+}
+
+#[tokio::test]
+async fn a_pod_that_was_early_and_does_not_serve_is_waited_for_again() {
+    let gateway = Gateway::start(&[], &[]).await;
+    let mut pod = Pod::start().await;
+    gateway.pods(&[(pod.address, Standing::Unready)]);
+    let uid = pod.address.to_string();
+    let early = || gateway.shared.routes.early(&gateway.shared.routes.find(b"agents/ns/a").unwrap().workload, &uid);
+    for (answer, status) in [
+        ("HTTP/1.1 502 No\r\nContent-Length: 0\r\nx-recif-reason: connect\r\n\r\n", Some("HTTP/1.1 502 ")),
+        ("HTTP/1.1 503 No\r\nContent-Length: 0\r\nx-recif-reason: draining\r\n\r\n", None),
+        ("HTTP/1.1 421 No\r\nContent-Length: 0\r\nx-recif-reason: misdirected\r\n\r\n", None),
+    ] {
+        early();
+        let mut client = gateway.asks(GET).await;
+        // Questions of the round before may still be under way.
+        let mut workload = loop {
+            match pod.next().await {
+                (workload, request) if request.starts_with("GET /x ") => break workload,
+                (_, question) => assert!(question.starts_with("GET /_recif/ready "), "{question}"),
+            }
+        };
+        workload.write_all(answer.as_bytes()).await.unwrap();
+        match status {
+            Some(status) => assert!(whole(&mut client).await.0.starts_with(status)),
+            None => {
+                gateway.until_waiting(1).await;
+                let (_line, question) = pod.next().await;
+                assert!(question.starts_with("GET /_recif/ready "), "{question}");
+            }
+        }
+        assert!(gateway.shared.routes.find(b"agents/ns/a").unwrap().pods.is_empty(), "{answer}");
+        drop(client);
+        gateway.until_waiting(0).await;
+    }
+}
+
+#[tokio::test]
+async fn two_pods_are_asked_at_a_time_and_none_without_a_sidecar() {
+    let gateway = Gateway::start(&[], &[]).await;
+    let mut pods = [Pod::start().await, Pod::start().await, Pod::start().await];
+    gateway.pods(&pods.each_ref().map(|pod| (pod.address, Standing::Unready)));
+    let client = gateway.asks(GET).await;
+    gateway.until_waiting(1).await;
+    let _lines = (pods[0].next().await, pods[1].next().await);
+    sleep(Duration::from_millis(80)).await;
+    assert!(!pods[2].has_connections());
+    drop(client);
+    gateway.until_waiting(0).await;
+    let gateway = Gateway::start(&[], &[]).await;
+    gateway.object(Some(Object { sidecar: false, ..object() }));
+    gateway.pods(&[(pods[2].address, Standing::Unready)]);
+    let _client = gateway.asks(GET).await;
+    gateway.until_waiting(1).await;
+    sleep(Duration::from_millis(80)).await;
+    assert!(!pods[2].has_connections());
+}
+
 #[tokio::test]
 async fn nobody_waits_for_what_does_not_come() {
     let gateway = Gateway::start(&[], &[]).await;

@@ -186,3 +186,45 @@ async fn the_metrics_end_with_those_of_the_runner() {
     let server = Proxy::before(address, &[("RECIF_KIND", "MCPServer")]).await;
     assert!(scrape(&server).await.ends_with("# EOF\n"), "an image of others is not asked");
 }
+
+#[tokio::test]
+async fn a_gateway_learns_that_the_pod_can_serve_from_the_question_that_the_kubelet_asks() {
+    let workload = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = workload.local_addr().unwrap();
+    let named = [("RECIF_NAME", "a"), ("RECIF_NAMESPACE", "ns"), ("RECIF_POD_UID", "p1")];
+    let with = |readiness: &'static str| [&named[..], &[("RECIF_READINESS", readiness)]].concat();
+    let ask = async |proxy: &Proxy, named: &str| {
+        let request = format!("GET /_recif/ready HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{named}\r\n");
+        proxy.answer(request.as_bytes()).await
+    };
+    let ours = "X-Recif-Workload: agent/ns/a\r\n";
+    let proxy = Proxy::before(address, &with("/ready?x")).await;
+    assert!(ask(&proxy, "").await.starts_with("HTTP/1.1 400 "));
+    assert!(ask(&proxy, "X-Recif-Workload: agent/ns/b\r\n").await.starts_with("HTTP/1.1 421 "));
+    for (said, status) in [
+        ("HTTP/1.1 503 Not yet\r\n\r\n", 503),
+        ("HTTP/1.1 200 OK\r\nx-recif-ready: never\r\n\r\n", 503),
+        ("HTTP/1.1 302 Found\r\nLocation: /login\r\n\r\n", 503),
+        ("HTTP/1.1 200 OK\r\n", 503),
+        ("hello", 503),
+        ("HTTP/1.0 204 No Content\r\n\r\n", 200),
+    ] {
+        let answer = async {
+            let (mut io, _) = workload.accept().await.unwrap();
+            assert!(head(&mut io).await.starts_with("GET /ready?x HTTP/1.1\r\n"));
+            io.write_all(said.as_bytes()).await.unwrap();
+        };
+        // Each with nothing remembered.
+        let proxy = Proxy::before(address, &with("/ready?x")).await;
+        let (told, ()) = tokio::join!(ask(&proxy, ours), answer);
+        assert!(told.starts_with(&format!("HTTP/1.1 {status} ")), "{said}: {told}");
+        assert_eq!(told.ends_with("{\"pod\":\"p1\"}"), status == 200, "{told}");
+    }
+    assert!(ask(&Proxy::before(address, &with("tcp")).await, ours).await.starts_with("HTTP/1.1 200 "));
+    assert!(ask(&Proxy::before(address, &with("")).await, ours).await.starts_with("HTTP/1.1 404 "));
+    let going = Proxy::before(address, &with("tcp")).await;
+    going.shared.life.begin_lame_duck();
+    assert!(ask(&going, ours).await.starts_with("HTTP/1.1 503 "), "the Pod is going");
+    drop(workload);
+    assert!(ask(&Proxy::before(address, &with("tcp")).await, ours).await.starts_with("HTTP/1.1 503 "));
+}

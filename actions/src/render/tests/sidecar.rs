@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{PROXY_IMAGE, template};
+use crate::render::{PinnedProxy, agent_workload_children};
 
 /// The Pod of an agent with this spec.
 fn pod(spec: Value) -> Value {
@@ -206,4 +207,47 @@ fn without_it_the_overlay_has_its_names() {
     });
     let pod = overlaid(overlay, false).unwrap()["spec"].take();
     assert_eq!(pod["containers"][0]["lifecycle"]["preStop"], json!({ "sleep": { "seconds": 3 } }));
+}
+
+/// The variables by which the sidecar asks whether the workload is ready, of an agent with this overlay.
+fn asked(overlay: Value, tells_ready: bool) -> Vec<Value> {
+    let agent = super::agent(json!({ "podTemplate": { "spec": overlay } }));
+    let config = super::config(json!({}), &super::bare()).unwrap();
+    let proxy = PinnedProxy { image: PROXY_IMAGE, caller_keys: None, tells_ready };
+    let [_, deployment] = agent_workload_children(&agent, &config, proxy, Some(1)).unwrap();
+    let containers = deployment.body["spec"]["template"]["spec"]["initContainers"].as_array().unwrap().clone();
+    let proxy = containers.into_iter().find(|container| container["name"] == "proxy").unwrap();
+    let mut env = proxy["env"].as_array().unwrap().clone();
+    env.retain(|variable| ["RECIF_POD_UID", "RECIF_READINESS"].contains(&variable["name"].as_str().unwrap()));
+    env
+}
+
+#[test]
+fn it_asks_for_readiness_where_nothing_else_decides_it() {
+    let uid = json!({ "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.uid" } });
+    let expected = [
+        json!({ "name": "RECIF_POD_UID", "valueFrom": uid }),
+        json!({ "name": "RECIF_READINESS", "value": "/healthz" }),
+    ];
+    let probe = json!({ "httpGet": { "path": "/up", "port": 9 } });
+    for overlay in [
+        json!({}),
+        json!({ "readinessGates": [], "containers": [{ "name": "log", "image": "log", "livenessProbe": probe }] }),
+        json!({ "containers": [{ "name": "agent", "livenessProbe": { "periodSeconds": 2 } }] }),
+    ] {
+        assert_eq!(asked(overlay.clone(), true), expected, "{overlay}");
+    }
+    for overlay in [
+        json!({ "readinessGates": [{ "conditionType": "example.com/up" }] }),
+        json!({ "containers": [{ "name": "log", "image": "log", "readinessProbe": probe }] }),
+        json!({ "initContainers": [{ "name": "mesh", "image": "m", "restartPolicy": "Always", "readinessProbe": probe }] }),
+        json!({ "containers": [{ "name": "agent", "readinessProbe": { "periodSeconds": 2 } }] }),
+        json!({ "containers": [{ "name": "agent", "readinessProbe": null }] }),
+        json!({ "containers": [{ "name": "agent", "startupProbe": { "periodSeconds": 2 } }] }),
+        json!({ "containers": [{ "name": "agent", "lifecycle": { "postStart": { "sleep": { "seconds": 9 } } } }] }),
+        json!({ "containers": [{ "name": "log", "image": "log", "startupProbe": probe }] }),
+    ] {
+        assert_eq!(asked(overlay.clone(), true), [] as [Value; 0], "{overlay}");
+    }
+    assert_eq!(asked(json!({}), false), [] as [Value; 0], "a template of before");
 }

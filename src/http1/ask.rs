@@ -1,6 +1,6 @@
-//! Asks a Pod or a gateway for its counters: one GET on a connection that is kept for the next time.
+//! Asks a Pod or a gateway about itself: one GET on a connection that is kept for the next time.
 //!
-//! This is no general client, on purpose: a leader holds a connection to every Pod of the fleet, and without buffers of
+//! This is no general client, on purpose: the scaler holds a connection to every Pod of the fleet, and without buffers of
 //! its own between two questions one costs a socket and nothing else.
 
 use std::{io, net::SocketAddr};
@@ -10,8 +10,6 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::identity::FIELD;
-
 /// Most header fields of an answer.
 const FIELDS: usize = 32;
 /// Longest head of an answer, in bytes.
@@ -19,11 +17,11 @@ const HEAD: usize = 8 * 1024;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum AskError {
+pub enum AskError {
     /// It cannot be reached, or the connection broke.
     #[error("{0}")]
     Connection(#[from] io::Error),
-    /// It answered something else.
+    /// It answered something else than was asked for.
     #[error("it answered with status {0}")]
     Status(u16),
     /// It answered what is no answer of ours.
@@ -33,22 +31,30 @@ pub(super) enum AskError {
 
 impl AskError {
     /// Whether nothing listens there.
-    pub(super) fn is_refused(&self) -> bool {
+    pub fn is_refused(&self) -> bool {
         matches!(self, Self::Connection(error) if error.kind() == io::ErrorKind::ConnectionRefused)
     }
 }
 
 /// An answer, and the connection it came on if that can be used again.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) body: Vec<u8>,
-    pub(super) connection: Option<TcpStream>,
+pub struct Reply {
+    /// Its status code.
+    pub status: u16,
+    /// Its body.
+    pub body: Vec<u8>,
+    /// The connection.
+    pub connection: Option<TcpStream>,
 }
 
-/// The request for this path, which is ours and needs no escaping, with the token that says who asks.
-pub(super) fn request(path: &str, token: Option<&str>) -> Vec<u8> {
-    let token = token.map(|token| format!("{FIELD}: {token}\r\n")).unwrap_or_default();
-    format!("GET {path} HTTP/1.1\r\nHost: recif\r\nUser-Agent: recif-scaler\r\n{token}\r\n").into_bytes()
+/// The request for this path with these fields, all of which are ours and need no escaping.
+pub fn question(path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut text = format!("GET {path} HTTP/1.1\r\nHost: recif\r\nUser-Agent: recif\r\n");
+    for &(name, value) in fields {
+        text.extend([name, ": ", value, "\r\n"]);
+    }
+    text += "\r\n";
+    text.into_bytes()
 }
 
 /// Asks once. A kept connection that was closed meanwhile is made anew. At most `limit` bytes are read as the answer's body.
@@ -57,12 +63,12 @@ pub(super) fn request(path: &str, token: Option<&str>) -> Vec<u8> {
 ///
 /// # Errors
 /// See [`AskError`].
-pub(super) async fn ask(
+pub async fn ask(
     address: SocketAddr,
     kept: Option<TcpStream>,
     request: &[u8],
     limit: usize,
-) -> Result<Answer, AskError> {
+) -> Result<Reply, AskError> {
     if let Some(kept) = kept
         && let Some(answer) = exchange(kept, request, limit).await?
     {
@@ -74,7 +80,7 @@ pub(super) async fn ask(
 }
 
 /// `None`: the connection was closed before it answered anything.
-async fn exchange(mut stream: TcpStream, request: &[u8], limit: usize) -> Result<Option<Answer>, AskError> {
+async fn exchange(mut stream: TcpStream, request: &[u8], limit: usize) -> Result<Option<Reply>, AskError> {
     if stream.write_all(request).await.is_err() {
         return Ok(None);
     }
@@ -106,14 +112,11 @@ async fn exchange(mut stream: TcpStream, request: &[u8], limit: usize) -> Result
             return Err(AskError::Unreadable("it ends too early"));
         }
     }
-    if status != 200 {
-        return Err(AskError::Status(status));
-    }
     // More than was asked for: whatever comes next on this connection would be taken for another answer.
     let connection = (reusable && bytes.len() == begin + length).then_some(stream);
     bytes.drain(..begin);
     bytes.truncate(length);
-    Ok(Some(Answer { body: bytes, connection }))
+    Ok(Some(Reply { status, body: bytes, connection }))
 }
 
 /// Status, where the body begins, its length, and whether the connection stays open; `None`: more is to come.
@@ -166,8 +169,8 @@ mod tests {
 
     const OK: Pieces = &["HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"];
 
-    async fn ask_once(address: SocketAddr, kept: Option<TcpStream>) -> Result<Answer, AskError> {
-        ask(address, kept, &request("/x", None), 100).await
+    async fn ask_once(address: SocketAddr, kept: Option<TcpStream>) -> Result<Reply, AskError> {
+        ask(address, kept, &question("/x", &[]), 100).await
     }
 
     #[tokio::test]
@@ -178,6 +181,15 @@ mod tests {
         assert_eq!(first.body, b"{  }");
         let second = ask_once(address, first.connection).await.unwrap();
         assert_eq!(second.body, b"{}");
+    }
+
+    #[tokio::test]
+    async fn a_refusal_keeps_its_connection() {
+        let refusal: Pieces = &["HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno"];
+        let address = serve(vec![vec![refusal, OK]]).await;
+        let first = ask_once(address, None).await.unwrap();
+        assert_eq!((first.status, &*first.body), (503, &b"no"[..]));
+        assert_eq!(ask_once(address, first.connection).await.unwrap().status, 200);
     }
 
     #[tokio::test]
@@ -200,8 +212,7 @@ mod tests {
 
     #[tokio::test]
     async fn whatever_else_is_said_is_no_answer() {
-        let cases: [(Pieces, &str); 6] = [
-            (&["HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"], "it answered with status 503"),
+        let cases: [(Pieces, &str); 5] = [
             (&["hello\r\n\r\n"], "its answer cannot be read: it is no HTTP/1.1"),
             (&["HTTP/1.1 200 OK\r\n\r\n"], "its answer cannot be read: it has no Content-Length"),
             (&["HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n"], "its answer cannot be read: it is too long"),
