@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
+use rustix::process::{Pid, Signal};
 
 use crate::{
     kinds::POD,
@@ -46,14 +47,36 @@ pub(crate) async fn has(ns: &Namespace, agent: &str, variable: &str, text: Optio
     Ok(())
 }
 
+/// Sends a signal to every process of a Pod, past the kubelet.
+pub(crate) async fn signal(pod: &str, signal: Signal) -> Result<()> {
+    let pod = pod.to_owned();
+    tokio::task::spawn_blocking(move || {
+        let mut sent = 0;
+        for (pid, _) in processes()?.into_iter().filter(|(_, found)| found.get("HOSTNAME") == Some(&pod)) {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("a process id")?;
+            rustix::process::kill_process(pid, signal)
+                .with_context(|| format!("send {signal:?} to a process of {pod}"))?;
+            sent += 1;
+        }
+        ensure!(sent > 0, "Pod {pod} has no process");
+        Ok(())
+    })
+    .await?
+}
+
 /// The environment of every process of this machine that may be read.
-fn environments() -> std::io::Result<Vec<BTreeMap<String, String>>> {
+fn environments() -> Result<Vec<BTreeMap<String, String>>> {
+    Ok(processes()?.into_iter().map(|(_, environment)| environment).collect())
+}
+
+/// The same, each with its process's id.
+fn processes() -> Result<Vec<(u32, BTreeMap<String, String>)>> {
     let processes = std::fs::read_dir("/proc")?.flatten();
-    let texts = processes.filter_map(|process| std::fs::read(process.path().join("environ")).ok());
-    let read = |bytes: Vec<u8>| {
-        let text = String::from_utf8_lossy(&bytes).into_owned();
+    let read = |process: std::fs::DirEntry| {
+        let pid = process.file_name().to_str()?.parse().ok()?;
+        let text = String::from_utf8_lossy(&std::fs::read(process.path().join("environ")).ok()?).into_owned();
         let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
-        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        Some((pid, pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
     };
-    Ok(texts.map(read).collect())
+    Ok(processes.filter_map(read).collect())
 }

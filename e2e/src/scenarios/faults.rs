@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};
 use crate::{
-    kinds::{AGENT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, DEPLOYMENT},
+    kinds::{AGENT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, CONFIG_MAP, DEPLOYMENT, SECRET, SERVICE},
     manifests::agent,
     namespace::{Namespace, SAID, START},
     object::{Object, Objects, Read as _},
-    operator,
+    operator, report,
     run::await_ended_namespaces,
     watch::poll,
 };
@@ -68,6 +68,7 @@ async fn an_operator_killed_in_the_middle_of_churn_loses_nothing(ns: Namespace) 
     };
     let kills = async {
         let mut dice = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.subsec_nanos());
+        report::line(&format!("      the moments of the kills are drawn from {dice}"));
         for _ in 0..KILLS {
             let leader = operator::leader(&ns.env).await?;
             for pod in operator::pods(&ns.env).await? {
@@ -94,6 +95,14 @@ async fn an_operator_killed_in_the_middle_of_churn_loses_nothing(ns: Namespace) 
     let agents = ns.until_all(AGENT, Duration::from_secs(300), what, all).await?;
     let deployments = ns.list(DEPLOYMENT).await?;
     ensure!(deployments.len() == AGENTS, "{} Deployments for {AGENTS} agents", deployments.len());
+    for (kind, name) in [(CONFIG_MAP, "-config"), (SERVICE, ""), (SECRET, "-config")] {
+        let ours = |it: &&Object| it.labels().contains_key("recif.dev/agent");
+        let found: Vec<_> = ns.list(kind).await?.iter().filter(ours).map(|it| it.name_any()).collect();
+        let wanted = if kind == SECRET { 0 } else { AGENTS };
+        ensure!(found.len() == wanted, "{} for {AGENTS} agents: {found:?}", kind.kind);
+        let is_wanted = |it: &String| it.strip_suffix(name).is_some_and(|agent| agents.contains_key(agent));
+        ensure!(found.iter().all(is_wanted), "{} that no agent wants: {found:?}", kind.kind);
+    }
     for deployment in deployments {
         let agent = agents.get(&deployment.name_any()).context("a Deployment without its agent")?;
         ensure!(
@@ -119,6 +128,8 @@ async fn handover(ns: &Namespace) -> Result<()> {
     let pods = operator::pods(&ns.env).await?;
     let pod = pods.iter().find(|pod| leader.contains(&pod.id())).context("the lease names no Pod of the operator")?;
     operator::kill(&ns.env, &pod.name_any()).await?;
+    let holder = operator::leader(&ns.env).await?;
+    ensure!(holder == leader, "the lease was handed over to {holder:?}: that was an orderly end");
     let other = |holder: &str| !holder.is_empty() && holder != leader;
     operator::await_leader(&ns.env, Duration::from_secs(12), "another holder of the lease", other).await?;
     ns.start(&agent("later", json!({}))).await?;
