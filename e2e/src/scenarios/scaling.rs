@@ -142,9 +142,12 @@ async fn a_pod_answers_before_the_kubelet_has_found_it_ready(ns: Namespace) -> R
 async fn what_only_the_kubelet_can_judge_is_waited_for_at_a_cold_start(ns: Namespace) -> Result<()> {
     const GATE: &str = "e2e.recif.dev/gate";
     let closed = |name| workload(name, json!({"podTemplate": {"spec": {"readinessGates": [{"conditionType": GATE}]}}}));
-    // Its second container listens nowhere, and says so by its probe.
-    let probe = json!({"tcpSocket": {"port": 9}, "periodSeconds": 1});
-    let second = json!({"name": "second", "image": WORKLOAD, "readinessProbe": probe});
+    // Its second container listens elsewhere than its probe asks.
+    let second = json!({
+        "name": "second", "image": WORKLOAD, "env": [{"name": "CORAIL_PORT", "value": "8001"}],
+        "readinessProbe": {"tcpSocket": {"port": 9}, "periodSeconds": 1},
+        "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+    });
     let slow = |name| workload(name, json!({"podTemplate": {"spec": {"containers": [second]}}}));
     for agent in [closed("gated"), slow("paired")] {
         ns.apply(&agent).await?;
