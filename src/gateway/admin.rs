@@ -1,7 +1,8 @@
 //! The admin port: probes, metrics, and what the scaler asks for.
 //!
 //! `GET /_recif/demand` answers processes that have the keys of Secret `recif-identity`, by a token of theirs in
-//! `X-Recif-Caller` (a gateway without keys and with `--auth none` answers all), for every workload for which a request has waited or was refused since the process started:
+//! `X-Recif-Caller` (a gateway without keys and with `--auth none` answers all), for every workload for which a request has waited
+//! or was refused since the process started:
 //!
 //! ```json
 //! {
@@ -18,24 +19,33 @@
 //! `refused` counts those that were refused for want of room, `halted` those of a workload that is Failed without Pods for a
 //! reason that a ready Pod would end. `waitingMs` and both counts only grow within an instance, unless the workload is
 //! deleted; reading changes nothing.
+//!
+//! `GET /_recif/demand/cold?after=N` answers the same processes with `{"times": M}`, how often a request began to wait for a workload
+//! that had no ready Pod, as soon as that is not N, and after 25 s in any case. So the scaler learns at once of who waits.
 
 use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    extract::State,
+    extract::{Query, State},
     http::{HeaderMap, StatusCode},
     response::IntoResponse,
     routing::get,
 };
-use serde::Serialize;
-use tokio::{net::TcpListener, time::Instant};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    net::TcpListener,
+    time::{Instant, timeout},
+};
 
 use super::{auth::Auth, serve::Shared};
 use crate::{
     cache::IDENTITY,
-    identity::{DEMAND, DEMAND_AUDIENCE, FIELD, unix_now},
+    identity::{COLD, DEMAND, DEMAND_AUDIENCE, FIELD, unix_now},
 };
+
+/// How long nothing may happen until that is said.
+const LONGEST_POLL: Duration = Duration::from_secs(25);
 
 /// What the admin port shows.
 #[derive(Debug, Clone)]
@@ -84,6 +94,7 @@ impl Admin {
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
             .route(DEMAND, get(demand))
+            .route(COLD, get(cold))
             .with_state(self)
     }
 }
@@ -141,6 +152,28 @@ async fn demand(State(admin): State<Admin>, headers: HeaderMap) -> Result<Json<D
         uptime_ms: millis(admin.started.elapsed()),
         workloads: workloads.collect(),
     }))
+}
+
+#[derive(Debug, Serialize)]
+struct Cold {
+    times: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct After {
+    after: Option<u64>,
+}
+
+async fn cold(
+    State(admin): State<Admin>,
+    headers: HeaderMap,
+    Query(After { after }): Query<After>,
+) -> Result<Json<Cold>, (StatusCode, String)> {
+    admit(&admin, &headers)?;
+    let mut cold = admin.shared.cold.subscribe();
+    let _ = timeout(LONGEST_POLL, cold.wait_for(|times| Some(*times) != after)).await;
+    let times = *cold.borrow();
+    Ok(Json(Cold { times }))
 }
 
 fn millis(duration: Duration) -> u64 {

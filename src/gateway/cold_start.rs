@@ -40,9 +40,10 @@ struct Ready {
     pod: Box<str>,
 }
 
-/// Begins to ask on behalf of a request that waits, unless another request has begun to. Pods may come later.
+/// Begins to ask on behalf of a request that waits, unless another request has begun to, and tells the scaler. Pods may come later.
 pub(super) fn look(route: &Route, key: &[u8], shared: &Arc<Shared>) {
     if let Some(flight) = is_cold(route).then(|| route.workload.fly()).flatten() {
+        shared.cold.send_modify(|times| *times += 1);
         tokio::spawn(fly(flight, key.into(), shared.clone()));
     }
 }

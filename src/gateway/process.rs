@@ -103,6 +103,7 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
         board: Default::default(),
         leaving: Default::default(),
         closing: CancellationToken::new(),
+        cold: Default::default(),
     });
     let (mut terminate, mut interrupt) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
     let take = |address| bind(address).map_err(|error| GatewayError::Listen(address, error));

@@ -13,6 +13,7 @@ use std::{
 use futures::{FutureExt as _, future::join_all};
 use tokio::{
     net::{TcpListener, TcpStream},
+    sync::watch,
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -65,6 +66,8 @@ pub(super) struct Shared {
     pub(super) leaving: AtomicBool,
     /// Cancelled when connections without a request end.
     pub(super) closing: CancellationToken,
+    /// How often a request began to wait for a workload that had no ready Pod.
+    pub(super) cold: watch::Sender<u64>,
 }
 
 impl Shared {

@@ -58,10 +58,7 @@ async fn wait<S: Link>(
     let mut place: Option<Place> = None;
     let _depth = shared.metrics.waits(route.workload.kind);
     loop {
-        if route.pods.is_empty() {
-            cold = true;
-            cold_start::look(route, key, shared);
-        }
+        cold |= route.pods.is_empty();
         let longest = if cold { settings.cold_start_timeout } else { settings.queue_timeout };
         let until = arrived + longest.min(route.object.timeout.unwrap_or(TIMEOUT));
         if Instant::now() >= until {
@@ -79,6 +76,9 @@ async fn wait<S: Link>(
                 }
             },
         };
+        if route.pods.is_empty() {
+            cold_start::look(route, key, shared);
+        }
         let wake = Instant::now() + Duration::from_millis(between(pause / 2, pause));
         tokio::select! {
             biased;

@@ -177,8 +177,10 @@ impl Gateway {
             let unmet = if same {
                 // A workload that was not named before had counted nothing.
                 let (waiting_ms, refused, halted) = before.get(&id).copied().unwrap_or_default();
+                // Who has just begun to wait has waited.
+                let waited = queue.waiting_ms.saturating_sub(waiting_ms).max(u64::from(queue.waiting > 0));
                 Unmet {
-                    waiting: queue.waiting_ms.saturating_sub(waiting_ms) as f64 / elapsed,
+                    waiting: waited as f64 / elapsed,
                     refused: queue.refused.saturating_sub(refused) as f64 * 1000.0 / elapsed,
                     halted: queue.halted > halted,
                 }

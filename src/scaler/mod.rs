@@ -4,8 +4,10 @@
 //!
 //! Deciding is a pure function of samples and the time: `demand` turns what was heard into a load, `decide` turns the load
 //! into a number of Pods, `step` says who goes, and `tracked` holds what is remembered of one workload. `run` asks and
-//! writes, through a [`Fleet`], which `live` makes of the caches and the API.
+//! writes, through a [`Fleet`], which `live` makes of the caches and the API; `cold` lets it ask at once when somebody begins to
+//! wait.
 
+mod cold;
 mod decide;
 mod demand;
 mod fleet;

@@ -27,6 +27,7 @@ use tokio::{
 
 use super::{
     Fleet, Id, PodSample, ScalerMetrics, Seen,
+    cold::Polls,
     gateways::{GatewaySample, Gateways},
     tracked::{GatewayState, Orders, Tracked},
 };
@@ -46,6 +47,8 @@ const REFUSED: Duration = Duration::from_secs(5);
 const AFTER_A_PANIC: Duration = Duration::from_secs(1);
 /// Writes at the same time.
 const WRITES: usize = 16;
+/// Least time between two rounds.
+const LEAST: Duration = Duration::from_millis(200);
 /// Longest answers, in bytes: of a Pod, and of a gateway, which speaks of every workload.
 const POD_ANSWER: usize = 16 * 1024;
 const GATEWAY_ANSWER: usize = 16 * 1024 * 1024;
@@ -110,10 +113,13 @@ struct Term {
     known: HashMap<Id, Tracked>,
     gateways: Gateways,
     questions: FuturesUnordered<Question>,
+    polls: Polls,
     writes: FuturesUnordered<Writing>,
     slots: Arc<Semaphore>,
     of_pods: Arc<[u8]>,
     tokens: Tokens,
+    /// When the last round began.
+    began: Instant,
     /// When this round began, and until when answers count.
     round: Option<(Instant, Instant)>,
 }
@@ -126,10 +132,12 @@ impl Term {
             known: scaler.fleet.all().into_iter().map(|id| (id, Tracked::new(now))).collect(),
             gateways: Gateways::new(now),
             questions: FuturesUnordered::new(),
+            polls: Polls::default(),
             writes: FuturesUnordered::new(),
             slots: Arc::new(Semaphore::new(WRITES)),
             of_pods: question("/_recif/inflight", &[]).into(),
             tokens: Tokens::default(),
+            began: Instant::now(),
             round: None,
             scaler,
         }
@@ -150,6 +158,12 @@ impl Term {
                     }
                 }
                 Some((asked, answer)) = self.questions.next() => self.hear(asked, answer),
+                Some((address, answer)) = self.polls.next() => {
+                    let token = self.token();
+                    if self.polls.heard(address, answer, &fields(token.as_deref())) {
+                        ticks.reset_at(self.began + LEAST);
+                    }
+                }
                 Some((id, result)) = self.writes.next() => self.written(&id, &result),
                 changed = fleet.changed() => self.look_at(changed),
             }
@@ -166,12 +180,14 @@ impl Term {
     /// Puts this round's questions. What is decided has to fit into the interval too, so answers have less.
     fn begin(&mut self) {
         let begun = Instant::now();
+        self.began = begun;
         self.round = Some((begun, begun + self.scaler.interval.mul_f64(0.8)));
-        let token =
-            self.scaler.keys.get().map(|keys| self.tokens.of(None, &keys, begun, || DEMAND_AUDIENCE.to_owned()));
-        let token: Vec<_> = token.iter().map(|token| (FIELD, &**token)).collect();
-        let of_gateways: Arc<[u8]> = question(DEMAND, &token).into();
-        for (address, kept) in self.gateways.are(&self.scaler.fleet.gateways()) {
+        let token = self.token();
+        let fields = fields(token.as_deref());
+        let of_gateways: Arc<[u8]> = question(DEMAND, &fields).into();
+        let gateways = self.scaler.fleet.gateways();
+        self.polls.begin(&gateways, &fields);
+        for (address, kept) in self.gateways.are(&gateways) {
             let (request, asked) = (of_gateways.clone(), Asked::Gateway(address));
             let question = async move { (asked, ask(address, kept, &request, GATEWAY_ANSWER).await) };
             self.questions.push(Box::pin(question));
@@ -181,6 +197,12 @@ impl Term {
         for id in due.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
             self.question(&id);
         }
+    }
+
+    /// By what gateways know the operator; `None`: there are no keys yet.
+    fn token(&mut self) -> Option<Arc<str>> {
+        let keys = self.scaler.keys.get()?;
+        Some(self.tokens.of(None, &keys, Instant::now(), || DEMAND_AUDIENCE.to_owned()))
     }
 
     /// Asks the Pods of a workload.
@@ -317,6 +339,11 @@ impl Term {
             tracked.next = tracked.next.min(self.begun.elapsed());
         }
     }
+}
+
+/// The header fields of a question to a gateway.
+fn fields(token: Option<&str>) -> Vec<(&'static str, &str)> {
+    token.map(|token| (FIELD, token)).into_iter().collect()
 }
 
 /// What was answered, and the connection; `otherwise`: what it is if it cannot be read.

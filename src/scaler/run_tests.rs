@@ -150,11 +150,13 @@ impl Toy {
     }
 
     fn scaler(self: &Arc<Self>, port: u16) -> JoinSet<()> {
+        self.scaler_each(Duration::from_millis(50), port)
+    }
+
+    fn scaler_each(self: &Arc<Self>, interval: Duration, port: u16) -> JoinSet<()> {
         let metrics = ScalerMetrics::new(&mut Registry::default());
         let mut leading = JoinSet::new();
-        leading.spawn(
-            Arc::new(Scaler::new(self.clone(), Duration::from_millis(50), port, Keys::default(), metrics)).lead(),
-        );
+        leading.spawn(Arc::new(Scaler::new(self.clone(), interval, port, Keys::default(), metrics)).lead());
         leading
     }
 }
@@ -267,6 +269,57 @@ async fn who_waits_in_a_gateway_wakes_what_sleeps_and_it_sleeps_again_when_nobod
     drop(leading);
     let _next = toy.scaler(port);
     toy.waits_for(|said| said.last().is_some_and(|last| last == "0")).await;
+}
+
+/// A gateway where this many requests wait, each of which began to when there was no Pod.
+async fn cold_gateway(waiting: Arc<AtomicU64>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let begun = Instant::now();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let waiting = waiting.clone();
+            tokio::spawn(async move {
+                let mut request = [0; 1024];
+                while let Ok(read) = stream.read(&mut request).await
+                    && read > 0
+                {
+                    let request = String::from_utf8_lossy(&request[..read]);
+                    let path = request.split(' ').nth(1).unwrap();
+                    let now = || waiting.load(Ordering::Relaxed);
+                    let body = if let Some(query) = path.strip_prefix("/_recif/demand/cold") {
+                        while query == format!("?after={}", now()) {
+                            sleep(Duration::from_millis(5)).await;
+                        }
+                        format!(r#"{{"times":{}}}"#, now())
+                    } else {
+                        let queue = format!(
+                            r#"{{"kind":"Agent","namespace":"ns","name":"a","waiting":{},"waitingMs":0}}"#,
+                            now()
+                        );
+                        let uptime = begun.elapsed().as_millis() + 1;
+                        format!(r#"{{"instance":"g","uptimeMs":{uptime},"workloads":[{queue}]}}"#)
+                    };
+                    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn who_begins_to_wait_is_noticed_long_before_the_next_round() {
+    let waiting = Arc::new(AtomicU64::new(0));
+    let toy = Toy::new(scaling(0), ours(), 0);
+    toy.gateways.lock().unwrap().push(cold_gateway(waiting.clone()).await);
+    let _leading = toy.scaler_each(Duration::from_secs(3600), 1);
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(toy.said(), Vec::<String>::new());
+    waiting.store(1, Ordering::Relaxed);
+    toy.waits_for(|said| said == ["1"]).await;
 }
 
 #[tokio::test]

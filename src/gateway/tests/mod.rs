@@ -118,6 +118,7 @@ impl Gateway {
             board: Default::default(),
             leaving: Default::default(),
             closing: CancellationToken::new(),
+            cold: Default::default(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -166,6 +166,32 @@ async fn a_pod_that_can_serve_before_the_kubelet_says_so_is_found_while_somebody
 }
 
 #[tokio::test]
+async fn the_scaler_learns_at_once_of_who_begins_to_wait_for_no_pod() {
+    use tower::ServiceExt as _;
+
+    let gateway = Gateway::start(&[], &[]).await;
+    let cold = |query: &str| {
+        let request =
+            http::Request::get(format!("/_recif/demand/cold{query}")).body(axum::body::Body::empty()).unwrap();
+        let answer = Admin::new(gateway.shared.clone()).router().oneshot(request);
+        async move {
+            let body = axum::body::to_bytes(answer.await.unwrap().into_body(), 1024).await.unwrap();
+            String::from_utf8(body.to_vec()).unwrap()
+        }
+    };
+    assert_eq!(cold("").await, r#"{"times":0}"#, "who does not know yet is told");
+    let mut polled = tokio::spawn(cold("?after=0"));
+    assert!(timeout(Duration::from_millis(100), &mut polled).await.is_err(), "nothing has happened");
+    let _client = gateway.asks(GET).await;
+    assert_eq!(polled.await.unwrap(), r#"{"times":1}"#);
+    assert_eq!(gateway.demand().waiting, 1, "it is told when the request waits, and not before");
+    assert_eq!(cold("?after=0").await, r#"{"times":1}"#, "what happened between two questions is not lost");
+    let _other = gateway.asks(GET).await;
+    gateway.until_waiting(2).await;
+    assert!(timeout(Duration::from_millis(100), cold("?after=1")).await.is_err(), "the scaler knows of it already");
+}
+
+#[tokio::test]
 async fn a_pod_that_was_early_and_does_not_serve_is_waited_for_again() {
     let gateway = Gateway::start(&[], &[]).await;
     let mut pod = Pod::start().await;
