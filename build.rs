@@ -54,7 +54,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Lets the linker keep equal functions once (1 MB of the operator's image), only where Rust's own linker, which can do that, is
 /// the default. What is published also gets its relocations packed (RELR: 0.8 MB that stay in the operator's memory, 0.1 MB in the
-/// sidecar's), which needs the glibc 2.36 of its base image; what is built elsewhere has to run there.
+/// sidecar's), which needs glibc 2.36: that of the operator's base image, and that of the builder for the sidecar, which is linked
+/// statically. What is built elsewhere has to run there.
 fn make_smaller() {
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);
     let own_linker = env::var("CARGO_ENCODED_RUSTFLAGS").is_ok_and(|flags| flags.is_empty());

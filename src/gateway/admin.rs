@@ -20,8 +20,10 @@
 //! reason that a ready Pod would end. `waitingMs` and both counts only grow within an instance, unless the workload is
 //! deleted; reading changes nothing.
 //!
-//! `GET /_recif/demand/cold?after=N` answers the same processes with `{"times": M}`, how often a request began to wait for a workload
-//! that had no ready Pod, as soon as that is not N, and after 25 s in any case. So the scaler learns at once of who waits.
+//! `GET /_recif/demand/cold?after=N` answers the same processes with `{"times": M, "workloads": […]}` as soon as `times` is not N, and
+//! after 25 s in any case, so that the scaler learns at once of who waits. `times` counts how often requests began to wait for a
+//! workload that had no ready Pod and for which none waited before; `workloads` are those that have none now and are waited for, with
+//! the fields above.
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,7 +40,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{auth::Auth, serve::Shared};
+use super::{auth::Auth, serve::Shared, workload::Workload};
 use crate::{
     cache::IDENTITY,
     identity::{COLD, DEMAND, DEMAND_AUDIENCE, FIELD, unix_now},
@@ -133,11 +135,19 @@ fn admit(admin: &Admin, headers: &HeaderMap) -> Result<(), (StatusCode, String)>
 
 async fn demand(State(admin): State<Admin>, headers: HeaderMap) -> Result<Json<Demands>, (StatusCode, String)> {
     admit(&admin, &headers)?;
-    let workloads = admin.shared.routes.all().into_iter().filter_map(|route| {
-        let workload = &route.workload;
+    let demands = admin.shared.routes.all().into_iter().map(|route| Demand::of(&route.workload));
+    let counted = |demand: &Demand| demand.waiting > 0 || demand.waiting_ms + demand.refused + demand.halted > 0;
+    Ok(Json(Demands {
+        instance: admin.shared.instance.clone(),
+        uptime_ms: millis(admin.started.elapsed()),
+        workloads: demands.filter(counted).collect(),
+    }))
+}
+
+impl Demand {
+    fn of(workload: &Workload) -> Self {
         let demand = workload.demand();
-        let counted = demand.refused + demand.halted > 0;
-        (demand.waiting > 0 || demand.waited > Duration::ZERO || counted).then(|| Demand {
+        Self {
             kind: workload.kind.name(),
             namespace: workload.namespace.clone().into(),
             name: workload.name.clone().into(),
@@ -145,18 +155,14 @@ async fn demand(State(admin): State<Admin>, headers: HeaderMap) -> Result<Json<D
             waiting_ms: millis(demand.waited),
             refused: demand.refused,
             halted: demand.halted,
-        })
-    });
-    Ok(Json(Demands {
-        instance: admin.shared.instance.clone(),
-        uptime_ms: millis(admin.started.elapsed()),
-        workloads: workloads.collect(),
-    }))
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
 struct Cold {
     times: u64,
+    workloads: Vec<Demand>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -173,7 +179,9 @@ async fn cold(
     let mut cold = admin.shared.cold.subscribe();
     let _ = timeout(LONGEST_POLL, cold.wait_for(|times| Some(*times) != after)).await;
     let times = *cold.borrow();
-    Ok(Json(Cold { times }))
+    let routes = admin.shared.routes.all().into_iter();
+    let waited = routes.filter(|route| route.pods.is_empty() && route.workload.is_waited_for());
+    Ok(Json(Cold { times, workloads: waited.map(|route| Demand::of(&route.workload)).collect() }))
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -66,7 +66,7 @@ pub(super) struct Shared {
     pub(super) leaving: AtomicBool,
     /// Cancelled when connections without a request end.
     pub(super) closing: CancellationToken,
-    /// How often a request began to wait for a workload that had no ready Pod.
+    /// How often requests began to wait for a workload that had no ready Pod and for which none waited before.
     pub(super) cold: watch::Sender<u64>,
 }
 

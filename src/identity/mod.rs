@@ -27,7 +27,7 @@ pub const ISSUER: &str = "recif";
 pub const DEMAND_AUDIENCE: &str = "gateway/demand";
 /// The path at which a gateway names every workload that is asked for.
 pub const DEMAND: &str = "/_recif/demand";
-/// The path at which a gateway answers as soon as a request begins to wait for a workload without a ready Pod (long polling).
+/// The path at which a gateway answers as soon as requests begin to wait for a workload without a ready Pod (long polling).
 pub const COLD: &str = "/_recif/demand/cold";
 
 /// For whom a token is: `aud` of the workload of this kind (`Agent`).

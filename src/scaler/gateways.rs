@@ -29,6 +29,15 @@ pub(super) struct GatewaySample {
     workloads: Vec<Queue>,
 }
 
+/// The answer to `/_recif/demand/cold`.
+#[derive(Debug, Deserialize)]
+pub(super) struct ColdSample {
+    /// How often requests began to wait for a workload that had no ready Pod and for which none waited before.
+    pub(super) times: u64,
+    /// The workloads for which requests wait now and that have no ready Pod.
+    workloads: Vec<Queue>,
+}
+
 /// Who asks for one workload.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -139,6 +148,20 @@ impl Gateways {
         gateway.unmet.keys().cloned().collect()
     }
 
+    /// Takes an answer to a long poll; who is waited for. Those who wait count until the gateway's next sample gives their mean.
+    pub(super) fn cold(&mut self, address: SocketAddr, sample: ColdSample) -> Vec<Id> {
+        let Some(gateway) = self.known.get_mut(&address) else { return Vec::new() };
+        let mut called = Vec::new();
+        for queue in sample.workloads {
+            if let Some(id) = queue.id() {
+                let unmet = gateway.unmet.entry(id.clone()).or_default();
+                unmet.waiting = unmet.waiting.max(queue.waiting.into());
+                called.push(id);
+            }
+        }
+        called
+    }
+
     /// What is asked for in vain of one workload, at all gateways together.
     pub(super) fn unmet(&self, id: &Id) -> Unmet {
         let each = self.known.values().filter_map(|gateway| gateway.unmet.get(id));
@@ -161,6 +184,14 @@ impl Gateways {
     }
 }
 
+impl Queue {
+    /// The workload; `None`: it is of a kind of a newer gateway, and there is nothing to scale.
+    fn id(&self) -> Option<Id> {
+        let kind = crds::KINDS.iter().find(|kind| kind.name == self.kind)?;
+        Some(Id { kind: kind.name, key: Key::new(&self.namespace, &self.name) })
+    }
+}
+
 impl Gateway {
     fn take(&mut self, sample: GatewaySample) {
         let same = self.instance == sample.instance;
@@ -171,16 +202,12 @@ impl Gateway {
         let before = std::mem::take(&mut self.counted);
         self.unmet.clear();
         for queue in sample.workloads {
-            // A kind of a newer gateway: there is nothing to scale.
-            let Some(kind) = crds::KINDS.iter().find(|kind| kind.name == queue.kind) else { continue };
-            let id = Id { kind: kind.name, key: Key::new(queue.namespace, queue.name) };
+            let Some(id) = queue.id() else { continue };
             let unmet = if same {
                 // A workload that was not named before had counted nothing.
                 let (waiting_ms, refused, halted) = before.get(&id).copied().unwrap_or_default();
-                // Who has just begun to wait has waited.
-                let waited = queue.waiting_ms.saturating_sub(waiting_ms).max(u64::from(queue.waiting > 0));
                 Unmet {
-                    waiting: waited as f64 / elapsed,
+                    waiting: queue.waiting_ms.saturating_sub(waiting_ms) as f64 / elapsed,
                     refused: queue.refused.saturating_sub(refused) as f64 * 1000.0 / elapsed,
                     halted: queue.halted > halted,
                 }

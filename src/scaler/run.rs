@@ -27,7 +27,7 @@ use tokio::{
 
 use super::{
     Fleet, Id, PodSample, ScalerMetrics, Seen,
-    cold::Polls,
+    cold::{Answer, Polls},
     gateways::{GatewaySample, Gateways},
     tracked::{GatewayState, Orders, Tracked},
 };
@@ -47,8 +47,6 @@ const REFUSED: Duration = Duration::from_secs(5);
 const AFTER_A_PANIC: Duration = Duration::from_secs(1);
 /// Writes at the same time.
 const WRITES: usize = 16;
-/// Least time between two rounds.
-const LEAST: Duration = Duration::from_millis(200);
 /// Longest answers, in bytes: of a Pod, and of a gateway, which speaks of every workload.
 const POD_ANSWER: usize = 16 * 1024;
 const GATEWAY_ANSWER: usize = 16 * 1024 * 1024;
@@ -118,8 +116,6 @@ struct Term {
     slots: Arc<Semaphore>,
     of_pods: Arc<[u8]>,
     tokens: Tokens,
-    /// When the last round began.
-    began: Instant,
     /// When this round began, and until when answers count.
     round: Option<(Instant, Instant)>,
 }
@@ -137,7 +133,6 @@ impl Term {
             slots: Arc::new(Semaphore::new(WRITES)),
             of_pods: question("/_recif/inflight", &[]).into(),
             tokens: Tokens::default(),
-            began: Instant::now(),
             round: None,
             scaler,
         }
@@ -158,12 +153,7 @@ impl Term {
                     }
                 }
                 Some((asked, answer)) = self.questions.next() => self.hear(asked, answer),
-                Some((address, answer)) = self.polls.next() => {
-                    let token = self.token();
-                    if self.polls.heard(address, answer, &fields(token.as_deref())) {
-                        ticks.reset_at(self.began + LEAST);
-                    }
-                }
+                answer = self.polls.next() => self.polled(answer),
                 Some((id, result)) = self.writes.next() => self.written(&id, &result),
                 changed = fleet.changed() => self.look_at(changed),
             }
@@ -180,7 +170,6 @@ impl Term {
     /// Puts this round's questions. What is decided has to fit into the interval too, so answers have less.
     fn begin(&mut self) {
         let begun = Instant::now();
-        self.began = begun;
         self.round = Some((begun, begun + self.scaler.interval.mul_f64(0.8)));
         let token = self.token();
         let fields = fields(token.as_deref());
@@ -259,6 +248,18 @@ impl Term {
                     // It stays silent until the end of the round.
                     Err(error) => tracing::debug!(%address, %error, "a gateway does not tell its demand"),
                 }
+            }
+        }
+    }
+
+    /// Takes an answer to a long poll. What has no Pod is judged at once; all the rest is left to the rounds, whose means are of their
+    /// length.
+    fn polled(&mut self, answer: Answer) {
+        let (token, address) = (self.token(), answer.address);
+        let Some(sample) = self.polls.heard(answer, &fields(token.as_deref())) else { return };
+        for id in self.gateways.cold(address, sample) {
+            if self.scaler.fleet.see(&id).is_some_and(|seen| seen.pods.is_empty()) {
+                self.question(&id);
             }
         }
     }

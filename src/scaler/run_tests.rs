@@ -275,7 +275,6 @@ async fn who_waits_in_a_gateway_wakes_what_sleeps_and_it_sleeps_again_when_nobod
 async fn cold_gateway(waiting: Arc<AtomicU64>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let begun = Instant::now();
     tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -292,14 +291,10 @@ async fn cold_gateway(waiting: Arc<AtomicU64>) -> SocketAddr {
                         while query == format!("?after={}", now()) {
                             sleep(Duration::from_millis(5)).await;
                         }
-                        format!(r#"{{"times":{}}}"#, now())
+                        let queue = format!(r#"{{"kind":"Agent","namespace":"ns","name":"a","waiting":{}}}"#, now());
+                        format!(r#"{{"times":{},"workloads":[{}]}}"#, now(), if now() > 0 { &queue } else { "" })
                     } else {
-                        let queue = format!(
-                            r#"{{"kind":"Agent","namespace":"ns","name":"a","waiting":{},"waitingMs":0}}"#,
-                            now()
-                        );
-                        let uptime = begun.elapsed().as_millis() + 1;
-                        format!(r#"{{"instance":"g","uptimeMs":{uptime},"workloads":[{queue}]}}"#)
+                        r#"{"instance":"g","uptimeMs":1,"workloads":[]}"#.to_owned()
                     };
                     let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
                     stream.write_all(answer.as_bytes()).await.unwrap();

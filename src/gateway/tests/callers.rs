@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     gateway::{admin::Admin, auth::tests::gate},
-    identity::{DEMAND, DEMAND_AUDIENCE, KeySet, Verifier, audience, public_keys, unix_now},
+    identity::{COLD, DEMAND, DEMAND_AUDIENCE, KeySet, Verifier, audience, public_keys, unix_now},
 };
 
 const AS_ALICE: &[u8] =
@@ -73,12 +73,18 @@ async fn what_is_demanded_is_answered_only_to_those_who_have_the_keys() {
 
     let gateway = Gateway::guarded(gate().1, &[], &[]).await;
     let ask = async |token: Option<String>| {
-        let mut request = axum::http::Request::get(DEMAND);
-        if let Some(token) = token {
-            request = request.header("X-Recif-Caller", token);
-        }
-        let request = request.body(axum::body::Body::empty()).unwrap();
-        Admin::new(gateway.shared.clone()).router().oneshot(request).await.unwrap().status().as_u16()
+        let answers = [DEMAND, COLD].map(|path| {
+            let mut request = axum::http::Request::get(path);
+            if let Some(token) = &token {
+                request = request.header("X-Recif-Caller", token);
+            }
+            let request = request.body(axum::body::Body::empty()).unwrap();
+            Admin::new(gateway.shared.clone()).router().oneshot(request)
+        });
+        let [demand, cold] = answers.map(|answer| async { answer.await.unwrap().status().as_u16() });
+        let (demand, cold) = tokio::join!(demand, cold);
+        assert_eq!(demand, cold);
+        demand
     };
     assert_eq!(ask(None).await, 401, "it has no keys yet");
     let keys = Arc::new(KeySet::generate().unwrap());

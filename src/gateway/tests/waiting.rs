@@ -179,16 +179,20 @@ async fn the_scaler_learns_at_once_of_who_begins_to_wait_for_no_pod() {
             String::from_utf8(body.to_vec()).unwrap()
         }
     };
-    assert_eq!(cold("").await, r#"{"times":0}"#, "who does not know yet is told");
+    assert_eq!(cold("").await, r#"{"times":0,"workloads":[]}"#, "who does not know yet is told");
     let mut polled = tokio::spawn(cold("?after=0"));
     assert!(timeout(Duration::from_millis(100), &mut polled).await.is_err(), "nothing has happened");
-    let _client = gateway.asks(GET).await;
-    assert_eq!(polled.await.unwrap(), r#"{"times":1}"#);
-    assert_eq!(gateway.demand().waiting, 1, "it is told when the request waits, and not before");
-    assert_eq!(cold("?after=0").await, r#"{"times":1}"#, "what happened between two questions is not lost");
-    let _other = gateway.asks(GET).await;
+    let client = gateway.asks(GET).await;
+    let told = polled.await.unwrap();
+    let waits = r#"{"times":1,"workloads":[{"kind":"Agent","namespace":"ns","name":"a","waiting":1,"waitingMs":"#;
+    assert!(told.starts_with(waits), "{told}");
+    assert!(cold("?after=0").await.starts_with(waits), "what happened between two questions is not lost");
+    let other = gateway.asks(GET).await;
     gateway.until_waiting(2).await;
     assert!(timeout(Duration::from_millis(100), cold("?after=1")).await.is_err(), "the scaler knows of it already");
+    drop((client, other));
+    gateway.until_waiting(0).await;
+    assert_eq!(cold("?after=0").await, r#"{"times":1,"workloads":[]}"#, "who left waits no more");
 }
 
 #[tokio::test]
