@@ -309,7 +309,8 @@ async fn cold_gateway(waiting: Arc<AtomicU64>) -> SocketAddr {
 async fn who_begins_to_wait_is_noticed_long_before_the_next_round() {
     let waiting = Arc::new(AtomicU64::new(0));
     let toy = Toy::new(scaling(0), ours(), 0);
-    toy.gateways.lock().unwrap().push(cold_gateway(waiting.clone()).await);
+    let gateway = cold_gateway(waiting.clone()).await;
+    toy.gateways.lock().unwrap().push(gateway);
     let _leading = toy.scaler_each(Duration::from_secs(3600), 1);
     sleep(Duration::from_millis(500)).await;
     assert_eq!(toy.said(), Vec::<String>::new());
