@@ -1,5 +1,5 @@
 # The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev).
-.PHONY: help up test lint unit e2e ui deny manifests generate images docker-build down clean cargo-found
+.PHONY: help up test lint unit e2e faults test-faults ui deny manifests generate images docker-build down clean cargo-found
 .DEFAULT_GOAL := help
 # Go and Rust, which sudo's PATH lacks.
 export PATH := $(shell . hack/path; echo "$$PATH")
@@ -26,6 +26,12 @@ unit: cargo-found ui ## unit, property and drift tests
 
 e2e: ## end-to-end tests, the web UI in a browser among them, on a cluster of their own
 	@hack/e2e
+
+faults: cargo-found ## a third of the fault suite, which the commit decides, with 4 seeds
+	@hack/faults --seeds 4 --third-of "$$(git rev-parse HEAD 2>/dev/null || echo none)"
+
+test-faults: cargo-found ## the whole fault suite with 40 seeds: about 25 minutes
+	@hack/faults
 
 ui: ## build the web UI, which is part of the program
 	@hack/ui

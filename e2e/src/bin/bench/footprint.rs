@@ -5,7 +5,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use tokio::time::sleep;
 
-use crate::{process, table::Row, world::World};
+use e2e::outside::process;
+
+use crate::{table::Row, world::World};
 
 /// How long after the last change memory is looked at.
 const REST: Duration = Duration::from_secs(60);

@@ -3,6 +3,7 @@
 use std::{fs::File, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::outside::process;
 use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
@@ -12,7 +13,7 @@ use tokio::{
 
 use crate::{
     agents::Village,
-    bare, process,
+    bare,
     template::Template,
     world::{Options, World, names},
 };

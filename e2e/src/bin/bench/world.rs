@@ -1,25 +1,32 @@
 //! The cluster, the operator in it, and the agents that scenarios share.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use e2e::audit::{Audit, Mark, Request};
+use e2e::{
+    audit::{Audit, Mark, Request},
+    outside::{
+        marker,
+        operator::{self, Operator, Start},
+    },
+};
 use kube::{Client, Config};
 use tokio::{task::AbortHandle, time::sleep};
 
-use crate::{
-    agents::Village,
-    counts::Counts,
-    marker,
-    operator::{self, Operator},
-    table::say,
-};
+use crate::{agents::Village, counts::Counts, table::say};
 
 /// The namespace of what only one scenario needs.
 const ONE: &str = "one";
 /// The namespace of the many.
 const CROWD: &str = "crowd";
+
+/// Where the operator serves its probes.
+const PROBES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// Where things are, and how much of them.
 #[derive(Debug, Clone, Args)]
@@ -84,7 +91,16 @@ impl World {
             Some(operator) => operator,
             None => {
                 let log = self.options.state.join("logs/operator.log");
-                Operator::start(&self.options.program, &self.operator_kubeconfig, &log).await?
+                let start = Start {
+                    program: &self.options.program,
+                    kubeconfig: &self.operator_kubeconfig,
+                    log: &log,
+                    probes: PROBES,
+                    uid: "bench",
+                    arguments: &[],
+                    variables: &[],
+                };
+                Operator::start(&start).await?
             }
         };
         Ok(self.operator.insert(operator))

@@ -9,15 +9,13 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::table::say;
-
 /// How many Deployments are marked at the same time.
 const AT_ONCE: usize = 8;
 /// Times say nothing here, and the same ones each time keep a repeated patch without effect.
 const WHEN: &str = "2026-01-01T00:00:00Z";
 
 /// Marks Deployments for ever.
-pub(crate) async fn run(client: Client) {
+pub async fn run(client: Client) {
     let all: Api<Deployment> = Api::all(client.clone());
     let ours = watcher::Config::default().labels("app.kubernetes.io/managed-by=recif-operator");
     let changed = watcher(all, ours).default_backoff().applied_objects();
@@ -39,7 +37,7 @@ async fn mark(client: &Client, deployment: &Deployment, status: Value) {
     match api.patch_status(&deployment.name_any(), &PatchParams::default(), &patch).await {
         // It was deleted meanwhile.
         Ok(_) | Err(kube::Error::Api(_)) => {}
-        Err(error) => say(&format!("Deployment {namespace}/{} is not marked ready: {error}", deployment.name_any())),
+        Err(error) => eprintln!("Deployment {namespace}/{} is not marked ready: {error}", deployment.name_any()),
     }
 }
 
@@ -55,7 +53,7 @@ fn missing_status(deployment: &Deployment) -> Option<Value> {
     }
     let condition = |type_: &str, reason: &str| {
         json!({
-            "type": type_, "status": "True", "reason": reason, "message": "said by the benchmark",
+            "type": type_, "status": "True", "reason": reason, "message": "said in the place of a node",
             "lastTransitionTime": WHEN, "lastUpdateTime": WHEN,
         })
     };

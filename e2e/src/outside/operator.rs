@@ -2,6 +2,7 @@
 
 use std::{
     fs::File,
+    net::SocketAddr,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::Stdio,
@@ -24,32 +25,54 @@ use tokio::{
 
 const NAMESPACE: &str = "recif-system";
 const NAME: &str = "recif-operator";
-/// Where it serves its probes.
-const PROBES: &str = "127.0.0.1:8080";
+/// How an operator is started.
+#[derive(Debug, Clone)]
+pub struct Start<'a> {
+    /// The built `recif`.
+    pub program: &'a Path,
+    /// How it reaches the API server.
+    pub kubeconfig: &'a Path,
+    /// What its output is added to.
+    pub log: &'a Path,
+    /// Where it serves its probes.
+    pub probes: SocketAddr,
+    /// Its uid among replicas.
+    pub uid: &'a str,
+    /// Further arguments.
+    pub arguments: &'a [&'a str],
+    /// Further variables.
+    pub variables: &'a [(&'a str, &'a str)],
+}
 
 /// A running operator.
-pub(crate) struct Operator {
+#[derive(Debug)]
+pub struct Operator {
     child: Child,
     /// Its process id.
-    pub(crate) pid: u32,
+    pub pid: u32,
     /// From the start of the process to its first "ready".
-    pub(crate) ready_after: Duration,
+    pub ready_after: Duration,
 }
 
 impl Operator {
-    /// Starts it and waits until it is ready. Its output is added to `log`.
-    pub(crate) async fn start(program: &Path, kubeconfig: &Path, log: &Path) -> Result<Self> {
+    /// Starts it and waits until it is ready.
+    ///
+    /// # Errors
+    /// It ends, or is not ready within a minute.
+    pub async fn start(start: &Start<'_>) -> Result<Self> {
+        let Start { program, kubeconfig, log, probes, .. } = start;
         let output = File::options().create(true).append(true).open(log);
         let output = output.with_context(|| format!("open {}", log.display()))?;
         let mut command = Command::new(program);
-        command.arg("operator").env("KUBECONFIG", kubeconfig);
-        command.env("POD_UID", "bench").env("POD_NAME", NAME).env("POD_NAMESPACE", NAMESPACE);
+        command.arg("operator").args(start.arguments).env("KUBECONFIG", kubeconfig);
+        command.env("POD_UID", start.uid).env("POD_NAME", NAME).env("POD_NAMESPACE", NAMESPACE);
+        command.env("RECIF_LISTEN", probes.to_string()).envs(start.variables.iter().copied());
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).kill_on_drop(true);
         let started = Instant::now();
         let mut child = command.spawn().with_context(|| format!("start {}", program.display()))?;
         let pid = child.id().context("the operator ended at once")?;
         let ready = async {
-            while !is_ready().await {
+            while !is_ready(*probes).await {
                 if let Some(status) = child.try_wait()? {
                     bail!("the operator ended ({status}): {}", last_lines(log));
                 }
@@ -64,9 +87,37 @@ impl Operator {
         Ok(Self { child, pid, ready_after: started.elapsed() })
     }
 
+    /// Whether it has ended, and how.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn ended(&mut self) -> Result<Option<std::process::ExitStatus>> {
+        self.child.try_wait().context("ask for the operator's end")
+    }
+
+    /// Ends it by SIGKILL.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub async fn kill(mut self) -> Result<()> {
+        self.child.kill().await.context("kill the operator")
+    }
+
+    /// Sends it a signal, such as `STOP`.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub async fn signal(&self, name: &str) -> Result<()> {
+        let pid = self.pid.to_string();
+        Command::new("kill").args([&format!("-{name}"), &pid]).status().await.context("run kill").map(drop)
+    }
+
     /// Ends it as a cluster would, by SIGTERM.
-    pub(crate) async fn stop(mut self) -> Result<()> {
-        Command::new("kill").args(["-TERM", &self.pid.to_string()]).status().await.context("run kill")?;
+    ///
+    /// # Errors
+    /// It does not end.
+    pub async fn stop(mut self) -> Result<()> {
+        self.signal("TERM").await?;
         match timeout(Duration::from_secs(20), self.child.wait()).await {
             Ok(status) => status.map(drop).context("wait for the operator's end"),
             Err(_) => self.child.kill().await.context("the operator did not end on SIGTERM, nor on SIGKILL"),
@@ -74,9 +125,9 @@ impl Operator {
     }
 }
 
-async fn is_ready() -> bool {
+async fn is_ready(probes: SocketAddr) -> bool {
     let answer = async {
-        let mut stream = TcpStream::connect(PROBES).await?;
+        let mut stream = TcpStream::connect(probes).await?;
         stream.write_all(b"GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n").await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
@@ -93,7 +144,10 @@ fn last_lines(log: &Path) -> String {
 }
 
 /// Writes a kubeconfig like ours, but with a token of the operator's ServiceAccount.
-pub(crate) async fn kubeconfig(client: &Client, ours: &Path, folder: &Path) -> Result<PathBuf> {
+///
+/// # Errors
+/// No token, or no place for the file.
+pub async fn kubeconfig(client: &Client, ours: &Path, folder: &Path) -> Result<PathBuf> {
     let api: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
     let spec = TokenRequestSpec { expiration_seconds: Some(24 * 3600), ..TokenRequestSpec::default() };
     let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };

@@ -8,7 +8,10 @@ use anyhow::{Context as _, Result};
 const TICK: Duration = Duration::from_millis(10);
 
 /// CPU time of the process since its start, user and system.
-pub(crate) fn cpu(pid: u32) -> Result<Duration> {
+///
+/// # Errors
+/// There is no such process.
+pub fn cpu(pid: u32) -> Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let stat = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     // The name, in parentheses, may hold anything; utime and stime are the 14th and 15th field of proc(5).
@@ -18,7 +21,10 @@ pub(crate) fn cpu(pid: u32) -> Result<Duration> {
 }
 
 /// Resident memory in MB (2²⁰ bytes): now, and the highest so far.
-pub(crate) fn memory(pid: u32) -> Result<(f64, f64)> {
+///
+/// # Errors
+/// There is no such process.
+pub fn memory(pid: u32) -> Result<(f64, f64)> {
     let path = format!("/proc/{pid}/status");
     let status = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     Ok((megabytes(&status, "VmRSS:")?, megabytes(&status, "VmHWM:")?))

@@ -1,0 +1,80 @@
+//! The faults, each with the name that `docs/reliability.md` gives it.
+
+use std::time::Duration;
+
+use e2e::fault::{Fault, Of, Rule, When};
+
+/// What is disturbed, and how.
+pub(crate) struct Scenario {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// What is done to calls while the script is played.
+    pub(crate) rules: &'static [Rule],
+    /// How long there are faults; `None`: until the script has ended.
+    pub(crate) window: Option<Duration>,
+    /// How many writes an object may cost more than undisturbed, for each that it costs there.
+    pub(crate) writes: u32,
+    /// How the operator ends while the script is played.
+    pub(crate) ends: Ends,
+}
+
+/// How the operator ends while the script is played, each time to be started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// It does not.
+    Never,
+    /// By SIGKILL, each third of a second.
+    Killed,
+    /// By itself, at one of its next sixty writes: before it is sent, before it is answered, or after.
+    AtAWrite,
+}
+
+const fn of(name: &'static str, rules: &'static [Rule]) -> Scenario {
+    Scenario { name, rules, window: None, writes: 2, ends: Ends::Never }
+}
+
+/// For so long, and no longer, however long the script takes.
+const fn within(seconds: u64, name: &'static str, rules: &'static [Rule]) -> Scenario {
+    Scenario { window: Some(Duration::from_secs(seconds)), ..of(name, rules) }
+}
+
+const ALL: Of = Of { verbs: &[], resource: "", subresource: "", namespace: "" };
+const LISTS: Of = Of { verbs: &["list"], resource: "", subresource: "", namespace: "" };
+const STATUS: Of = Of { verbs: &["patch"], resource: "", subresource: "status", namespace: "" };
+const DEPLOYMENTS: Of = Of { verbs: &["watch"], resource: "deployments", subresource: "", namespace: "" };
+const APPLIES: Of = Of { verbs: &["patch"], resource: "deployments", subresource: "-", namespace: "" };
+
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    of("P1-delays", &[Rule::new(Of::CALLS, When::Chance(0.3), Fault::Delay(Duration::from_secs(2)))]),
+    of("P2-drops", &[Rule::new(Of::CALLS, When::Chance(0.1), Fault::Drop)]),
+    of("P3-lost-answers", &[Rule::new(Of::WRITES, When::Chance(0.1), Fault::LoseAnswer)]),
+    of("P4-lost-answers-504", &[Rule::new(Of::WRITES, When::Chance(0.1), Fault::AnswerWith(504))]),
+    of("P5-sent-twice", &[Rule::new(Of::WRITES, When::Chance(0.3), Fault::Repeat)]),
+    of("P6-conflicts", &[Rule::new(STATUS, When::Chance(0.3), Fault::Refuse(409, "Conflict", None))]),
+    of(
+        "P7-too-many-requests",
+        &[Rule::new(Of::CALLS, When::Chance(0.2), Fault::Refuse(429, "TooManyRequests", Some(3)))],
+    ),
+    of(
+        "P8-server-errors",
+        &[
+            Rule::new(Of::CALLS, When::Chance(0.05), Fault::Refuse(500, "InternalError", None)),
+            Rule::new(Of::CALLS, When::Chance(0.05), Fault::Refuse(503, "ServiceUnavailable", None)),
+        ],
+    ),
+    within(60, "P9-away", &[Rule::new(ALL, When::Always, Fault::Refuse(503, "ServiceUnavailable", None))]),
+    within(15, "P10-forbidden", &[Rule::new(APPLIES, When::Always, Fault::Refuse(403, "Forbidden", None))]),
+    within(20, "P11-policy", &[Rule::new(APPLIES, When::Chance(0.5), Fault::Refuse(422, "Invalid", None))]),
+    within(20, "P12-webhook", &[Rule::new(APPLIES, When::Chance(0.5), Fault::Refuse(400, "BadRequest", None))]),
+    of("P14-gone", &[Rule::new(Of::WATCHES, When::Chance(0.5), Fault::Gone)]),
+    of("P16-late-deployments", &[Rule::new(DEPLOYMENTS, When::Always, Fault::Late(Duration::from_millis(200)))]),
+    Scenario { ends: Ends::Killed, ..of("P15-lists-of-the-past", &[Rule::new(LISTS, When::Always, Fault::Past)]) },
+    of("P18-deaf", &[Rule::new(Of::WATCHES, When::Chance(0.3), Fault::Deaf)]),
+    of("P19-duplicates", &[Rule::new(Of::WATCHES, When::Always, Fault::Duplicate(0.2))]),
+    within(30, "P20-bookmarks", &[Rule::new(Of::WATCHES, When::Always, Fault::Deaf)]),
+    of("P21-ended-watches", &[Rule::new(Of::WATCHES, When::Chance(0.5), Fault::End)]),
+    of("P22-silent-writes", &[Rule::new(Of::WRITES, When::Chance(0.05), Fault::Silence)]),
+    Scenario { ends: Ends::Killed, ..of("P24-cut-lists", &[Rule::new(LISTS, When::Chance(0.3), Fault::Cut(3000))]) },
+    Scenario { ends: Ends::AtAWrite, ..of("P29-ends-at-a-write", &[]) },
+    Scenario { ends: Ends::Killed, ..of("P30-killed", &[]) },
+];

@@ -1,0 +1,164 @@
+//! What a user does in one namespace while the operator is disturbed: making, editing, drifting, deleting.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy},
+    core::{ApiResource, DynamicObject},
+};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+/// Longest wait for a step in the middle of the script, under faults.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A kind, as the client wants it.
+pub(crate) fn resource(kind: &str) -> ApiResource {
+    let (group, version, plural) = match kind {
+        "Agent" => (crds::GROUP, crds::VERSION, "agents"),
+        "Tool" => (crds::GROUP, crds::VERSION, "tools"),
+        "Deployment" => ("apps", "v1", "deployments"),
+        "NetworkPolicy" => ("networking.k8s.io", "v1", "networkpolicies"),
+        "Service" => ("", "v1", "services"),
+        "ConfigMap" => ("", "v1", "configmaps"),
+        "Secret" => ("", "v1", "secrets"),
+        "ServiceAccount" => ("", "v1", "serviceaccounts"),
+        _ => ("", "v1", "namespaces"),
+    };
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    ApiResource { group: group.into(), version: version.into(), api_version, kind: kind.into(), plural: plural.into() }
+}
+
+/// One namespace.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) client: Client,
+    pub(crate) name: String,
+}
+
+impl Place {
+    /// Objects of a kind.
+    pub(crate) fn api(&self, kind: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &self.name, &resource(kind))
+    }
+
+    /// Makes the namespace.
+    pub(crate) async fn make(&self) -> Result<()> {
+        let namespaces: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource("Namespace"));
+        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}});
+        namespaces.create(&PostParams::default(), &serde_json::from_value(body)?).await.context("make a namespace")?;
+        Ok(())
+    }
+
+    /// Deletes the namespace, without waiting.
+    pub(crate) async fn remove(&self) -> Result<()> {
+        let namespaces: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource("Namespace"));
+        namespaces.delete(&self.name, &DeleteParams::default()).await.context("delete a namespace")?;
+        Ok(())
+    }
+
+    /// The whole script.
+    pub(crate) async fn play(&self) -> Result<()> {
+        for (name, spec) in [
+            ("weather", json!({"type": "http", "endpoint": "http://weather.example/now"})),
+            ("clock", json!({"type": "builtin"})),
+        ] {
+            self.create("Tool", name, spec).await?;
+        }
+        let database = "postgresql://u:hunter2@db.example:5432/one";
+        for (name, fields) in [
+            ("plain", json!({})),
+            ("tooled", json!({"tools": ["weather", "clock"], "systemPrompt": "You are a pirate."})),
+            ("stored", json!({"storage": "postgresql", "databaseUrl": database})),
+            ("wide", json!({"replicas": 2})),
+            ("waiting", json!({"tools": ["later"]})),
+            ("gone", json!({"tools": ["clock"]})),
+        ] {
+            self.create("Agent", name, fields).await?;
+        }
+        self.until("the first agents Running", |agents| {
+            ["plain", "tooled", "stored", "wide", "gone"].iter().all(|name| is_running(agents, name))
+                && phase(agents, "waiting") == "Resolving"
+        })
+        .await?;
+        self.patch("Agent", "tooled", json!({"spec": {"systemPrompt": null, "tools": ["clock"]}})).await?;
+        self.patch("Agent", "stored", json!({"spec": {"storage": null, "databaseUrl": null}})).await?;
+        self.patch("Agent", "wide", json!({"spec": {"replicas": 3}})).await?;
+        self.create("Tool", "later", json!({"type": "builtin"})).await?;
+        let foreground =
+            DeleteParams { propagation_policy: Some(PropagationPolicy::Foreground), ..DeleteParams::default() };
+        self.api("Agent").delete("gone", &foreground).await.context("delete Agent gone")?;
+        self.api("ConfigMap").delete("plain-config", &DeleteParams::default()).await.context("delete a child")?;
+        let drift = json!({"metadata": {"labels": {"app.kubernetes.io/part-of": "somebody-else"}}});
+        self.patch("Service", "plain", drift).await?;
+        Ok(())
+    }
+
+    /// Whether everything is as the script leaves it.
+    pub(crate) fn is_settled(agents: &[DynamicObject]) -> bool {
+        let names: Vec<_> = agents.iter().map(ResourceExt::name_any).collect();
+        names == ["plain", "stored", "tooled", "waiting", "wide"] && names.iter().all(|name| is_running(agents, name))
+    }
+
+    /// Its agents, by name.
+    pub(crate) async fn agents(&self) -> Result<Vec<DynamicObject>> {
+        Ok(self.api("Agent").list(&ListParams::default()).await.context("list agents")?.items)
+    }
+
+    async fn until(&self, what: &str, is_so: impl Fn(&[DynamicObject]) -> bool) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let agents = self.agents().await?;
+            if is_so(&agents) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("{}: after {PATIENCE:?} not seen: {what}; {}", self.name, described(&agents));
+            }
+            sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    async fn create(&self, kind: &str, name: &str, fields: Value) -> Result<()> {
+        let mut spec =
+            if kind == "Agent" { json!({"name": name, "framework": "corail"}) } else { json!({"name": name}) };
+        if let (Value::Object(spec), Value::Object(fields)) = (&mut spec, fields) {
+            spec.extend(fields);
+        }
+        let api_version = format!("{}/{}", crds::GROUP, crds::VERSION);
+        let body = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec});
+        let created = self.api(kind).create(&PostParams::default(), &serde_json::from_value(body)?).await;
+        created.with_context(|| format!("create {kind} {name}")).map(drop)
+    }
+
+    async fn patch(&self, kind: &str, name: &str, patch: Value) -> Result<()> {
+        let patched = self.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        patched.with_context(|| format!("edit {kind} {name}")).map(drop)
+    }
+}
+
+/// One line about each agent.
+pub(crate) fn described(agents: &[DynamicObject]) -> String {
+    let line = |agent: &DynamicObject| {
+        let status = &agent.data["status"];
+        format!("{} {} {} {}", agent.name_any(), status["phase"], status["observedGeneration"], status["failure"])
+    };
+    agents.iter().map(line).collect::<Vec<_>>().join("; ")
+}
+
+fn find<'a>(agents: &'a [DynamicObject], name: &str) -> Option<&'a DynamicObject> {
+    agents.iter().find(|agent| agent.name_any() == name)
+}
+
+fn phase<'a>(agents: &'a [DynamicObject], name: &str) -> &'a str {
+    find(agents, name).and_then(|agent| agent.data["status"]["phase"].as_str()).unwrap_or_default()
+}
+
+fn is_running(agents: &[DynamicObject], name: &str) -> bool {
+    find(agents, name).is_some_and(|agent| {
+        agent.data["status"]["observedGeneration"].as_i64() == agent.metadata.generation
+            && phase(agents, name) == "Running"
+    })
+}

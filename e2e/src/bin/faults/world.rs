@@ -1,0 +1,298 @@
+//! One run of a scenario: the operator behind the proxy, the script in many namespaces, and the oracles at the end.
+
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e::{
+    fault::{Entry, Faults, Proxy},
+    outside::{
+        marker,
+        operator::{self, Operator, Start},
+        process,
+    },
+};
+use futures::future::try_join_all;
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::{Value, json};
+use tokio::{
+    sync::OnceCell,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    Args,
+    judge::Judge,
+    masked,
+    scenarios::{Ends, Scenario},
+    script::{Place, described},
+};
+
+/// How long nothing may be written once everything is as it should be.
+const QUIET: Duration = Duration::from_secs(10);
+/// Longest wait for that after the faults are over: the longest back-off and as much again as the undisturbed run took.
+const BACKOFF: Duration = Duration::from_secs(60);
+
+/// What an undisturbed run leaves.
+struct Reference {
+    state: BTreeMap<String, Value>,
+    made: BTreeMap<String, usize>,
+    /// Writes of the operator in one namespace.
+    writes: usize,
+    took: Duration,
+    memory: f64,
+}
+
+/// What a run found.
+struct Run {
+    places: Vec<Place>,
+    judge: Judge,
+    proxy: Proxy,
+    operator: Operator,
+    /// From the end of the faults until everything was as it should be.
+    settled_after: Duration,
+    log: PathBuf,
+}
+
+/// The cluster, and what all runs share.
+pub(crate) struct World {
+    args: Args,
+    client: Client,
+    upstream: Kubeconfig,
+    reference: OnceCell<Reference>,
+}
+
+impl World {
+    /// Connects to the cluster, and begins to play the node.
+    pub(crate) async fn connect(args: &Args) -> Result<Self> {
+        let client = Client::try_from(Config::infer().await.context("read KUBECONFIG")?).context("make a client")?;
+        let path = operator::kubeconfig(&client, &args.kubeconfig, &args.state).await?;
+        let upstream = Kubeconfig::read_from(&path).context("read the operator's kubeconfig")?;
+        tokio::spawn(marker::run(client.clone()));
+        Ok(Self { args: args.clone(), client, upstream, reference: OnceCell::new() })
+    }
+
+    /// Plays a scenario and judges it.
+    pub(crate) async fn play(&self, scenario: &Scenario) -> Result<String> {
+        let reference = self.reference.get_or_try_init(|| self.undisturbed()).await?;
+        let mut run = self.run(scenario, self.args.seeds).await?;
+        let judged = self.judge(scenario, reference, &mut run).await;
+        self.end(run).await?;
+        judged
+    }
+
+    async fn undisturbed(&self) -> Result<Reference> {
+        let nothing = Scenario { name: "reference", rules: &[], window: None, writes: 1, ends: Ends::Never };
+        let begun = Instant::now();
+        let run = self.run(&nothing, 3).await?;
+        let took = begun.elapsed();
+        let place = &run.places[0];
+        let state = masked::of(place).await?;
+        for other in &run.places[1..] {
+            let found = masked::difference(&state, &masked::of(other).await?);
+            ensure!(found.is_none(), "two undisturbed runs differ: {}", found.unwrap_or_default());
+        }
+        let writes = run.places.iter().map(|place| writes(&run.proxy, &place.name)).max().unwrap_or_default();
+        let (_, memory) = process::memory(run.operator.pid)?;
+        let reference = Reference { state, made: run.judge.made(&place.name), writes, took, memory };
+        self.end(run).await?;
+        Ok(reference)
+    }
+
+    /// The script in so many namespaces, under the faults, up to ten seconds without a write after them.
+    async fn run(&self, scenario: &Scenario, count: usize) -> Result<Run> {
+        let config = Config::from_custom_kubeconfig(self.upstream.clone(), &KubeConfigOptions::default()).await?;
+        let proxy = Proxy::start(config, Faults::new(self.args.seed)).await?;
+        let log = self.args.state.join(format!("logs/{}.log", scenario.name));
+        let mut operator = self.operator(&proxy, &log, None).await?;
+        let judge = Judge::begin(&self.client);
+        let prefix = scenario.name.to_lowercase();
+        let places: Vec<_> =
+            (0..count).map(|at| Place { client: self.client.clone(), name: format!("{prefix}-{at:02}") }).collect();
+        try_join_all(places.iter().map(Place::make)).await?;
+        proxy.faults.plan.set(scenario.rules);
+        let plan = proxy.faults.plan.clone();
+        let window = scenario.window.map(|length| {
+            tokio::spawn(async move {
+                sleep(length).await;
+                plan.set(&[]);
+            })
+        });
+        let scripts = places.clone().into_iter().map(|place| tokio::spawn(async move { place.play().await }));
+        let scripts: Vec<_> = scripts.collect();
+        let mut ended = 0;
+        while scenario.ends != Ends::Never && !scripts.iter().all(tokio::task::JoinHandle::is_finished) {
+            ended += 1;
+            operator = self.end_and_start(scenario.ends, operator, ended, &proxy, &log).await?;
+        }
+        for script in scripts {
+            script.await.context("the script panicked")??;
+        }
+        if let Some(window) = window {
+            window.await.context("the window panicked")?;
+        }
+        proxy.faults.plan.set(&[]);
+        if scenario.ends == Ends::AtAWrite {
+            operator.kill().await?;
+            operator = self.operator(&proxy, &log, None).await?;
+        }
+        let over = Instant::now();
+        let patience = BACKOFF + self.reference.get().map_or(BACKOFF, |reference| 2 * reference.took);
+        loop {
+            let mut open = Vec::new();
+            for place in &places {
+                let agents = place.agents().await?;
+                if !Place::is_settled(&agents) {
+                    open.push(format!("{}: {}", place.name, described(&agents)));
+                }
+            }
+            if open.is_empty() {
+                break;
+            }
+            if let Some(status) = operator.ended()? {
+                bail!("the operator ended: {status}; see {}", log.display());
+            }
+            ensure!(
+                over.elapsed() < patience,
+                "not as it should be {patience:?} after the faults: {}",
+                open.join("\n  ")
+            );
+            sleep(Duration::from_millis(500)).await;
+        }
+        let settled_after = over.elapsed();
+        Ok(Run { places, judge, proxy, operator, settled_after, log })
+    }
+
+    /// Waits for an end of the operator, or brings it about, and starts it again.
+    async fn end_and_start(
+        &self,
+        ends: Ends,
+        mut operator: Operator,
+        number: u64,
+        proxy: &Proxy,
+        log: &Path,
+    ) -> Result<Operator> {
+        if ends == Ends::Killed {
+            sleep(Duration::from_millis(300)).await;
+            operator.kill().await?;
+            return self.operator(proxy, log, None).await;
+        }
+        // One that does not come to its write is killed: the script may have ended.
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while number > 1 && operator.ended()?.is_none() && Instant::now() < deadline {
+            sleep(Duration::from_millis(20)).await;
+        }
+        operator.kill().await?;
+        for attempt in 0..10_u64 {
+            let drawn = proxy.faults.plan.draw((number, attempt));
+            let write = (drawn * 60.0) as u64 + 1;
+            let side = ["before", "unacked", "after"][((drawn * 3000.0) as usize) % 3];
+            // It may come to its write before it is ready.
+            if let Ok(operator) = self.operator(proxy, log, Some(&format!("{write}:{side}"))).await {
+                return Ok(operator);
+            }
+        }
+        self.operator(proxy, log, None).await
+    }
+
+    async fn judge(&self, scenario: &Scenario, reference: &Reference, run: &mut Run) -> Result<String> {
+        // What changed while a watch was away is seen when it is back, after its longest back-off.
+        let begun = Instant::now();
+        for place in &run.places {
+            while let Some(difference) = masked::difference(&reference.state, &masked::of(place).await?) {
+                ensure!(begun.elapsed() < BACKOFF, "O1: {}: {BACKOFF:?} after the faults: {difference}", place.name);
+                sleep(Duration::from_secs(1)).await;
+            }
+        }
+        // What the last step wrote may still have to be read back.
+        sleep(Duration::from_secs(2)).await;
+        let mark = run.proxy.faults.log.now();
+        sleep(QUIET).await;
+        let written: Vec<_> = run.proxy.faults.log.since(mark);
+        // Those of the scenario before may still be on their way out.
+        let is_ours = |entry: &&Entry| run.places.iter().any(|place| place.name == entry.call.namespace);
+        let is_write = |entry: &&Entry| entry.call.is_write() && !is_upkeep(&entry.call.resource);
+        let written = written.iter().filter(is_ours).filter(is_write);
+        let written: Vec<_> = written.map(|entry| entry.call.to_string()).collect();
+        ensure!(written.is_empty(), "O4: within {QUIET:?} of rest it wrote {written:?}");
+        for place in &run.places {
+            let made = run.judge.made(&place.name);
+            ensure!(made == reference.made, "O2: {}: {}", place.name, more(&reference.made, &made));
+            let found = writes(&run.proxy, &place.name);
+            let most = reference.writes * (1 + scenario.writes as usize);
+            ensure!(found <= most, "O7: {}: {found} writes, undisturbed {}", place.name, reference.writes);
+        }
+        let violations = run.judge.violations();
+        ensure!(violations.is_empty(), "O6: {violations:?}");
+        ensure!(run.operator.ended()?.is_none(), "O8: the operator ended; see {}", run.log.display());
+        let log = std::fs::read_to_string(&run.log).unwrap_or_default();
+        ensure!(!log.contains("panicked"), "O8: it panicked; see {}", run.log.display());
+        let (_, memory) = process::memory(run.operator.pid)?;
+        let more = memory / reference.memory;
+        Ok(format!("settled after {:.1} s, {memory:.0} MB ({more:.2} × undisturbed)", run.settled_after.as_secs_f32()))
+    }
+
+    async fn end(&self, run: Run) -> Result<()> {
+        for place in &run.places {
+            place.remove().await?;
+        }
+        run.operator.stop().await
+    }
+
+    async fn operator(&self, proxy: &Proxy, log: &Path, crash_at: Option<&str>) -> Result<Operator> {
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "it",
+            "clusters": [{"name": "it", "cluster": {"server": format!("http://{}", proxy.address)}}],
+            "users": [{"name": "it", "user": {}}],
+            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        });
+        let kubeconfig = self.args.state.join("faulty.kubeconfig");
+        std::fs::write(&kubeconfig, config.to_string()).with_context(|| format!("write {}", kubeconfig.display()))?;
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+        let probes: SocketAddr = free.context("find a port for the probes")?;
+        let start = Start {
+            program: &self.args.program,
+            kubeconfig: &kubeconfig,
+            log,
+            probes,
+            // The same each time, so that the lease is its own again after it was killed.
+            uid: "faults",
+            arguments: &[],
+            variables: &[("RECIF_CRASH_AT", crash_at.unwrap_or_default())],
+        };
+        Operator::start(&start).await
+    }
+}
+
+/// Calls that are about nothing that the operator keeps.
+fn is_upkeep(resource: &str) -> bool {
+    matches!(resource, "leases" | "events")
+}
+
+/// Writes in a namespace that reached the API server and that it took.
+fn writes(proxy: &Proxy, namespace: &str) -> usize {
+    let entries = proxy.faults.log.since(Duration::ZERO);
+    let taken = entries.iter().filter(|entry| entry.answered.is_some_and(|code| code < 300));
+    taken
+        .filter(|entry| entry.call.namespace == namespace && entry.call.is_write() && !is_upkeep(&entry.call.resource))
+        .count()
+}
+
+/// What was made more or less often than it should be.
+fn more(expected: &BTreeMap<String, usize>, found: &BTreeMap<String, usize>) -> String {
+    let all = expected.keys().chain(found.keys());
+    let differs = |key: &&String| expected.get(*key) != found.get(*key);
+    let line = |key: &String| {
+        format!("{key} {} times, undisturbed {}", found.get(key).unwrap_or(&0), expected.get(key).unwrap_or(&0))
+    };
+    let mut lines: Vec<_> = all.filter(differs).map(line).collect();
+    lines.dedup();
+    lines.join(", ")
+}

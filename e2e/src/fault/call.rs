@@ -1,0 +1,105 @@
+//! A request to the API server, by what it is about.
+
+use std::fmt;
+
+use http::{Method, Uri};
+
+/// What a request is about. Every part but the verb may be empty.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Call {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`.
+    pub verb: &'static str,
+    /// Such as `deployments`.
+    pub resource: String,
+    /// Such as `status`.
+    pub subresource: String,
+    /// The object's namespace.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+}
+
+impl Call {
+    /// Reads what a request is about; paths outside of the resources have their first segment as resource.
+    pub fn read(method: &Method, uri: &Uri) -> Self {
+        let mut parts = uri.path().split('/').filter(|part| !part.is_empty());
+        let groups = match parts.next() {
+            Some("api") => 1,
+            Some("apis") => 2,
+            other => {
+                let resource = other.unwrap_or_default().to_owned();
+                return Self { resource, ..Self::of(method, uri, false) };
+            }
+        };
+        let rest: Vec<&str> = parts.skip(groups).collect();
+        let (namespace, rest) = match rest.as_slice() {
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() && !is_of_namespaces(rest) => (*namespace, rest),
+            rest => ("", rest),
+        };
+        let part = |at: usize| rest.get(at).copied().unwrap_or_default().to_owned();
+        let call = Self::of(method, uri, rest.len() > 1);
+        Self { resource: part(0), name: part(1), subresource: part(2), namespace: namespace.to_owned(), ..call }
+    }
+
+    /// Whether the request changes something.
+    pub fn is_write(&self) -> bool {
+        !matches!(self.verb, "get" | "list" | "watch")
+    }
+
+    fn of(method: &Method, uri: &Uri, is_named: bool) -> Self {
+        let query = uri.query().unwrap_or_default();
+        let watches = query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"));
+        let verb = match *method {
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE => "delete",
+            _ if watches => "watch",
+            _ if is_named => "get",
+            _ => "list",
+        };
+        let empty = String::new;
+        Self { verb, resource: empty(), subresource: empty(), namespace: empty(), name: empty() }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)?;
+        if !self.subresource.is_empty() {
+            write!(f, "/{}", self.subresource)?;
+        }
+        match (self.namespace.as_str(), self.name.as_str()) {
+            ("", "") => Ok(()),
+            ("", name) => write!(f, " {name}"),
+            (namespace, name) => write!(f, " {namespace}/{name}"),
+        }
+    }
+}
+
+/// Subresources of a Namespace, which look like resources within it.
+fn is_of_namespaces(rest: &[&str]) -> bool {
+    matches!(rest, ["status" | "finalize"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_read_by_what_it_is_about() {
+        for (method, path, expected) in [
+            ("GET", "/api/v1/pods?watch=true&allowWatchBookmarks=true", "watch pods"),
+            ("GET", "/apis/apps/v1/namespaces/a/deployments?limit=1", "list deployments a/"),
+            ("GET", "/apis/apps/v1/namespaces/a/deployments/d", "get deployments a/d"),
+            ("PATCH", "/apis/agents.recif.dev/v1/namespaces/a/agents/x/status", "patch agents/status a/x"),
+            ("POST", "/api/v1/namespaces/a/events", "create events a/"),
+            ("DELETE", "/api/v1/namespaces/a", "delete namespaces a"),
+            ("PUT", "/api/v1/namespaces/a/finalize", "update namespaces/finalize a"),
+            ("GET", "/readyz", "list readyz"),
+        ] {
+            let call = Call::read(&method.parse().unwrap(), &path.parse().unwrap());
+            assert_eq!(call.to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Which calls meet which fault.
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use super::Call;
+
+/// What is done to a call.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Fault {
+    /// It is held for a time up to this before it is sent.
+    Delay(Duration),
+    /// It is answered with this code and reason and not sent, with `Retry-After` in seconds.
+    Refuse(u16, &'static str, Option<u32>),
+    /// Its connection is reset and it is not sent.
+    Drop,
+    /// It is carried out, and the connection is reset instead of an answer.
+    LoseAnswer,
+    /// It is carried out, and answered with this code.
+    AnswerWith(u16),
+    /// It is carried out twice; the second answer is given.
+    Repeat,
+    /// It is not sent, and nothing is answered, ever (half-open connection).
+    Silence,
+    /// The body of its answer ends after so many bytes, with a reset.
+    Cut(usize),
+    /// Of a list: it is answered as the first time that the same was asked.
+    Past,
+    /// Of a watch: its events come this much later.
+    Late(Duration),
+    /// Of a watch: each event with this probability comes twice.
+    Duplicate(f64),
+    /// Of a watch: no event comes, bookmarks do. When that is over, the watch ends with an ERROR 410, since what was lost is in no
+    /// watch any more.
+    Deaf,
+    /// Of a watch: the next event is an ERROR 410, and the last.
+    Gone,
+    /// Of a watch: it ends cleanly in place of its next event.
+    End,
+}
+
+impl Fault {
+    /// Whether it is of the events of a watch.
+    pub(super) fn is_of_events(&self) -> bool {
+        matches!(self, Self::Late(_) | Self::Duplicate(_) | Self::Deaf | Self::Gone | Self::End)
+    }
+}
+
+/// Which calls a rule is about; what is empty matches everything.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Of {
+    /// Verbs.
+    pub verbs: &'static [&'static str],
+    /// The resource, such as `agents`.
+    pub resource: &'static str,
+    /// The subresource; `-`: none.
+    pub subresource: &'static str,
+    /// The namespace.
+    pub namespace: &'static str,
+}
+
+impl Of {
+    /// Writes of anything.
+    pub const WRITES: Self =
+        Self { verbs: &["create", "update", "patch", "delete"], resource: "", subresource: "", namespace: "" };
+    /// Anything but watches.
+    pub const CALLS: Self = Self {
+        verbs: &["create", "update", "patch", "delete", "get", "list"],
+        resource: "",
+        subresource: "",
+        namespace: "",
+    };
+    /// Watches of anything.
+    pub const WATCHES: Self = Self { verbs: &["watch"], resource: "", subresource: "", namespace: "" };
+
+    /// Whether a call is one of these.
+    pub fn matches(&self, call: &Call) -> bool {
+        let same = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
+        let subresource = if self.subresource == "-" {
+            call.subresource.is_empty()
+        } else {
+            same(self.subresource, &call.subresource)
+        };
+        (self.verbs.is_empty() || self.verbs.contains(&call.verb))
+            && same(self.resource, &call.resource)
+            && same(self.namespace, &call.namespace)
+            && subresource
+    }
+}
+
+/// Which of the calls that match.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum When {
+    /// Each.
+    Always,
+    /// The nth of an object, from 1.
+    Nth(u64),
+    /// Each nth of an object.
+    Every(u64),
+    /// Each with this probability.
+    Chance(f64),
+}
+
+/// One rule.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    /// Which calls.
+    pub of: Of,
+    /// Which of these.
+    pub when: When,
+    /// What is done to them.
+    pub fault: Fault,
+}
+
+impl Rule {
+    /// A rule.
+    pub const fn new(of: Of, when: When, fault: Fault) -> Self {
+        Self { of, when, fault }
+    }
+}
+
+/// Rules in force, and where their decisions come from.
+#[derive(Debug)]
+pub struct Plan {
+    seed: u64,
+    rules: Mutex<Vec<Rule>>,
+    /// How often each rule met each object.
+    met: Mutex<HashMap<(usize, Call), u64>>,
+}
+
+impl Plan {
+    /// Without rules, with this seed.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, rules: Mutex::default(), met: Mutex::default() }
+    }
+
+    /// Puts these rules in force, in place of all others.
+    pub fn set(&self, rules: &[Rule]) {
+        rules.clone_into(&mut self.rules.lock().unwrap_or_else(PoisonError::into_inner));
+        self.met.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// The faults that a call meets, each with a number from 0 to 1 for what else is to be drawn.
+    pub fn decide(&self, call: &Call) -> Vec<(Fault, f64)> {
+        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut faults = Vec::new();
+        for (at, rule) in rules.iter().enumerate().filter(|(_, rule)| rule.of.matches(call)) {
+            let ordinal = {
+                let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+                let count = met.entry((at, call.clone())).or_default();
+                *count += 1;
+                *count
+            };
+            let applies = match rule.when {
+                When::Always => true,
+                When::Nth(n) => ordinal == n,
+                When::Every(n) => ordinal % n == 0,
+                When::Chance(chance) => self.draw((at, call, ordinal, 0)) < chance,
+            };
+            if applies {
+                faults.push((rule.fault, self.draw((at, call, ordinal, 1))));
+            }
+        }
+        faults
+    }
+
+    /// Whether a rule for events is still in force, for a watch that was opened under it.
+    pub(super) fn still(&self, fault: Fault) -> bool {
+        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        rules.iter().any(|rule| rule.fault == fault)
+    }
+
+    /// A number from 0 to 1 that only the seed and this decide.
+    pub fn draw(&self, of: impl std::hash::Hash) -> f64 {
+        let mut hasher = DefaultHasher::new();
+        (self.seed, of).hash(&mut hasher);
+        (hasher.finish() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(verb: &'static str, name: &str) -> Call {
+        Call { verb, resource: "agents".into(), subresource: "status".into(), namespace: "a".into(), name: name.into() }
+    }
+
+    #[test]
+    fn what_an_object_meets_depends_on_the_seed_and_not_on_the_others() {
+        let chance = [Rule::new(Of::WRITES, When::Chance(0.3), Fault::Drop)];
+        let run = |seed, others: bool| {
+            let plan = Plan::new(seed);
+            plan.set(&chance);
+            let mut met = Vec::new();
+            for _ in 0..100 {
+                if others {
+                    plan.decide(&call("patch", "other"));
+                }
+                met.push(!plan.decide(&call("patch", "one")).is_empty());
+            }
+            met
+        };
+        assert_eq!(run(1, false), run(1, true));
+        assert_ne!(run(1, false), run(2, false));
+        let hits = run(1, false).into_iter().filter(|hit| *hit).count();
+        assert!((15..45).contains(&hits), "{hits}");
+    }
+
+    #[test]
+    fn a_rule_is_about_what_it_says() {
+        let status = Of { resource: "agents", subresource: "status", ..Of::WRITES };
+        let bare = Of { subresource: "-", ..Of::WRITES };
+        assert!(status.matches(&call("patch", "x")) && !status.matches(&call("get", "x")));
+        assert!(!bare.matches(&call("patch", "x")) && Of::default().matches(&call("watch", "")));
+        let plan = Plan::new(1);
+        plan.set(&[
+            Rule::new(Of::WRITES, When::Nth(2), Fault::Drop),
+            Rule::new(Of::WRITES, When::Every(2), Fault::Repeat),
+        ]);
+        let met: Vec<_> = (0..4).map(|_| plan.decide(&call("patch", "x")).len()).collect();
+        assert_eq!(met, [0, 2, 0, 1]);
+    }
+}
