@@ -20,8 +20,6 @@ pub struct Baselines(Mutex<HashMap<String, HashMap<ChildRef, Baseline>>>);
 #[derive(Debug, Clone, Default)]
 struct Baseline {
     record: Option<ChildRecord>,
-    /// What the status said when it was applied. A third word in it is of somebody who went on from there.
-    over: Option<ChildRecord>,
     /// How often it was put back in a row, and when last.
     repairs: u32,
     repaired_at: Duration,
@@ -34,8 +32,8 @@ impl Baselines {
         let mut owners = self.lock();
         let Some(children) = owners.get_mut(cr.uid()) else { return stored.cloned() };
         match children.get_mut(child) {
-            Some(baseline) if baseline.record.as_ref() == stored || baseline.over.as_ref() != stored => {
-                (baseline.record, baseline.over) = (None, None);
+            Some(baseline) if baseline.record.as_ref() == stored => {
+                baseline.record = None;
                 if baseline.repairs == 0 {
                     children.remove(child);
                 }
@@ -95,10 +93,8 @@ impl Baselines {
         }
     }
 
-    /// Takes note that a child was applied for this object.
-    pub(super) fn applied<K: Workload>(&self, cr: &K, child: &ChildRef, record: ChildRecord) {
-        let over = stored(cr, child).cloned();
-        self.change(cr.uid(), child, |baseline| (baseline.record, baseline.over) = (Some(record), over));
+    pub(super) fn applied(&self, owner: &str, child: &ChildRef, record: ChildRecord) {
+        self.change(owner, child, |baseline| baseline.record = Some(record));
     }
 
     fn change(&self, owner: &str, child: &ChildRef, change: impl FnOnce(&mut Baseline)) {
@@ -127,22 +123,14 @@ mod tests {
         let record =
             ChildRecord { kind: "Service".into(), name: "a".into(), uid: "s".into(), ..ChildRecord::default() };
         let baselines = Baselines::default();
-        baselines.applied(&cr, &child, record.clone());
+        baselines.applied("u", &child, record.clone());
         assert_eq!(baselines.record(&cr, &child), Some(record.clone()), "no status tells of it yet");
         assert_eq!(baselines.lock().len(), 1);
         cr.status = Some(WorkloadStatus { children: vec![record.clone()], ..WorkloadStatus::default() });
         assert_eq!(baselines.record(&cr, &child), Some(record.clone()));
         assert!(baselines.lock().is_empty());
         baselines.repaired("u", &child, Duration::ZERO);
-        assert_eq!(baselines.record(&cr, &child), Some(record.clone()));
+        assert_eq!(baselines.record(&cr, &child), Some(record));
         assert!(baselines.truce("u", &child, Duration::from_secs(1)) > Duration::ZERO, "repairs are remembered");
-
-        // Applied for a status of the past, whose write was refused: whoever had gone on from there is right.
-        let baselines = Baselines::default();
-        let newer = ChildRecord { owned: "newer".into(), ..record.clone() };
-        baselines.applied(&Agent { status: None, ..cr.clone() }, &child, record);
-        cr.status = Some(WorkloadStatus { children: vec![newer.clone()], ..WorkloadStatus::default() });
-        assert_eq!(baselines.record(&cr, &child), Some(newer));
-        assert!(baselines.lock().is_empty());
     }
 }

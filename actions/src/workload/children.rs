@@ -115,7 +115,7 @@ pub(super) async fn ensure<K: Workload>(
         owned: applied.owned.clone().unwrap_or_default(),
         replicas: number_of(cx, next, manifest, seen.is_none()),
     };
-    cx.baselines.applied(next, child, record.clone());
+    cx.baselines.applied(next.uid(), child, record.clone());
     if repair {
         cx.baselines.repaired(next.uid(), child, cx.clock.elapsed());
     }
@@ -182,7 +182,7 @@ pub(super) async fn scale<K: Workload>(cx: &Context<K>, cr: &K, next: &mut K) ->
     }
     cx.notes.note("applied", format!("replicas of {child}"));
     let record = ChildRecord { replicas: Some(next.replicas()), ..record };
-    cx.baselines.applied(next, &child, record.clone());
+    cx.baselines.applied(next.uid(), &child, record.clone());
     keep(next, record);
     Ok(())
 }
