@@ -91,9 +91,16 @@ fn judge_as(template: &str, lines_before: usize, inside: Inverse) -> Result<(), 
     }
 }
 
-/// Whether a tag parts a block: `else`, `else if …` or `^`.
+/// Whether a tag parts a block: `else`, `else if …` or `^`. What follows `else` is a helper's name; anything else makes it an
+/// expression like any other to handlebars: `else if.a`, `else (a)`.
 fn is_else(tag: &str) -> bool {
-    tag == "^" || tag.strip_prefix("else").is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+    let of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '$' | ':') || !c.is_ascii();
+    let parts = |rest: &str| {
+        let mut words = rest.split_whitespace();
+        rest.is_empty()
+            || rest.starts_with(char::is_whitespace) && words.next().is_none_or(|name| name.chars().all(of_name))
+    };
+    tag == "^" || tag.strip_prefix("else").is_some_and(parts)
 }
 
 /// What is inverted by `{{^name}}`; `{{^}}` is an `else`.
@@ -194,6 +201,7 @@ mod tests {
             "{{!--~}}{{#if a}}b{{/if}}",
             "{{!--}}{{#if a}}--}}{{/if}}",
             "{{!--}} {{!----}} {{!}} {{elsewhere}} {{{else}}} \\{{else}}",
+            "{{~else if.a--}} {{else (a b)}} {{else a=b}}",
         ] {
             assert_eq!(judge(template, 0), Ok(()), "{template}");
         }
