@@ -41,7 +41,6 @@ const fn within(seconds: u64, name: &'static str, rules: &'static [Rule]) -> Sce
 const ALL: Of = Of { verbs: &[], resource: "", subresource: "", namespace: "" };
 const LISTS: Of = Of { verbs: &["list"], resource: "", subresource: "", namespace: "" };
 const STATUS: Of = Of { verbs: &["patch"], resource: "", subresource: "status", namespace: "" };
-const DEPLOYMENTS: Of = Of { verbs: &["watch"], resource: "deployments", subresource: "", namespace: "" };
 const APPLIES: Of = Of { verbs: &["patch"], resource: "deployments", subresource: "-", namespace: "" };
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
@@ -66,13 +65,6 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     within(15, "P10-forbidden", &[Rule::new(APPLIES, When::Always, Fault::Refuse(403, "Forbidden", None))]),
     within(20, "P11-policy", &[Rule::new(APPLIES, When::Chance(0.5), Fault::Refuse(422, "Invalid", None))]),
     within(20, "P12-webhook", &[Rule::new(APPLIES, When::Chance(0.5), Fault::Refuse(400, "BadRequest", None))]),
-    of("P14-gone", &[Rule::new(Of::WATCHES, When::Chance(0.5), Fault::Gone)]),
-    of("P16-late-deployments", &[Rule::new(DEPLOYMENTS, When::Always, Fault::Late(Duration::from_millis(200)))]),
-    Scenario { ends: Ends::Killed, ..of("P15-lists-of-the-past", &[Rule::new(LISTS, When::Always, Fault::Past)]) },
-    of("P18-deaf", &[Rule::new(Of::WATCHES, When::Chance(0.3), Fault::Deaf)]),
-    of("P19-duplicates", &[Rule::new(Of::WATCHES, When::Always, Fault::Duplicate(0.2))]),
-    within(30, "P20-bookmarks", &[Rule::new(Of::WATCHES, When::Always, Fault::Deaf)]),
-    of("P21-ended-watches", &[Rule::new(Of::WATCHES, When::Chance(0.5), Fault::End)]),
     of("P22-silent-writes", &[Rule::new(Of::WRITES, When::Chance(0.05), Fault::Silence)]),
     Scenario { ends: Ends::Killed, ..of("P24-cut-lists", &[Rule::new(LISTS, When::Chance(0.3), Fault::Cut(3000))]) },
     Scenario { ends: Ends::AtAWrite, ..of("P29-ends-at-a-write", &[]) },
