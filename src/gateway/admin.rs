@@ -135,12 +135,15 @@ fn admit(admin: &Admin, headers: &HeaderMap) -> Result<(), (StatusCode, String)>
 
 async fn demand(State(admin): State<Admin>, headers: HeaderMap) -> Result<Json<Demands>, (StatusCode, String)> {
     admit(&admin, &headers)?;
-    let demands = admin.shared.routes.all().into_iter().map(|route| Demand::of(&route.workload));
-    let counted = |demand: &Demand| demand.waiting > 0 || demand.waiting_ms + demand.refused + demand.halted > 0;
+    let routes = admin.shared.routes.all().into_iter();
+    let counted = routes.filter(|route| {
+        let demand = route.workload.demand();
+        demand.waiting > 0 || demand.waited > Duration::ZERO || demand.refused + demand.halted > 0
+    });
     Ok(Json(Demands {
         instance: admin.shared.instance.clone(),
         uptime_ms: millis(admin.started.elapsed()),
-        workloads: demands.filter(counted).collect(),
+        workloads: counted.map(|route| Demand::of(&route.workload)).collect(),
     }))
 }
 

@@ -4,8 +4,8 @@
 //!
 //! Deciding is a pure function of samples and the time: `demand` turns what was heard into a load, `decide` turns the load
 //! into a number of Pods, `step` says who goes, and `tracked` holds what is remembered of one workload. `run` asks and
-//! writes, through a [`Fleet`], which `live` makes of the caches and the API; `cold` lets it ask at once when somebody begins to
-//! wait.
+//! writes, through a [`Fleet`], which `live` makes of the caches and the API; `cold` polls the gateways (long polling), so
+//! that a workload without Pods is judged as soon as a request waits for it.
 
 mod cold;
 mod decide;
