@@ -1,8 +1,14 @@
 //! Finds the API server and makes clients for it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use http::{HeaderValue, header::USER_AGENT};
+use http::{HeaderValue, Request, header::USER_AGENT};
+use http_body::{Body, Frame, SizeHint};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
@@ -50,7 +56,42 @@ pub async fn connect(
     Ok(Arc::new(Transport::new(client, renew, authority, crash, metrics).within(deadline)))
 }
 
-/// A client without a connection yet. It is kube's own, but for three things: connections left over from a busy time, of some
+/// A request whose body asks once more before it goes out whether it may, if it is a write: it may have waited for a connection, or
+/// the process may have stood still, while another replica took over.
+fn fenced<B>(request: Request<B>) -> Request<Fenced<B>> {
+    let (mut parts, body) = request.into_parts();
+    let authority = parts.extensions.remove::<Authority>();
+    Request::from_parts(parts, Fenced { body, authority })
+}
+
+/// A body that breaks off instead of being sent without the lease.
+struct Fenced<B> {
+    body: B,
+    authority: Option<Authority>,
+}
+
+impl<B: Body<Error: Into<BoxError>> + Unpin> Body for Fenced<B> {
+    type Data = B::Data;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+        let this = self.get_mut();
+        if this.authority.as_ref().is_some_and(|authority| !authority.holds()) {
+            return Poll::Ready(Some(Err("this replica does not hold the lease any more".into())));
+        }
+        Pin::new(&mut this.body).poll_frame(cx).map_err(Into::into)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+}
+
+/// A client without a connection yet. It is kube's own, but for four things: writes are [`fenced`]; connections left over from a busy time, of some
 /// 50 KB each, are closed; nothing waits in the kernel for more to send; and no span is made for each request, which the
 /// transport reports already.
 fn make(config: &Config) -> kube::Result<Client> {
@@ -71,7 +112,35 @@ fn make(config: &Config) -> kube::Result<Client> {
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
+        .map_request(fenced)
         .map_err(BoxError::from)
         .service(client);
     Ok(Client::new(service, config.default_namespace.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{io::AsyncReadExt as _, net::TcpListener};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_write_whose_lease_ends_on_the_way_is_not_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
+        let client = make(&config).unwrap();
+        let mut request = Request::patch("/x").body(kube::client::Body::from(b"{}".to_vec())).unwrap();
+        request.extensions_mut().insert(Authority::by_lease());
+        let received = tokio::spawn(async move {
+            let mut bytes = Vec::new();
+            listener.accept().await.unwrap().0.read_to_end(&mut bytes).await.unwrap();
+            bytes
+        });
+        let sent = tokio::time::timeout(Duration::from_secs(5), client.send(request)).await;
+        let error = sent.expect("it was sent, and an answer is waited for").unwrap_err();
+        drop(client);
+        assert!(format!("{error:?}").contains("does not hold the lease"), "{error:?}");
+        let received = String::from_utf8(received.await.unwrap()).unwrap();
+        assert!(!received.ends_with("{}"), "{received}");
+    }
 }

@@ -3,7 +3,7 @@
 //! As in client-go, nobody compares clocks with anybody: a replica notes by its own monotonic clock when it saw the lease
 //! change, and takes it when it has not changed for its whole duration. The holder stops writing by the same clock
 //! before others can have taken over, also when it was stopped and continued in between: every write asks
-//! [`Authority::holds`].
+//! [`Authority::holds`] before it is made and once more when it goes out.
 
 use std::{
     fmt,
@@ -159,7 +159,7 @@ impl Elector {
         let held = outcome.unwrap_or(false);
         if held {
             self.renewed = Some(started);
-            self.authority.set(Until::At(started + DURATION));
+            self.authority.set(Until::At(started + RENEW_WITHIN));
         }
         held
     }
@@ -180,6 +180,10 @@ impl Elector {
             }
         }
         let Some(lease) = self.api.get().await? else {
+            // Somebody deleted it, and its holder writes until it learns so.
+            if self.observed.as_ref().is_some_and(|(lease, at)| self.is_held(lease, *at)) {
+                return Ok(false);
+            }
             let spec = self.claimed(&Lease::default()).spec.unwrap_or_default();
             let answer = self.api.create(spec).await;
             return self.own(answer, started);
@@ -189,12 +193,17 @@ impl Elector {
             self.observed = Some((lease.clone(), Instant::now()));
         }
         let seen = self.observed.as_ref().map_or(started, |(_, at)| *at);
-        let other = holder(&lease);
-        if !other.is_empty() && other != self.identity && Instant::now() < seen + duration(&lease) {
+        if self.is_held(&lease, seen) {
             return Ok(false);
         }
         let answer = self.api.replace(&self.claimed(&lease)).await;
         self.own(answer, started)
+    }
+
+    /// Whether another replica may hold it, which was seen to renew it at `seen`.
+    fn is_held(&self, lease: &Lease, seen: Instant) -> bool {
+        let other = holder(lease);
+        !other.is_empty() && other != self.identity && Instant::now() < seen + duration(lease)
     }
 
     /// A conflict only means that another was faster.

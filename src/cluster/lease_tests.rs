@@ -20,6 +20,10 @@ impl Fake {
         self.0.lock().unwrap().down = down;
     }
 
+    fn delete(&self) {
+        self.0.lock().unwrap().lease = None;
+    }
+
     fn holder(&self) -> String {
         self.0.lock().unwrap().lease.as_ref().map(holder).unwrap_or_default().to_owned()
     }
@@ -112,6 +116,26 @@ async fn a_released_lease_is_taken_within_a_second() {
     second.acquire().await;
     assert!(released.elapsed() <= Duration::from_secs(1));
     assert!(!may_first.holds() && may_second.holds());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_deletes_stays_its_holders() {
+    let fake = Arc::new(Fake::default());
+    let (mut first, may_first) = replica(&fake, "first");
+    let (mut second, may_second) = replica(&fake, "second");
+    first.acquire().await;
+    let keeping = tokio::spawn(async move { first.keep().await });
+    let _ = tokio::time::timeout(Duration::from_secs(3), second.acquire()).await;
+    fake.delete();
+    let taken = tokio::time::timeout(Duration::from_secs(60), second.acquire()).await;
+    assert!(taken.is_err() && !may_second.holds(), "its holder knew of nothing and wrote");
+    assert!(may_first.holds());
+    keeping.abort();
+    let _ = keeping.await;
+    fake.delete();
+    let dead = Instant::now();
+    second.acquire().await;
+    assert!(dead.elapsed() <= Duration::from_secs(12), "{:?}", dead.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

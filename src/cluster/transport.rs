@@ -179,12 +179,14 @@ impl Transport {
         &self,
         call: &Call,
         operation: Operation,
-        request: Outgoing,
+        mut request: Outgoing,
         take: impl FnOnce(&[u8]) -> Result<T, serde_json::Error>,
     ) -> Result<T, ApiError> {
         if !self.authority.holds() {
             return Err(classify(operation, RequestError::NotLeading { what: call.describe() }));
         }
+        // Asked again when the body goes out; see `client`.
+        request.extensions_mut().insert(self.authority.clone());
         let number = self.crash.begin();
         self.crash.pass(number, Side::Before);
         let answer = self.call(call, request).await;
