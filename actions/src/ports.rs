@@ -237,11 +237,11 @@ pub trait Cluster: Send + Sync {
     /// As the API server answered; absence is `Ok(None)`.
     async fn look(&self, child: &ChildRef) -> Result<Option<Arc<Child>>, ApiError>;
 
-    /// One GET of an owner, past the cache: whether it is there with this uid, and nobody deletes it.
+    /// One GET of an owner, past the cache: whether it is there with this uid in this version, and nobody deletes it.
     ///
     /// # Errors
     /// As the API server answered.
-    async fn is_alive(&self, kind: &'static str, owner: &Key, uid: &str) -> Result<bool, ApiError>;
+    async fn is_newest(&self, kind: &'static str, owner: &Key, uid: &str, version: &str) -> Result<bool, ApiError>;
 
     /// One GET of a ConfigMap's or Secret's `data`, past the cache, which holds no values: key to text, of Secrets as the
     /// API server gives it (base64).

@@ -85,7 +85,7 @@ impl Cluster for ChildWriter {
         }
     }
 
-    async fn is_alive(&self, kind: &'static str, owner: &Key, uid: &str) -> Result<bool, ApiError> {
+    async fn is_newest(&self, kind: &'static str, owner: &Key, uid: &str, version: &str) -> Result<bool, ApiError> {
         #[derive(Deserialize)]
         struct Owner {
             metadata: ObjectMeta,
@@ -96,7 +96,9 @@ impl Cluster for ChildWriter {
         let request = outgoing(Method::GET, path, None, Vec::new());
         let read = async { read_json::<Owner>(&call, &self.transport.call(&call, request).await?) };
         match read.await.map_err(|error| classify(Operation::Get, error)) {
-            Ok(Owner { metadata }) => Ok(metadata.uid.as_deref() == Some(uid) && metadata.deletion_timestamp.is_none()),
+            Ok(Owner { metadata }) => Ok(metadata.uid.as_deref() == Some(uid)
+                && metadata.resource_version.as_deref() == Some(version)
+                && metadata.deletion_timestamp.is_none()),
             Err(ApiError::NotFound) => Ok(false),
             Err(error) => Err(error),
         }
@@ -293,16 +295,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_owner_is_alive_with_its_uid_until_somebody_deletes_it() {
+    async fn an_owner_is_the_newest_with_its_uid_and_version_until_somebody_deletes_it() {
         let owner = |uid: &str, deleted: Option<&str>| {
-            answer(200, json!({"metadata": {"name": "a", "uid": uid, "deletionTimestamp": deleted}}).to_string())
+            let metadata = json!({"name": "a", "uid": uid, "resourceVersion": "7", "deletionTimestamp": deleted});
+            answer(200, json!({"metadata": metadata}).to_string())
         };
         let gone = answer(404, r#"{"message":"not found","code":404}"#.into());
         let deleted = owner("u1", Some("2030-01-01T00:00:00Z"));
-        let (transport, mut requests) = scripted(vec![owner("u1", None), owner("u2", None), deleted, gone]);
+        let (transport, mut requests) =
+            scripted(vec![owner("u1", None), owner("u1", None), owner("u2", None), deleted, gone]);
         let writer = ChildWriter::new(transport, maps().0);
-        for alive in [true, false, false, false] {
-            assert_eq!(writer.is_alive("Agent", &Key::new("ns", "a"), "u1").await, Ok(alive));
+        for (version, newest) in [("7", true), ("6", false), ("7", false), ("7", false), ("7", false)] {
+            assert_eq!(writer.is_newest("Agent", &Key::new("ns", "a"), "u1", version).await, Ok(newest));
         }
         assert_eq!(requests.recv().await.unwrap().line, "GET /apis/agents.recif.dev/v1/namespaces/ns/agents/a");
     }

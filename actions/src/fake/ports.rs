@@ -220,11 +220,10 @@ impl Cluster for Ports {
         self.send(Verb::Look, &id, &Value::Null, |store| Ok(store.get(&id).map(|obj| obj.child(&id)))).await
     }
 
-    async fn is_alive(&self, kind: &'static str, owner: &Key, uid: &str) -> Result<bool, ApiError> {
+    async fn is_newest(&self, kind: &'static str, owner: &Key, uid: &str, version: &str) -> Result<bool, ApiError> {
         let id = Id { kind, namespace: owner.namespace.clone(), name: owner.name.clone() };
-        let alive =
-            |store: &mut Store| Ok(store.get(&id).is_some_and(|found| found.uid() == uid && !found.is_deleting()));
-        self.send(Verb::Look, &id, &Value::Null, alive).await
+        let is_it = |found: &Obj| found.uid() == uid && found.rv().to_string() == version && !found.is_deleting();
+        self.send(Verb::Look, &id, &Value::Null, |store| Ok(store.get(&id).is_some_and(is_it))).await
     }
 
     async fn data(&self, child: &ChildRef) -> Result<BTreeMap<String, String>, ApiError> {

@@ -118,6 +118,10 @@ pub trait Machine: Clone + fmt::Debug + Send + Sync + 'static {
     fn uid(&self) -> &str {
         self.meta().uid.as_deref().unwrap_or_default()
     }
+    /// Its resource version, if the API server gave it a number.
+    fn version(&self) -> Option<u64> {
+        self.meta().resource_version.as_deref()?.parse().ok()
+    }
     /// The generation of the spec; 0 for an object that was never stored.
     fn generation(&self) -> i64 {
         self.meta().generation.unwrap_or_default()
@@ -153,6 +157,17 @@ impl<K: Machine> Context<K> {
         let age = Duration::try_from(self.clock.now().duration_since(since)).unwrap_or_default();
         let lasted = self.observed.lasted(what, since, age.min(most * 4 / 5), self.clock.elapsed());
         most.saturating_sub(lasted)
+    }
+
+    /// Whether this version of the object is known to have been the newest one: this process wrote it, or has [`vouched`](Self::vouch)
+    /// for it. What a list or a watch brings may be the past.
+    pub(crate) fn is_vouched(&self, cr: &K) -> bool {
+        self.observed.is_newest(cr.version())
+    }
+
+    /// Takes note that the API server holds no newer version of the object.
+    pub(crate) fn vouch(&self, cr: &K) {
+        self.observed.vouch(cr.version());
     }
 }
 

@@ -14,9 +14,9 @@ use super::{
 };
 
 /// The longest time between two attempts at something that the API server refuses without our fault.
-const UNREACHABLE: Duration = Duration::from_secs(5);
+pub(super) const UNREACHABLE: Duration = Duration::from_secs(5);
 const FORBIDDEN: Duration = Duration::from_secs(10);
-const NAMESPACE_GOES: Duration = Duration::from_secs(30);
+pub(super) const NAMESPACE_GOES: Duration = Duration::from_secs(30);
 
 /// The reason of `Ready` while another operator writes the object too.
 const CONTESTED: &str = "OtherOperator";

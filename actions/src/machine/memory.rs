@@ -41,6 +41,8 @@ struct Known {
     brake: Option<Brake>,
     /// Another operator that writes it.
     truce: Option<Truce>,
+    /// The version that was the newest when this process wrote or asked for it.
+    newest: Option<u64>,
     /// What lasts, since when by the wall clock, how long it had lasted when it was first seen, and when that was.
     lasting: Vec<(&'static str, Timestamp, Duration, Duration)>,
 }
@@ -51,6 +53,7 @@ const LASTS: Duration = Duration::from_secs(900);
 impl Known {
     fn is_empty(&self) -> bool {
         let quiet = self.waiting.is_none() && self.refusals == 0 && self.lasting.is_empty();
+        let quiet = quiet && self.newest.is_none();
         quiet && self.brake.is_none() && self.truce.is_none()
     }
 }
@@ -158,9 +161,12 @@ impl Memory {
         truce.map_or(Duration::ZERO, |truce| truce.rest(now))
     }
 
-    /// The object was written.
-    pub(super) fn wrote(&self, key: &Key) {
-        self.change(key, |known| known.truce.iter_mut().for_each(Truce::wrote));
+    /// The object was written, and is in this version now.
+    pub(super) fn wrote(&self, (key, uid): (&Key, &str), version: Option<u64>) {
+        let mut objects = self.lock();
+        let known = of(&mut objects.known, key, uid);
+        known.newest = version;
+        known.truce.iter_mut().for_each(Truce::wrote);
     }
 
     /// The other operator that writes the object too.
@@ -178,6 +184,7 @@ impl Memory {
         objects.known.retain(|_, known| {
             known.brake = known.brake.take().filter(|brake| !brake.is_over(now));
             known.truce = known.truce.take().filter(|truce| !truce.is_over(now));
+            known.newest = None;
             known.lasting.retain(|(_, _, _, seen)| now.saturating_sub(*seen) < LASTS);
             !known.is_empty()
         });
@@ -215,6 +222,18 @@ pub(super) struct Observed {
 }
 
 impl Observed {
+    /// Whether this version is known to have been the newest one.
+    pub(super) fn is_newest(&self, version: Option<u64>) -> bool {
+        let objects = self.memory.lock();
+        let known = objects.known.get(&self.key).filter(|known| known.uid == self.uid);
+        version.is_some() && known.is_some_and(|known| known.newest == version)
+    }
+
+    /// Takes note that it is.
+    pub(super) fn vouch(&self, version: Option<u64>) {
+        of(&mut self.memory.lock().known, &self.key, &self.uid).newest = version;
+    }
+
     /// How long this has lasted that began at `since`, and had lasted for `age` if it is seen for the first time.
     pub(super) fn lasted(&self, what: &'static str, since: Timestamp, age: Duration, now: Duration) -> Duration {
         let mut objects = self.memory.lock();

@@ -6,6 +6,7 @@ use crds::{Phase, Standing};
 
 use super::{
     Announcement, ApiError, By, Driver, Machine, Next, StepOutcome, StepRecord, Wait,
+    conclude::{NAMESPACE_GOES, UNREACHABLE},
     driver::{Step, by_others},
     patch::{metadata_patch, status_patch},
     step,
@@ -92,8 +93,12 @@ impl<K: Machine> Driver<K> {
                     matches!(error, ApiError::Invalid(_) | ApiError::Refused(_) | ApiError::SelectorImmutable(_));
                 record.outcome = if defect { StepOutcome::Defect } else { StepOutcome::Retry };
                 record.reason = format!("the status could not be written: {error}");
-                let most = if defect { step::LONGEST_BACKOFF } else { Duration::from_secs(5) };
-                let after = if let ApiError::Transient { after, .. } = error { after } else { None };
+                let most = if defect { step::LONGEST_BACKOFF } else { UNREACHABLE };
+                let after = match error {
+                    ApiError::Transient { after, .. } => after,
+                    ApiError::NamespaceTerminating => Some(NAMESPACE_GOES),
+                    _ => None,
+                };
                 let refusals = self.memory.refused(step.key, step.cr.uid());
                 let after = after.unwrap_or_else(|| step::backoff(refusals, step.cr.uid(), most) / 2);
                 self.tell(&record, Next::After(after))
@@ -119,7 +124,7 @@ impl<K: Machine> Driver<K> {
         }
         if let Some(patch) = patch {
             answer = Some(self.objects.patch_status(step.key, patch).await?);
-            self.memory.wrote(step.key);
+            self.memory.wrote((step.key, cr.uid()), answer.as_ref().and_then(|stored| stored.version()));
         }
         Ok(answer.map_or(Sent::Nothing, Sent::Written))
     }

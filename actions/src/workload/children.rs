@@ -85,12 +85,13 @@ pub(super) async fn ensure<K: Workload>(
         if !left.is_zero() {
             return Ok(Ensured::Contested(left));
         }
-        // Children change and go because their owner does, and the watch of owners may be behind theirs: what is put back
-        // then outlives a deletion that was to orphan it, or is made for an object that is gone.
-        if !cx.cluster.is_alive(K::KIND, &next.key(), next.uid()).await? {
-            return Err(ApiError::Stale.into());
-        }
     }
+    // Children change and go because their owner does, and the watch of owners may be behind theirs: what is put back then
+    // outlives a deletion that was to orphan it, or is made for an object that is gone.
+    if repair {
+        ask_for_newer(cx, next).await?;
+    }
+    refuse_past(cx, next).await?;
     let applied = match cx.cluster.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await {
         // The child we knew is gone or another one, or the name is taken: look, once, past the cache, which holds our own
         // children only.
@@ -121,6 +122,21 @@ pub(super) async fn ensure<K: Workload>(
     }
     keep(next, record);
     Ok(Ensured::Applied)
+}
+
+/// Refuses to act for a version of the object that may be the past: what our field manager applies for it could not be told
+/// from what it applied for the newest one, and would stay.
+async fn refuse_past<K: Workload>(cx: &Context<K>, cr: &K) -> Result<(), ActionError> {
+    if cx.is_vouched(cr) { Ok(()) } else { ask_for_newer(cx, cr).await }
+}
+
+async fn ask_for_newer<K: Workload>(cx: &Context<K>, cr: &K) -> Result<(), ActionError> {
+    let version = cr.meta().resource_version.as_deref().unwrap_or_default();
+    if !cx.cluster.is_newest(K::KIND, &cr.key(), cr.uid(), version).await? {
+        return Err(ApiError::Stale.into());
+    }
+    cx.vouch(cr);
+    Ok(())
 }
 
 /// Digest of what a child is made from. Of a Deployment without its number, which changes alone.
@@ -176,6 +192,7 @@ pub(super) async fn scale<K: Workload>(cx: &Context<K>, cr: &K, next: &mut K) ->
             return Ok(());
         }
     }
+    refuse_past(cx, cr).await?;
     cx.cluster.set_replicas(&child, &seen.uid, number).await?;
     if repair {
         cx.baselines.repaired(next.uid(), &child, cx.clock.elapsed());
@@ -234,6 +251,7 @@ pub(super) async fn remove_unwanted<K: Workload>(
         }
     }
     for seen in surplus.into_iter().filter(|seen| !seen.deleting) {
+        refuse_past(cx, next).await?;
         cx.cluster.delete(&seen.child, &seen.uid).await?;
         cx.baselines.removed(next.uid(), &seen.child);
         cx.notes.note("removed", seen.child.to_string());

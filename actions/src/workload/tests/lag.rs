@@ -9,7 +9,7 @@ use super::{
     scenarios::{ALL, CREATE, REST, phase, reason, same},
 };
 use crate::{
-    fake::{Fault, Health, Operator, Sim, Verb, agent_id, tool_id},
+    fake::{Fault, Health, Operator, Sim, Verb, agent_id, child_id, tool_id},
     machine::ApiError,
 };
 
@@ -35,6 +35,36 @@ async fn a_watch_that_lags_behind_the_others_changes_nothing_in_the_end() {
             assert_eq!(reference.store().counts, sim.store().counts, "{said}: objects made and deleted");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_applied_for_an_objects_past() {
+    let (sim, _) = running().await;
+    let prompt = |text: &str| sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!(text));
+    prompt("one");
+    sim.plan(|request, _| match (request.verb, request.id.kind) {
+        (Verb::Apply, "ConfigMap") => Fault::DieBefore,
+        _ => Fault::No,
+    });
+    Operator::start(&sim).run(REST).await;
+    sim.heal();
+    // It has listed this, and hears of nothing that comes.
+    let mut past = Operator::start(&sim);
+    past.lagging = vec!["Agent", "Tool", "Pod", "ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment"];
+    let mut other = Operator::start(&sim);
+    other.run(REST).await;
+    prompt("two");
+    other.run(REST).await;
+    let right = sim.fork();
+    sim.take_requests();
+    past.run(Duration::from_secs(25)).await;
+    let holds = |text| sim.store().at(&child_id("ConfigMap"), "/data").to_string().contains(text);
+    assert!(holds("two"), "it applied what it knew of");
+    assert!(sim.take_requests().len() > 20, "it tried");
+    past.lagging.clear();
+    past.run(REST).await;
+    assert!(holds("two"));
+    same(&right.store(), &sim.store(), "after the watches came back");
 }
 
 /// Every ConfigMap and Secret written holds the tool, in every case.
@@ -90,7 +120,7 @@ async fn a_tool_edited_during_a_rollout_rolls_once_more_and_not_twice() {
     sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("x"));
     operator.run(MINUTE).await;
     assert_eq!(phase(&sim), "Deploying");
-    let generation = || sim.store().at(&crate::fake::child_id("Deployment"), "/metadata/generation").as_i64();
+    let generation = || sim.store().at(&child_id("Deployment"), "/metadata/generation").as_i64();
     let before = generation().expect("a number");
     sim.store().edit(&tool_id("weather"), |body| body["spec"]["endpoint"] = json!("http://other"));
     operator.run(MINUTE).await;
