@@ -302,6 +302,13 @@ mod tests {
             assert_eq!(halt.pods_serve, pods_serve, "{status}");
             assert!(halt.sentence.starts_with("Agent ns/a "), "{}", halt.sentence);
         }
+        for (reason, by_pods) in [("Unhealthy", true), ("InvalidSpec", false)] {
+            let failed = format!(
+                r#","phase":"Failed","failure":{{"reason":"{reason}","message":"m","count":1,
+                "since":"2026-01-01T00:00:00Z"}}"#
+            );
+            assert_eq!(object("", &failed, "").halt.unwrap().ended_by_pods, by_pods, "{reason}");
+        }
         for phase in ["Pending", "Resolving", "Rendering", "Deploying", "Running"] {
             assert_eq!(object("", &format!(r#","phase":"{phase}""#), "").halt, None, "{phase}");
         }

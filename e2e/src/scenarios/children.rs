@@ -127,8 +127,9 @@ async fn a_child_that_lost_its_label_or_owner_is_taken_back(ns: Namespace) -> Re
         json!([{"op": "remove", "path": "/metadata/ownerReferences"}]),
     ];
     for kind in CHILDREN {
-        for drift in &lost {
+        for (nth, drift) in (1..).zip(&lost) {
             let name = kind.child_of("owner");
+            let (mark, since) = (ns.mark().await?, Instant::now());
             patch(&ns, kind, &name, drift.clone()).await?;
             let ours = |it: &Object| {
                 let owners = it.metadata.owner_references.iter().flatten();
@@ -136,6 +137,13 @@ async fn a_child_that_lost_its_label_or_owner_is_taken_back(ns: Namespace) -> Re
                 managed && owners.filter(|owner| Some(&owner.uid) == agent.metadata.uid.as_ref()).count() == 1
             };
             ns.until(kind, &name, PATIENCE, &format!("is ours again after {drift}"), ours).await?;
+            // The second time in a row is a truce's two seconds later.
+            ensure!(since.elapsed() <= BACK * nth, "{} was ours again after {:?}", kind.kind, since.elapsed());
+            let requests = ns.operator_requests(mark).await?;
+            // Without its label it is in no watch, and an apply for a new one is refused first.
+            let writes = of(&requests, kind.plural);
+            let done = writes.iter().filter(|it| it.succeeded()).count();
+            ensure!(writes.len() <= 2 && done == 1, "writes: {}", listed(writes));
         }
     }
     Ok(())

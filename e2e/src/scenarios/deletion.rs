@@ -106,10 +106,15 @@ async fn a_deleted_namespace_takes_its_agents_along(ns: Namespace) -> Result<()>
     doomed.start(&agent("runs", json!({}))).await?;
     doomed.apply(&agent("waits", json!({"tools": ["never"]}))).await?;
     doomed.says("waits", SAID, "Resolving", &["never"]).await?;
+    let mark = doomed.mark().await?;
     doomed.delete_itself().await?;
     let named = kube::runtime::watcher::Config::default().fields(&format!("metadata.name={}", doomed.name));
     let gone = |found: &crate::object::Objects| found.is_empty().then_some(());
-    await_condition(ns.env.all(NAMESPACE), named, NAMESPACE_GONE, "the namespace gone", gone).await
+    await_condition(ns.env.all(NAMESPACE), named, NAMESPACE_GONE, "the namespace gone", gone).await?;
+    let requests = doomed.operator_requests(mark).await?;
+    let writes: Vec<_> = requests.iter().filter(|it| it.is_write()).collect();
+    ensure!(writes.len() <= 12, "for two agents whose namespace went: {}", listed(writes));
+    Ok(())
 }
 
 fn makes_no_child(requests: &[Request]) -> Result<()> {

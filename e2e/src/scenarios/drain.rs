@@ -5,9 +5,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::json;
+use tokio::time::sleep;
 
 use super::{
-    Scenario, scenarios,
+    Scenario, number, scenarios,
     traffic::{serves, ways},
 };
 use crate::{
@@ -29,6 +30,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
 pub(super) const ALONE: &[Scenario] = scenarios!(Alone:
     a_rollout_of_the_gateway_loses_no_request,
     requests_do_not_notice_that_the_control_plane_dies,
+    requests_do_not_notice_that_the_control_plane_is_away,
 );
 
 /// What every workload here has to empty itself, and how long the streams are.
@@ -128,5 +130,23 @@ async fn requests_do_not_notice_that_the_control_plane_dies(ns: Namespace) -> Re
     operator::ready(&ns.env, replicas).await?;
     ns.env.cluster(&["restart-etcd"]).await?;
     ns.until(AGENT, "steadfast", START, "is still there", crate::object::Read::is_running).await?;
+    load.stop(50, 4).await
+}
+
+/// `E2E_OUTAGE` (16): for how many seconds the API server is away; etcd is for a quarter of it.
+async fn requests_do_not_notice_that_the_control_plane_is_away(ns: Namespace) -> Result<()> {
+    let outage = Duration::from_secs(number("E2E_OUTAGE", 16)?);
+    let [_, through_gateway] = start(&ns, "orphan", 1).await?;
+    await_ended_namespaces(&ns.env, &ns.name).await?;
+    for _ in 0..12 {
+        serves(&ns, &through_gateway).await?;
+    }
+    let load = Load::start(&ns.env, &[through_gateway], PLAN).await?;
+    for (part, length) in [("apiserver", outage), ("etcd", outage / 4)] {
+        ns.env.cluster(&[&format!("stop-{part}")]).await?;
+        sleep(length).await;
+        ns.env.cluster(&[&format!("start-{part}")]).await?;
+    }
+    ns.until(AGENT, "orphan", START, "is still there", crate::object::Read::is_running).await?;
     load.stop(50, 4).await
 }

@@ -37,7 +37,17 @@ const KILLS: usize = 5;
 /// Every third agent runs a Pod, the others are stopped: it is the operator that is to have much to do, not the node.
 fn churned(index: usize, round: u32) -> Value {
     let replicas = usize::from(index.is_multiple_of(3));
-    agent(&format!("a{index}"), json!({"replicas": replicas, "systemPrompt": format!("round {round}")}))
+    let mut fields = json!({"replicas": replicas, "systemPrompt": format!("round {round}")});
+    // One with a Secret, and without it in the next round.
+    if has_secret(index, round) {
+        fields["storage"] = json!("postgresql");
+        fields["databaseUrl"] = json!("postgresql://u:p@db.example/x");
+    }
+    agent(&format!("a{index}"), fields)
+}
+
+fn has_secret(index: usize, round: u32) -> bool {
+    index % 3 == 1 && round.is_multiple_of(2)
 }
 
 async fn an_operator_killed_in_the_middle_of_churn_loses_nothing(ns: Namespace) -> Result<()> {
@@ -98,7 +108,8 @@ async fn an_operator_killed_in_the_middle_of_churn_loses_nothing(ns: Namespace) 
     for (kind, name) in [(CONFIG_MAP, "-config"), (SERVICE, ""), (SECRET, "-config")] {
         let ours = |it: &&Object| it.labels().contains_key("recif.dev/agent");
         let found: Vec<_> = ns.list(kind).await?.iter().filter(ours).map(|it| it.name_any()).collect();
-        let wanted = if kind == SECRET { 0 } else { AGENTS };
+        let with_one = agents.values().filter(|it| !it.text("/spec/databaseUrl").is_empty()).count();
+        let wanted = if kind == SECRET { with_one } else { AGENTS };
         ensure!(found.len() == wanted, "{} for {AGENTS} agents: {found:?}", kind.kind);
         let is_wanted = |it: &String| it.strip_suffix(name).is_some_and(|agent| agents.contains_key(agent));
         ensure!(found.iter().all(is_wanted), "{} that no agent wants: {found:?}", kind.kind);

@@ -132,8 +132,12 @@ async fn a_server_that_misbehaves_says_how_and_delays_no_other(ns: Namespace) ->
     for (manner, ..) in manners {
         ns.apply(&remote(&ns, manner, &format!("?manner={manner}"), json!({"timeout": "2s"}))).await?;
     }
+    // One after the other, these alone would take thirty seconds.
+    for name in ["slow-1", "slow-2", "slow-3"] {
+        ns.apply(&remote(&ns, name, "?manner=hang", json!({"timeout": "10s"}))).await?;
+    }
     ns.apply(&remote(&ns, "well", "", json!({}))).await?;
-    available(&ns, "well", 1).await?;
+    ns.until(REMOTE_MCP_SERVER, "well", SAID, "is Available", |it| it.phase() == "Available").await?;
     for (manner, reason, words) in manners {
         let said = |it: &Object| {
             let stalled = it.condition("Stalled");

@@ -156,3 +156,11 @@ async fn columns(ns: &Namespace, kind: Kind, expected: &[&str]) -> Result<()> {
     );
     Ok(())
 }
+
+/// The whole number that an environment variable says.
+fn number(variable: &str, default: u64) -> Result<u64> {
+    match std::env::var(variable) {
+        Err(_) => Ok(default),
+        Ok(text) => text.parse().with_context(|| format!("{variable} is a whole number, not '{text}'")),
+    }
+}

@@ -9,7 +9,7 @@ use e2e::audit::listed;
 use kube::ResourceExt as _;
 use serde_json::Value;
 
-use super::{Scenario, scenarios};
+use super::{Scenario, number, scenarios};
 use crate::{
     env::Env,
     kinds::{DEFINITION, Kind, OURS, POD},
@@ -159,11 +159,4 @@ async fn memory(ns: &Namespace) -> Result<u64> {
         largest = largest.max(found.and_then(|it| it["memory"]["rssBytes"].as_u64()));
     }
     largest.context("the kubelet tells no memory of the operator")
-}
-
-fn number(variable: &str, default: u64) -> Result<u64> {
-    match std::env::var(variable) {
-        Err(_) => Ok(default),
-        Ok(text) => text.parse().with_context(|| format!("{variable} is a whole number, not '{text}'")),
-    }
 }

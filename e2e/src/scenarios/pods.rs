@@ -59,7 +59,7 @@ async fn a_rotated_secret_rolls_its_users(ns: Namespace) -> Result<()> {
     ns.apply(&keys("after")).await?;
     let rolled = |it: &Object| it.is_running() && it.text("/status/contentHash") != before.text("/status/contentHash");
     ns.until(AGENT, "fresh", START, "runs with the new Secret", rolled).await?;
-    Ok(())
+    crate::environment::has(&ns, "fresh", "KEY", Some("after")).await
 }
 
 /// An agent with a variable from a Secret.

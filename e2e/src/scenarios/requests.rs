@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use kube::api::{Patch, PatchParams};
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams},
+};
 use serde_json::json;
 
 use super::{Scenario, mcp_servers::start_servers_and_a_user, scenarios};
@@ -11,7 +14,7 @@ use crate::{
     kinds::{AGENT, MCP_SERVER, REMOTE_MCP_SERVER, TOOL},
     manifests::{agent, tool},
     namespace::Namespace,
-    object::Read as _,
+    object::{Object, Read as _},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
@@ -45,6 +48,7 @@ async fn an_annotation_on_a_server_of_tools_asks_nothing(ns: Namespace) -> Resul
 }
 
 async fn strangers_who_patch_all_the_time_hold_up_nobody(ns: Namespace) -> Result<()> {
+    let recorder = ns.record(AGENT, "busy").await?;
     ns.apply(&agent("busy", json!({"tools": ["late"]}))).await?;
     let api = ns.api(AGENT);
     let labels = async {
@@ -84,5 +88,15 @@ async fn strangers_who_patch_all_the_time_hold_up_nobody(ns: Namespace) -> Resul
     ensure!(running.condition("Stranger").is_true(), "the stranger's condition is lost");
     let now = ns.get(AGENT, "busy").await?;
     ensure!(now.is_running(), "{}", now.describe());
+    let seen = recorder.up_to(&now).await?;
+    let rounds = |text: &dyn Fn(&Object) -> String| -> Vec<u64> {
+        seen.iter().map(|it| text(it).parse().unwrap_or_default()).collect()
+    };
+    for rounds in [
+        rounds(&|it| it.condition("Stranger").message.to_owned()),
+        rounds(&|it| it.labels().get("round").cloned().unwrap_or_default()),
+    ] {
+        ensure!(rounds.last() > Some(&20) && rounds.is_sorted(), "a write of the stranger was undone: {rounds:?}");
+    }
     Ok(())
 }
