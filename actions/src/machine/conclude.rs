@@ -114,6 +114,7 @@ impl<K: Machine> Driver<K> {
             Err(ActionError::Api(error)) => match error {
                 ApiError::Transient { message, after } => {
                     let wait = Wait::new("ApiServerUnavailable", message, Duration::from_secs(2));
+                    self.hold(step, after);
                     Verdict::Refused { wait, after, most: UNREACHABLE }
                 }
                 ApiError::NamespaceTerminating => {
@@ -130,6 +131,13 @@ impl<K: Machine> Driver<K> {
                 ApiError::SelectorImmutable(message) => fail("SelectorImmutable", in_words(&message)),
                 ApiError::Invalid(message) | ApiError::Refused(message) => fail("Refused", in_words(&message)),
             },
+        }
+    }
+
+    /// Takes no step of the object before the time is over that the API server named.
+    pub(super) fn hold(&self, step: &Step<'_, K>, named: Option<Duration>) {
+        if let Some(named) = named {
+            self.memory.hold(step.key, step.cr.uid(), self.clock.elapsed() + named);
         }
     }
 

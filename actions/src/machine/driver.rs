@@ -145,6 +145,9 @@ impl<K: Machine> Driver<K> {
         if cr.is_deleting() && !cr.has_finalizer() {
             return Next::Idle;
         }
+        if let Some(left) = self.memory.hold_left(key, cr.uid(), now) {
+            return Next::After(left);
+        }
         if !cr.is_deleting() {
             let left = match self.other(cr.as_ref()) {
                 Some(write) => self.memory.written_by_other((key, cr.uid()), write, now),

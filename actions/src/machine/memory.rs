@@ -37,6 +37,8 @@ struct Known {
     waiting: Option<(String, Duration)>,
     /// Failed requests in a row.
     refusals: i32,
+    /// When the API server wants to be asked again (`Retry-After`).
+    not_before: Option<Duration>,
     /// Its own moves of late.
     brake: Option<Brake>,
     /// Another operator that writes it.
@@ -53,7 +55,7 @@ const LASTS: Duration = Duration::from_secs(900);
 impl Known {
     fn is_empty(&self) -> bool {
         let quiet = self.waiting.is_none() && self.refusals == 0 && self.lasting.is_empty();
-        let quiet = quiet && self.newest.is_none();
+        let quiet = quiet && self.newest.is_none() && self.not_before.is_none();
         quiet && self.brake.is_none() && self.truce.is_none()
     }
 }
@@ -87,9 +89,24 @@ impl Memory {
         known.refusals
     }
 
+    /// The API server has named the time after which it wants to be asked again.
+    pub(super) fn hold(&self, key: &Key, uid: &str, until: Duration) {
+        of(&mut self.lock().known, key, uid).not_before = Some(until);
+    }
+
+    /// How long nothing may be asked for the object yet.
+    pub(super) fn hold_left(&self, key: &Key, uid: &str, now: Duration) -> Option<Duration> {
+        let objects = self.lock();
+        let known = objects.known.get(key).filter(|known| known.uid == uid)?;
+        known.not_before?.checked_sub(now).filter(|left| !left.is_zero())
+    }
+
     /// The requests of a step went through.
     pub(super) fn not_refused(&self, key: &Key) {
-        self.change(key, |known| known.refusals = 0);
+        self.change(key, |known| {
+            known.refusals = 0;
+            known.not_before = None;
+        });
     }
 
     /// Whether the move of its own that the object is about to make is one too many.

@@ -95,7 +95,10 @@ impl<K: Machine> Driver<K> {
                 record.reason = format!("the status could not be written: {error}");
                 let most = if defect { step::LONGEST_BACKOFF } else { UNREACHABLE };
                 let after = match error {
-                    ApiError::Transient { after, .. } => after,
+                    ApiError::Transient { after, .. } => {
+                        self.hold(step, after);
+                        after
+                    }
                     ApiError::NamespaceTerminating => Some(NAMESPACE_GOES),
                     _ => None,
                 };

@@ -1,11 +1,15 @@
 //! Every kind of error at every request of every scenario: afterwards it ends in the same place.
 
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use super::scenarios::{ALL, CREATE, REST, phase, same};
 use crate::{
     fake::{Fault, Operator, Sim},
-    machine::ApiError,
+    machine::{ApiError, Clock as _},
 };
 
 fn transient() -> ApiError {
@@ -79,6 +83,33 @@ async fn an_object_that_is_not_found_is_looked_for_again() {
 async fn a_refusal_that_is_taken_back_is_over_by_itself() {
     at_every_request(Fault::Refuse(ApiError::Invalid("no such field".into()))).await;
     at_every_request(Fault::Refuse(ApiError::Refused("not today".into()))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_asked_for_an_object_before_the_time_is_over_that_the_api_server_named() {
+    for at in 0..12 {
+        let sim = Sim::new();
+        (CREATE.happens)(&mut sim.store());
+        let mut operator = Operator::start(&sim);
+        let named = Duration::from_secs(7);
+        let until = Arc::new(Mutex::new(HashMap::new()));
+        let (clock, held) = (sim.clock, until.clone());
+        sim.plan(move |request, _| {
+            let (now, mut held) = (clock.elapsed(), held.lock().expect("not poisoned"));
+            // Tools and agents are held each by itself.
+            let object = if request.id.kind == "Tool" { "tool" } else { "agent" };
+            let due = held.get(object).copied().unwrap_or_default();
+            assert!(now >= due, "{request} {:?} too early", due - now);
+            if request.nth != at {
+                return Fault::No;
+            }
+            held.insert(object, now + named);
+            Fault::Refuse(ApiError::Transient { message: "429".into(), after: Some(named) })
+        });
+        operator.run(REST).await;
+        assert_eq!(phase(&sim), "Running", "refused at request {at}");
+        assert!(until.lock().expect("not poisoned").len() == 1, "request {at} was never made");
+    }
 }
 
 #[tokio::test(start_paused = true)]
