@@ -1,5 +1,5 @@
 # The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev).
-.PHONY: help up test lint unit e2e faults test-faults ui deny manifests generate images docker-build down clean cargo-found
+.PHONY: help up test lint unit e2e faults test-faults test-upgrade ui deny manifests generate images docker-build down clean cargo-found
 .DEFAULT_GOAL := help
 # Go and Rust, which sudo's PATH lacks.
 export PATH := $(shell . hack/path; echo "$$PATH")
@@ -14,7 +14,7 @@ help: ## say what there is
 up: ## a running cluster with the operator, the web UI and a sample fleet (RECIF_CLUSTER=existing: into yours, by KUBECONFIG)
 	@hack/up
 
-test: lint unit e2e ## everything that CI runs
+test: lint unit faults e2e ## everything that CI runs
 
 lint: cargo-found ui ## formatting and clippy
 	cargo fmt --all --check
@@ -29,6 +29,9 @@ e2e: ## end-to-end tests, the web UI in a browser among them, on a cluster of th
 
 faults: cargo-found ## a third of the fault suite, which the commit decides, with 4 seeds
 	@hack/faults --seeds 4 --third-of "$$(git rev-parse HEAD 2>/dev/null || echo none)"
+
+test-upgrade: cargo-found ## this operator takes over from that of an older commit, and gives back
+	@hack/upgrade
 
 test-faults: cargo-found ## the whole fault suite with 40 seeds: about 25 minutes
 	@hack/faults

@@ -35,7 +35,7 @@ fn every_test_that_the_page_names_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let units: String =
         ["src", "actions/src", "crds/src", "tests"].iter().map(|part| sources(&root.join(part)).unwrap()).collect();
-    let faults = read(&root.join("e2e/src/bin/faults/scenarios.rs")).unwrap();
+    let faults = sources(&root.join("e2e/src/bin/faults")).unwrap();
     let missing: Vec<_> = names()
         .into_iter()
         .filter(|name| {
@@ -56,7 +56,7 @@ fn every_test_that_the_page_names_is_there() {
 #[test]
 fn every_scenario_of_the_fault_suite_is_named_by_the_page() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let faults = read(&root.join("e2e/src/bin/faults/scenarios.rs")).unwrap();
+    let faults = sources(&root.join("e2e/src/bin/faults")).unwrap();
     let quoted = faults.split('"').skip(1).step_by(2);
     let unnamed: Vec<_> = quoted
         .filter(|text| {

@@ -16,7 +16,7 @@ use http::{
 };
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, BodyStream, StreamBody, combinators::UnsyncBoxBody};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 use tower::{Layer, Service};
 
@@ -46,8 +46,8 @@ pub struct Faults {
     pub plan: Arc<Plan>,
     /// What was asked.
     pub log: Arc<Log>,
-    /// The first answer to each list, for [`Fault::Past`].
-    past: Arc<Mutex<HashMap<String, Bytes>>>,
+    /// Every answer to each list, for [`Fault::Past`].
+    past: Arc<Mutex<HashMap<String, Vec<Bytes>>>>,
 }
 
 impl Faults {
@@ -110,7 +110,8 @@ where
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_err(lost)?.to_bytes();
     let met = faults.plan.decide(&call);
-    let number = faults.log.begin(call.clone(), met.iter().map(|(fault, _)| *fault).collect());
+    let guarded = is_guarded(&body);
+    let number = faults.log.begin(call.clone(), guarded, met.iter().map(|(fault, _)| *fault).collect());
     for (fault, drawn) in &met {
         match fault {
             Fault::Delay(longest) => sleep(longest.mul_f64(*drawn)).await,
@@ -122,6 +123,8 @@ where
     }
     if met.iter().any(|(fault, _)| *fault == Fault::Repeat) {
         let first = inner.call(Request::from_parts(parts.clone(), body.clone())).await.map_err(lost)?;
+        let number = faults.log.begin(call.clone(), guarded, Vec::new());
+        faults.log.answered(number, first.status().as_u16());
         first.into_body().collect().await.map_err(lost)?;
     }
     let asked = parts.uri.to_string();
@@ -132,9 +135,12 @@ where
     if call.verb == "list" && head.status.is_success() {
         let body = BodyExt::collect(StreamBody::new(frames)).await?.to_bytes();
         head.headers.remove(CONTENT_LENGTH);
-        let first =
-            faults.past.lock().unwrap_or_else(PoisonError::into_inner).entry(asked).or_insert(body.clone()).clone();
-        let given = if met.iter().any(|(fault, _)| *fault == Fault::Past) { first } else { body };
+        let mut past = faults.past.lock().unwrap_or_else(PoisonError::into_inner);
+        let answers = past.entry(asked).or_default();
+        answers.push(body.clone());
+        let drawn = met.iter().find_map(|(fault, drawn)| (*fault == Fault::Past).then_some(*drawn));
+        let given = drawn.map_or(body, |drawn| answers[(drawn * answers.len() as f64) as usize].clone());
+        drop(past);
         frames = Box::pin(stream::iter([Ok(Frame::data(given))]));
     }
     for (fault, _) in &met {
@@ -153,25 +159,35 @@ where
     }
     let of_events: Vec<_> = met.into_iter().map(|(fault, _)| fault).filter(Fault::is_of_events).collect();
     if call.verb == "watch" && !of_events.is_empty() {
-        frames = disturbed(frames, call, of_events, faults.plan.clone());
+        frames = disturbed(frames, call, of_events, &faults, number);
     }
     Ok(Response::from_parts(head, StreamBody::new(frames).boxed_unsync()))
 }
 
-/// So many bytes of a body, then a reset.
+/// Whether a write says which object or version it means.
+fn is_guarded(body: &[u8]) -> bool {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    // A JSON Patch is refused whole where a test of what was read fails.
+    body.as_array().into_iter().flatten().any(|operation| operation["op"] == "test")
+        || ["/metadata/uid", "/metadata/resourceVersion", "/preconditions/uid", "/preconditions/resourceVersion"]
+            .iter()
+            .any(|path| body.pointer(path).is_some_and(|value| value.is_string()))
+}
+
+/// So many bytes of a body, and then a reset.
 fn cut(frames: Frames, length: usize) -> Frames {
     let mut left = length;
-    let kept = frames.map(move |frame| {
-        let data = frame?.into_data().map_err(|_| lost("in the trailers"))?;
-        match left.checked_sub(data.len()) {
-            Some(rest) => {
-                left = rest;
-                Ok(Frame::data(data))
+    Box::pin(frames.flat_map(move |frame| {
+        let parts = match frame.and_then(|frame| frame.into_data().map_err(|_| lost("in the trailers"))) {
+            Ok(data) if data.len() <= left => {
+                left -= data.len();
+                vec![Ok(Frame::data(data))]
             }
-            None => Err(lost("within the answer")),
-        }
-    });
-    Box::pin(kept)
+            Ok(data) => vec![Ok(Frame::data(data.slice(..std::mem::take(&mut left)))), Err(lost("within the answer"))],
+            Err(error) => vec![Err(error)],
+        };
+        stream::iter(parts)
+    }))
 }
 
 /// A refusal as the API server words it.
@@ -180,6 +196,11 @@ fn refusal(code: u16, reason: &str, after: Option<u32>) -> Response<FaultyBody> 
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": format!("the fault proxy says {code}"), "reason": reason, "code": code,
     });
+    // As the API server says it of a namespace that goes.
+    if reason == "NamespaceTerminating" {
+        status["reason"] = "Forbidden".into();
+        status["details"] = json!({"causes": [{"reason": reason, "field": "metadata.namespace"}]});
+    }
     if let Some(seconds) = after {
         status["details"] = json!({"retryAfterSeconds": seconds});
     }

@@ -16,10 +16,14 @@ pub struct Entry {
     pub at: Duration,
     /// What it was about.
     pub call: Call,
+    /// Of a write: whether it says which object or version it means, by a uid or a resource version.
+    pub guarded: bool,
     /// What was done to it.
     pub faults: Vec<Fault>,
     /// The API server's answer; `None`: it was not asked, or has not answered.
     pub answered: Option<u16>,
+    /// Of a watch: how many of its events met a fault.
+    pub events: usize,
 }
 
 /// The calls.
@@ -37,9 +41,9 @@ impl Default for Log {
 
 impl Log {
     /// Takes a call down; the number by which its answer is added.
-    pub(super) fn begin(&self, call: Call, faults: Vec<Fault>) -> usize {
+    pub(super) fn begin(&self, call: Call, guarded: bool, faults: Vec<Fault>) -> usize {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.push(Entry { at: self.begun.elapsed(), call, faults, answered: None });
+        entries.push(Entry { at: self.begun.elapsed(), call, guarded, faults, answered: None, events: 0 });
         entries.len() - 1
     }
 
@@ -49,6 +53,26 @@ impl Log {
         if let Some(entry) = entries.get_mut(number) {
             entry.answered = Some(code);
         }
+    }
+
+    /// Counts an event of a watch that met a fault.
+    pub(super) fn disturbed(&self, number: usize) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = entries.get_mut(number) {
+            entry.events += 1;
+        }
+    }
+
+    /// How many calls met this fault; of a fault of events, how many events.
+    pub fn met(&self, fault: Fault) -> usize {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let met = entries.iter().filter(|entry| entry.faults.contains(&fault));
+        if fault.is_of_events() { met.map(|entry| entry.events).sum() } else { met.count() }
+    }
+
+    /// When it began, which the times of its entries are counted from.
+    pub fn begun(&self) -> Instant {
+        self.begun
     }
 
     /// How long it has gone on: a mark for [`since`](Self::since).

@@ -28,7 +28,7 @@ pub enum Fault {
     Silence,
     /// The body of its answer ends after so many bytes, with a reset.
     Cut(usize),
-    /// Of a list: it is answered as the first time that the same was asked.
+    /// Of a list: it is answered as one of the earlier times that the same was asked.
     Past,
     /// Of a watch: its events come this much later.
     Late(Duration),

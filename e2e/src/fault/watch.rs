@@ -1,18 +1,18 @@
 //! The events of a watch under faults: one JSON document per line.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use futures::{
     SinkExt as _, Stream, StreamExt as _,
-    channel::mpsc::{self, Sender},
+    channel::mpsc::{self, Sender, UnboundedSender},
 };
 use http_body::Frame;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Call, Fault, Lost, Plan};
+use super::{Call, Fault, Faults, Lost};
 
 /// The parts of an answer's body.
 pub(super) type Frames = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, Lost>> + Send>>;
@@ -27,46 +27,102 @@ struct Event {
     type_: String,
 }
 
-/// The events of a watch as the faults leave them, for as long as those are in force.
-pub(super) fn disturbed(mut frames: Frames, call: Call, faults: Vec<Fault>, plan: Arc<Plan>) -> Frames {
+/// The events of a watch as the faults leave them, for as long as those are in force. `number` is that of the watch in the log.
+pub(super) fn disturbed(frames: Frames, call: Call, met: Vec<Fault>, faults: &Faults, number: usize) -> Frames {
     let (mut out, events) = mpsc::channel(16);
+    let (read, mut lines) = mpsc::unbounded();
+    let (plan, log) = (faults.plan.clone(), faults.log.clone());
+    let reading = tokio::spawn(read_lines(frames, read));
     tokio::spawn(async move {
-        let (mut number, mut rest) = (0_u64, Vec::new());
-        let was_deaf = faults.contains(&Fault::Deaf);
+        let mut ordinal = 0_u64;
+        let was_deaf = met.contains(&Fault::Deaf);
         loop {
+            if out.is_closed() {
+                break;
+            }
             if was_deaf && !plan.still(Fault::Deaf) {
                 let _ = out.send(Ok(gone())).await;
-                return;
+                break;
             }
             // Looks again whether the faults are over although nothing comes.
-            let Ok(frame) = timeout(LOOK, frames.next()).await else { continue };
-            let Some(Ok(frame)) = frame else { return };
-            rest.extend_from_slice(frame.data_ref().map_or(&[], |data| data.as_ref()));
-            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = rest.drain(..=end).collect();
-                number += 1;
-                let in_force: Vec<_> = faults.iter().copied().filter(|fault| plan.still(*fault)).collect();
-                let drawn = plan.draw((&call, number));
-                if pass(&mut out, line, &in_force, drawn).await.is_none() {
-                    return;
+            let Ok(line) = timeout(LOOK, lines.next()).await else { continue };
+            let (arrived, line) = match line {
+                Some(Ok(line)) => line,
+                Some(Err(lost)) => {
+                    let _ = out.send(Err(lost)).await;
+                    break;
                 }
+                None => {
+                    // A bookmark may have led past what was not passed on.
+                    if was_deaf {
+                        let _ = out.send(Ok(gone())).await;
+                    }
+                    break;
+                }
+            };
+            ordinal += 1;
+            let (is_bookmark, drawn) = (is_bookmark(&line), plan.draw((&call, ordinal)));
+            let in_force = met.iter().copied().filter(|fault| plan.still(*fault));
+            let of_event: Vec<_> = in_force.filter(|fault| is_about(*fault, is_bookmark, drawn)).collect();
+            if !of_event.is_empty() {
+                log.disturbed(number);
+            }
+            if pass(&mut out, arrived, line, &of_event).await.is_none() {
+                break;
             }
         }
+        reading.abort();
     });
     Box::pin(events)
 }
 
+/// Reads events with the time at which each arrived.
+async fn read_lines(mut frames: Frames, lines: UnboundedSender<Result<(Instant, Vec<u8>), Lost>>) {
+    let mut rest = Vec::new();
+    while let Some(frame) = frames.next().await {
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(lost) => {
+                let _ = lines.unbounded_send(Err(lost));
+                return;
+            }
+        };
+        rest.extend_from_slice(frame.data_ref().map_or(&[], |data| data.as_ref()));
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            if lines.unbounded_send(Ok((Instant::now(), rest.drain(..=end).collect()))).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn is_bookmark(line: &[u8]) -> bool {
+    serde_json::from_slice::<Event>(line).is_ok_and(|event| event.type_ == "BOOKMARK")
+}
+
+/// Whether an event meets a fault; `drawn` is from 0 to 1.
+fn is_about(fault: Fault, is_bookmark: bool, drawn: f64) -> bool {
+    match fault {
+        Fault::Duplicate(chance) => drawn < chance,
+        Fault::Deaf => !is_bookmark,
+        _ => true,
+    }
+}
+
 /// Passes one event on; `None`: the watch is over.
-async fn pass(out: &mut Sender<Result<Frame<Bytes>, Lost>>, line: Vec<u8>, faults: &[Fault], drawn: f64) -> Option<()> {
-    let event: Event = serde_json::from_slice(&line).ok()?;
-    let is_bookmark = event.type_ == "BOOKMARK";
+async fn pass(
+    out: &mut Sender<Result<Frame<Bytes>, Lost>>,
+    arrived: Instant,
+    line: Vec<u8>,
+    faults: &[Fault],
+) -> Option<()> {
     let line = Bytes::from(line);
     let mut times = 1;
     for fault in faults {
         match fault {
-            Fault::Late(length) => sleep(*length).await,
-            Fault::Duplicate(chance) if drawn < *chance => times = 2,
-            Fault::Deaf if !is_bookmark => times = 0,
+            Fault::Late(length) => sleep_until(arrived + *length).await,
+            Fault::Duplicate(_) => times = 2,
+            Fault::Deaf => times = 0,
             Fault::End => return None,
             Fault::Gone => {
                 out.send(Ok(gone())).await.ok()?;

@@ -2,26 +2,39 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
+use anyhow::{Context as _, Result};
 use futures::StreamExt as _;
 use kube::{
     Api, Client, ResourceExt as _,
     core::DynamicObject,
-    runtime::{WatchStreamExt as _, watcher},
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event, watcher},
+    },
 };
-use tokio::task::AbortHandle;
+use tokio::{sync::mpsc, task::AbortHandle, time::timeout};
 
-use crate::{masked::KINDS, script::resource};
+use crate::{
+    masked::KINDS,
+    script::{FOREIGN, Place, resource},
+};
 
 /// What was seen.
 #[derive(Debug, Default)]
 struct Seen {
     /// The uids under which each object was there, by namespace, kind and name.
     uids: BTreeMap<(String, String), BTreeSet<String>>,
-    /// The newest entry of each object's history, by uid.
-    seq: BTreeMap<String, i64>,
+    /// The newest entry of each object's history and the generation that its status spoke of, by uid.
+    told: BTreeMap<String, (i64, i64)>,
+    /// The version at which an agent was first seen with a finalizer, by uid.
+    guarded: BTreeMap<String, u64>,
+    /// Deployments of agents: the version at which each was first seen, and its owner's uid.
+    deployed: BTreeMap<String, (u64, String)>,
     /// What must never be.
     violations: Vec<String>,
 }
@@ -33,26 +46,32 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// Begins to watch.
-    pub(crate) fn begin(client: &Client) -> Self {
+    /// Begins to watch; on return no later change can be missed.
+    pub(crate) async fn begin(client: &Client) -> Result<Self> {
         let seen = Arc::<Mutex<Seen>>::default();
+        let (listed, mut lists) = mpsc::unbounded_channel();
         let watches = KINDS.iter().map(|kind| {
             let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(kind));
-            let (seen, kind) = (seen.clone(), *kind);
+            let (seen, kind, listed) = (seen.clone(), *kind, listed.clone());
             let watching = async move {
-                let objects = watcher(api, watcher::Config::default()).default_backoff().applied_objects();
-                objects
-                    .for_each(|object| {
-                        if let Ok(object) = object {
-                            take(&mut lock(&seen), kind, &object);
-                        }
-                        std::future::ready(())
-                    })
-                    .await;
+                let mut events = pin!(watcher(api, watcher::Config::default()).default_backoff());
+                while let Some(event) = events.next().await {
+                    match event {
+                        Ok(Event::Apply(object)) => lock(&seen).take(kind, &object, true),
+                        Ok(Event::InitApply(object)) => lock(&seen).take(kind, &object, false),
+                        Ok(Event::InitDone) => drop(listed.send(())),
+                        Ok(Event::Delete(object)) => lock(&seen).deleted(kind, &object),
+                        Ok(Event::Init) | Err(_) => {}
+                    }
+                }
             };
             tokio::spawn(watching).abort_handle()
         });
-        Self { watches: watches.collect(), seen }
+        let judge = Self { watches: watches.collect(), seen };
+        for _ in KINDS {
+            timeout(Duration::from_secs(30), lists.recv()).await.context("the judge has no first list of each kind")?;
+        }
+        Ok(judge)
     }
 
     /// How often each object of a namespace was made.
@@ -62,9 +81,16 @@ impl Judge {
         ours.map(|((_, object), uids)| (object.clone(), uids.len())).collect()
     }
 
-    /// What must never be and was.
-    pub(crate) fn violations(&self) -> Vec<String> {
-        lock(&self.seen).violations.clone()
+    /// What must never be and was in these namespaces; others may still be on their way out.
+    pub(crate) fn violations(&self, places: &[Place]) -> Vec<String> {
+        let seen = lock(&self.seen);
+        let unguarded = seen
+            .deployed
+            .iter()
+            .filter(|(_, (version, owner))| seen.guarded.get(owner).is_none_or(|guarded| guarded > version));
+        let unguarded = unguarded.map(|(title, _)| format!("{title} was there before its agent had a finalizer"));
+        let all = seen.violations.iter().cloned().chain(unguarded);
+        all.filter(|title| places.iter().any(|place| title.starts_with(&format!("{} ", place.name)))).collect()
     }
 }
 
@@ -78,25 +104,52 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn take(seen: &mut Seen, kind: &str, object: &DynamicObject) {
-    let uid = object.uid().unwrap_or_default();
-    let named = (object.namespace().unwrap_or_default(), format!("{kind}/{}", object.name_any()));
-    let title = format!("{} {}", named.0, named.1);
-    seen.uids.entry(named).or_default().insert(uid.clone());
-    let status = &object.data["status"];
-    let newest =
-        status["history"].as_array().and_then(|history| history.last()).and_then(|entry| entry["seq"].as_i64());
-    if let Some(seq) = newest
-        && let Some(before) = seen.seq.insert(uid, seq)
-        && seq < before
-    {
-        seen.violations.push(format!("{title}: its history went back from {before} to {seq}"));
+impl Seen {
+    fn deleted(&mut self, kind: &str, object: &DynamicObject) {
+        if object.name_any() == FOREIGN {
+            let namespace = object.namespace().unwrap_or_default();
+            self.violations.push(format!("{namespace} {kind}/{FOREIGN}: O5: it is somebody else's and was deleted"));
+        }
     }
-    let ready = status["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == "Ready");
-    let claims = ready.is_some_and(|ready| {
-        ready["status"] == "True" && ready["observedGeneration"].as_i64() > object.metadata.generation
-    });
-    if claims {
-        seen.violations.push(format!("{title} says Ready of a generation that there is not"));
+
+    /// `now`: it is as it is since this very event, and not from a list.
+    fn take(&mut self, kind: &str, object: &DynamicObject, now: bool) {
+        let uid = object.uid().unwrap_or_default();
+        let named = (object.namespace().unwrap_or_default(), format!("{kind}/{}", object.name_any()));
+        let title = format!("{} {}", named.0, named.1);
+        let is_new = self.uids.entry(named).or_default().insert(uid.clone());
+        if object.name_any() == FOREIGN && !is_new {
+            self.violations.push(format!("{title}: O5: it is somebody else's and was changed"));
+        }
+        // All kinds are in one etcd, whose revision this is.
+        let version = object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default();
+        if kind == "Deployment" && is_new && now {
+            let owner = object.owner_references().iter().find(|owner| owner.kind == "Agent");
+            self.deployed.extend(owner.map(|owner| (title.clone(), (version, owner.uid.clone()))));
+        }
+        if kind != "Agent" {
+            return;
+        }
+        if !object.finalizers().is_empty() {
+            self.guarded.entry(uid.clone()).or_insert(if now { version } else { 0 });
+        }
+        let status = &object.data["status"];
+        let history = status["history"].as_array();
+        let newest =
+            history.and_then(|history| history.last()).and_then(|entry| entry["seq"].as_i64()).unwrap_or_default();
+        let observed = status["observedGeneration"].as_i64().unwrap_or_default();
+        let Some((before, spoken_of)) = self.told.insert(uid, (newest, observed)) else { return };
+        // Its first status has entries already.
+        if before > 0 && newest != before && newest != before + 1 {
+            self.violations.push(format!("{title}: its history went from {before} to {newest}"));
+        }
+        if observed < spoken_of {
+            self.violations.push(format!("{title}: observedGeneration went back from {spoken_of} to {observed}"));
+        }
+        let mut conditions = status["conditions"].as_array().into_iter().flatten();
+        let ready = conditions.find(|condition| condition["type"] == "Ready");
+        if ready.is_some_and(|ready| ready["observedGeneration"].as_i64() > object.metadata.generation) {
+            self.violations.push(format!("{title} says Ready of a generation that there is not"));
+        }
     }
 }

@@ -7,16 +7,20 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the report is this program's output")]
 
 mod judge;
+mod leaders;
 mod masked;
 mod scenarios;
 mod script;
+mod upgrade;
 mod world;
 
 use std::{path::PathBuf, process::ExitCode};
 
+use anyhow::Context as _;
 use clap::Parser;
 
 use crate::{
+    leaders::{Disturbance, TAKE_OVERS},
     scenarios::{SCENARIOS, Scenario},
     world::World,
 };
@@ -36,6 +40,9 @@ pub(crate) struct Args {
     /// Plays only a third of the scenarios, which this decides: a commit's hash, say.
     #[arg(long)]
     third_of: Option<String>,
+    /// A `recif` of an older commit: plays the upgrade to the built one, and back, and nothing else.
+    #[arg(long)]
+    older: Option<PathBuf>,
     /// The built `recif`.
     #[arg(long, env = "RECIF_BIN")]
     program: PathBuf,
@@ -49,8 +56,8 @@ pub(crate) struct Args {
 
 impl Args {
     /// Whether a scenario is to be played.
-    fn wants(&self, at: usize, scenario: &Scenario) -> bool {
-        let named = self.filters.is_empty() || self.filters.iter().any(|name| scenario.name.starts_with(name.as_str()));
+    fn wants(&self, at: usize, name: &str) -> bool {
+        let named = self.filters.is_empty() || self.filters.iter().any(|filter| name.starts_with(filter.as_str()));
         let digest =
             |text: &String| text.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         named && self.third_of.as_ref().is_none_or(|text| at % 3 == digest(text) % 3)
@@ -74,21 +81,43 @@ async fn main() -> ExitCode {
     }
 }
 
+/// What a scenario is.
+enum Kind {
+    /// One operator, whose calls are disturbed.
+    Disturbed(&'static Scenario),
+    /// Two, of which the one that leads is.
+    TakenOver(Disturbance),
+}
+
 /// Plays what was asked for; how many failed.
 async fn play(args: &Args) -> anyhow::Result<usize> {
     let world = World::connect(args).await?;
+    let scenarios = SCENARIOS.iter().map(|scenario| (scenario.name, Kind::Disturbed(scenario)));
+    let take_overs = TAKE_OVERS.iter().map(|(name, disturbance)| (*name, Kind::TakenOver(*disturbance)));
+    let all = scenarios.chain(take_overs).enumerate();
+    if let Some(older) = &args.older {
+        let told = upgrade::play(&world, older).await?;
+        println!("ok    {} {told}", upgrade::NAME);
+        return Ok(0);
+    }
+    let wanted: Vec<_> = all.filter(|(at, (name, _))| args.wants(*at, name)).collect();
+    anyhow::ensure!(!wanted.is_empty(), "no scenario's name begins so");
+    world.reference().await.context("the undisturbed run")?;
     let mut failed = 0;
-    for (_, scenario) in SCENARIOS.iter().enumerate().filter(|(at, scenario)| args.wants(*at, scenario)) {
+    for (_, (name, kind)) in wanted {
         let begun = tokio::time::Instant::now();
-        let result = world.play(scenario).await;
+        let result = match kind {
+            Kind::Disturbed(scenario) => world.play(scenario).await,
+            Kind::TakenOver(disturbance) => leaders::play(&world, name, disturbance).await,
+        };
         let took = begun.elapsed().as_secs_f32();
         match result {
-            Ok(note) => println!("ok    {} ({took:.1} s) {note}", scenario.name),
+            Ok(note) => println!("ok    {name} ({took:.1} s) {note}"),
             Err(error) => {
                 failed += 1;
                 println!(
-                    "FAIL  {} ({took:.1} s)\n  {error:#}\n  again: hack/faults --seed {} {}",
-                    scenario.name, args.seed, scenario.name
+                    "FAIL  {name} ({took:.1} s)\n  {error:#}\n  again: hack/faults --seed {} --seeds {} {name}",
+                    args.seed, args.seeds
                 );
             }
         }

@@ -13,60 +13,98 @@ pub(crate) const KINDS: [&str; 8] =
     ["Agent", "Tool", "Deployment", "Service", "ConfigMap", "Secret", "ServiceAccount", "NetworkPolicy"];
 /// What Kubernetes itself puts into each namespace.
 const OF_KUBERNETES: [&str; 2] = ["default", "kube-root-ca.crt"];
-/// Fields that differ, wherever they stand.
-const FIELDS: [&str; 16] = [
-    "uid",
-    "resourceVersion",
-    "creationTimestamp",
-    "generation",
-    "managedFields",
-    "observedGeneration",
-    "lastTransitionTime",
-    "seq",
-    "history",
-    "clusterIP",
-    "clusterIPs",
-    "at",
-    "deployment.kubernetes.io/revision",
-    "children",
-    "lastUpdateTime",
-    "inputs",
+/// Fields that differ from run to run.
+const FIELDS: [&str; 22] = [
+    "metadata.uid",
+    "metadata.resourceVersion",
+    "metadata.creationTimestamp",
+    "metadata.generation",
+    "metadata.annotations.deployment.kubernetes.io/revision",
+    "spec.clusterIP",
+    "spec.clusterIPs",
+    "status.observedGeneration",
+    "status.conditions[].observedGeneration",
+    "status.conditions[].lastTransitionTime",
+    "status.conditions[].lastUpdateTime",
+    "status.children[].uid",
+    // Digests in which uids stand.
+    "status.children[].inputs",
+    "status.children[].owned",
+    "status.inputs.*",
+    "status.history",
+    "status.lastTransitionTime",
+    "status.seq",
+    "status.at",
+    // A digest of what the Deployment holds, in which the namespace stands.
+    "status.template",
+    // Earlier failures are remembered for ten good minutes.
+    "status.failure",
+    "status.specDigest",
 ];
 
 /// The objects of a namespace, by kind and name.
 pub(crate) async fn of(place: &Place) -> Result<BTreeMap<String, Value>> {
     let mut all = BTreeMap::new();
+    let mut objects = Vec::new();
     for kind in KINDS {
         let listed = place.api(kind).list(&ListParams::default()).await.with_context(|| format!("list {kind}"))?;
-        for object in listed.items.iter().filter(|object| !OF_KUBERNETES.contains(&object.name_any().as_str())) {
-            let mut value = serde_json::to_value(object)?;
-            if let Some(status) = value["status"].as_object_mut() {
-                // A digest of what the Deployment holds, in which the namespace stands too.
-                status.remove("template");
-                // Earlier failures are remembered for ten good minutes.
-                status.remove("failure");
-            }
-            mask(&mut value, &place.name);
-            all.insert(format!("{kind}/{}", object.name_any()), value);
+        objects.extend(listed.items.into_iter().map(|object| (kind, object)));
+    }
+    let living: BTreeMap<_, _> = objects
+        .iter()
+        .map(|(kind, object)| (object.uid().unwrap_or_default(), format!("{kind} {}", object.name_any())))
+        .collect();
+    for (kind, object) in objects.iter().filter(|(_, object)| !OF_KUBERNETES.contains(&object.name_any().as_str())) {
+        let mut value = serde_json::to_value(object)?;
+        for owner in value["metadata"]["ownerReferences"].as_array_mut().into_iter().flatten() {
+            let uid = owner["uid"].as_str().unwrap_or_default();
+            owner["uid"] = living.get(uid).map_or("nobody who lives", String::as_str).into();
         }
+        value["metadata"]["managedFields"] = applied(&value["metadata"]["managedFields"], &living);
+        mask(&mut value, "", &place.name);
+        all.insert(format!("{kind}/{}", object.name_any()), value);
     }
     Ok(all)
 }
 
-fn mask(value: &mut Value, namespace: &str) {
+/// Which fields each field manager applied.
+fn applied(managed: &Value, living: &BTreeMap<String, String>) -> Value {
+    let entries = managed.as_array().into_iter().flatten().filter(|entry| entry["operation"] == "Apply");
+    let fields = entries.map(|entry| {
+        let mut fields = entry["fieldsV1"].to_string();
+        for (uid, name) in living {
+            fields = fields.replace(uid, name);
+        }
+        (entry["manager"].to_string(), fields.into())
+    });
+    Value::Object(fields.collect())
+}
+
+/// Removes what differs; `path` is where `value` stands.
+fn mask(value: &mut Value, path: &str, namespace: &str) {
     match value {
         Value::Object(fields) => {
             // The key of the sidecar's hooks is made of the uid.
             if fields.get("name").is_some_and(|name| name == "RECIF_KEY" || name == "X-Recif-Key") {
                 fields.remove("value");
             }
-            fields.retain(|field, _| !FIELDS.contains(&field.as_str()));
-            fields.values_mut().for_each(|value| mask(value, namespace));
+            for (field, value) in fields {
+                let path = if path.is_empty() { field.clone() } else { format!("{path}.{field}") };
+                if differs(&path) { *value = Value::Null } else { mask(value, &path, namespace) }
+            }
         }
-        Value::Array(values) => values.iter_mut().for_each(|value| mask(value, namespace)),
+        Value::Array(values) => values.iter_mut().for_each(|value| mask(value, &format!("{path}[]"), namespace)),
         Value::String(text) => *text = text.replace(namespace, "NAMESPACE"),
         _ => {}
     }
+}
+
+/// Whether a field differs from run to run.
+fn differs(path: &str) -> bool {
+    FIELDS.iter().any(|field| match field.strip_suffix('*') {
+        Some(all) => path.starts_with(all),
+        None => path == *field,
+    })
 }
 
 /// The first place at which two end states differ.

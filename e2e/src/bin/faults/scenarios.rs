@@ -23,8 +23,8 @@ pub(crate) struct Scenario {
 pub(crate) enum Ends {
     /// It does not.
     Never,
-    /// By SIGKILL, each third of a second.
-    Killed,
+    /// By SIGKILL, after so many milliseconds each.
+    Killed(u64),
     /// By itself, at one of its next sixty writes: before it is sent, before it is answered, or after.
     AtAWrite,
 }
@@ -41,6 +41,8 @@ const fn within(seconds: u64, name: &'static str, rules: &'static [Rule]) -> Sce
 const ALL: Of = Of { verbs: &[], resource: "", subresource: "", namespace: "" };
 const LISTS: Of = Of { verbs: &["list"], resource: "", subresource: "", namespace: "" };
 const STATUS: Of = Of { verbs: &["patch"], resource: "", subresource: "status", namespace: "" };
+const DEPLOYMENTS: Of = Of { verbs: &["watch"], resource: "deployments", subresource: "", namespace: "" };
+const TOOLS: Of = Of { verbs: &["list", "watch"], resource: "tools", subresource: "", namespace: "" };
 const APPLIES: Of = Of { verbs: &["patch"], resource: "deployments", subresource: "-", namespace: "" };
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
@@ -65,8 +67,29 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     within(15, "P10-forbidden", &[Rule::new(APPLIES, When::Always, Fault::Refuse(403, "Forbidden", None))]),
     within(20, "P11-policy", &[Rule::new(APPLIES, When::Chance(0.5), Fault::Refuse(422, "Invalid", None))]),
     within(20, "P12-webhook", &[Rule::new(APPLIES, When::Chance(0.5), Fault::Refuse(400, "BadRequest", None))]),
+    within(
+        15,
+        "P13-namespace-goes",
+        &[Rule::new(APPLIES, When::Always, Fault::Refuse(403, "NamespaceTerminating", None))],
+    ),
+    of("P14-gone", &[Rule::new(Of::WATCHES, When::Chance(0.5), Fault::Gone)]),
+    of("P16-late-deployments", &[Rule::new(DEPLOYMENTS, When::Always, Fault::Late(Duration::from_secs(5)))]),
+    Scenario {
+        ends: Ends::Killed(2000),
+        ..of("P15-lists-of-the-past", &[Rule::new(LISTS, When::Always, Fault::Past)])
+    },
+    of("P17-late-watches", &[Rule::new(Of::WATCHES, When::Always, Fault::Late(Duration::from_secs(3)))]),
+    of("P18-deaf", &[Rule::new(Of::WATCHES, When::Chance(0.3), Fault::Deaf)]),
+    of("P19-duplicates", &[Rule::new(Of::WATCHES, When::Always, Fault::Duplicate(0.2))]),
+    within(30, "P20-bookmarks", &[Rule::new(Of::WATCHES, When::Always, Fault::Deaf)]),
+    of("P21-ended-watches", &[Rule::new(Of::WATCHES, When::Chance(0.5), Fault::End)]),
     of("P22-silent-writes", &[Rule::new(Of::WRITES, When::Chance(0.05), Fault::Silence)]),
-    Scenario { ends: Ends::Killed, ..of("P24-cut-lists", &[Rule::new(LISTS, When::Chance(0.3), Fault::Cut(3000))]) },
+    Scenario {
+        ends: Ends::Killed(2000),
+        ..of("P24-cut-lists", &[Rule::new(LISTS, When::Chance(0.3), Fault::Cut(3000))])
+    },
     Scenario { ends: Ends::AtAWrite, ..of("P29-ends-at-a-write", &[]) },
-    Scenario { ends: Ends::Killed, ..of("P30-killed", &[]) },
+    // Shorter lives than the half second in which changes are collected, so it ends.
+    within(20, "P36-tools-undefined", &[Rule::new(TOOLS, When::Always, Fault::Refuse(404, "NotFound", None))]),
+    Scenario { ends: Ends::Killed(300), ..within(30, "P30-killed", &[]) },
 ];

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy},
@@ -11,6 +12,8 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+/// The name of what is somebody else's.
+pub(crate) const FOREIGN: &str = "foreign";
 /// Longest wait for a step in the middle of the script, under faults.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -67,6 +70,7 @@ impl Place {
         ] {
             self.create("Tool", name, spec).await?;
         }
+        self.create_foreign().await?;
         let database = "postgresql://u:hunter2@db.example:5432/one";
         for (name, fields) in [
             ("plain", json!({})),
@@ -93,13 +97,18 @@ impl Place {
         self.api("ConfigMap").delete("plain-config", &DeleteParams::default()).await.context("delete a child")?;
         let drift = json!({"metadata": {"labels": {"app.kubernetes.io/part-of": "somebody-else"}}});
         self.patch("Service", "plain", drift).await?;
-        Ok(())
+        // Under its old name while its children may still be going.
+        self.until("the deleted agent gone", |agents| find(agents, "gone").is_none()).await?;
+        self.create("Agent", "gone", json!({"systemPrompt": "You are back."})).await?;
+        // Under the faults still: they are about all of it.
+        self.until("the end", Self::is_settled).await
     }
 
     /// Whether everything is as the script leaves it.
     pub(crate) fn is_settled(agents: &[DynamicObject]) -> bool {
         let names: Vec<_> = agents.iter().map(ResourceExt::name_any).collect();
-        names == ["plain", "stored", "tooled", "waiting", "wide"] && names.iter().all(|name| is_running(agents, name))
+        names == ["gone", "plain", "stored", "tooled", "waiting", "wide"]
+            && names.iter().all(|name| is_running(agents, name))
     }
 
     /// Its agents, by name.
@@ -121,6 +130,26 @@ impl Place {
         }
     }
 
+    /// A ConfigMap of somebody else, and a Secret that it controls and that looks as if it were an agent's.
+    async fn create_foreign(&self) -> Result<()> {
+        let body = |kind: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": FOREIGN}});
+        let config = serde_json::from_value(body("ConfigMap"))?;
+        let config =
+            self.api("ConfigMap").create(&PostParams::default(), &config).await.context("create a ConfigMap")?;
+        let mut secret: DynamicObject = serde_json::from_value(body("Secret"))?;
+        let labels = [("app.kubernetes.io/managed-by", crds::MANAGED_BY), ("recif.dev/agent", "stored")];
+        secret.metadata.labels = Some(labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+        secret.metadata.owner_references = Some(vec![OwnerReference {
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+            name: FOREIGN.into(),
+            uid: config.uid().unwrap_or_default(),
+            controller: Some(true),
+            ..OwnerReference::default()
+        }]);
+        self.api("Secret").create(&PostParams::default(), &secret).await.context("create a Secret").map(drop)
+    }
+
     async fn create(&self, kind: &str, name: &str, fields: Value) -> Result<()> {
         let mut spec =
             if kind == "Agent" { json!({"name": name, "framework": "corail"}) } else { json!({"name": name}) };
@@ -133,7 +162,8 @@ impl Place {
         created.with_context(|| format!("create {kind} {name}")).map(drop)
     }
 
-    async fn patch(&self, kind: &str, name: &str, patch: Value) -> Result<()> {
+    /// Edits an object.
+    pub(crate) async fn patch(&self, kind: &str, name: &str, patch: Value) -> Result<()> {
         let patched = self.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
         patched.with_context(|| format!("edit {kind} {name}")).map(drop)
     }

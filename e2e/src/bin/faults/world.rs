@@ -1,7 +1,7 @@
 //! One run of a scenario: the operator behind the proxy, the script in many namespaces, and the oracles at the end.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     time::Duration,
@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::{
-    fault::{Entry, Faults, Proxy},
+    fault::{Call, Entry, Fault, Faults, Proxy, Rule},
     outside::{
         marker,
         operator::{self, Operator, Start},
@@ -35,13 +35,15 @@ use crate::{
     script::{Place, described},
 };
 
+/// The same each time, so that the lease is an operator's own again after it was killed.
+const UID: &str = "faults";
 /// How long nothing may be written once everything is as it should be.
 const QUIET: Duration = Duration::from_secs(10);
 /// Longest wait for that after the faults are over: the longest back-off and as much again as the undisturbed run took.
 const BACKOFF: Duration = Duration::from_secs(60);
 
 /// What an undisturbed run leaves.
-struct Reference {
+pub(crate) struct Reference {
     state: BTreeMap<String, Value>,
     made: BTreeMap<String, usize>,
     /// Writes of the operator in one namespace.
@@ -63,8 +65,8 @@ struct Run {
 
 /// The cluster, and what all runs share.
 pub(crate) struct World {
-    args: Args,
-    client: Client,
+    pub(crate) args: Args,
+    pub(crate) client: Client,
     upstream: Kubeconfig,
     reference: OnceCell<Reference>,
 }
@@ -79,10 +81,25 @@ impl World {
         Ok(Self { args: args.clone(), client, upstream, reference: OnceCell::new() })
     }
 
+    /// What an undisturbed run leaves, which is played once.
+    pub(crate) async fn reference(&self) -> Result<&Reference> {
+        self.reference.get_or_try_init(|| self.undisturbed()).await
+    }
+
     /// Plays a scenario and judges it.
     pub(crate) async fn play(&self, scenario: &Scenario) -> Result<String> {
-        let reference = self.reference.get_or_try_init(|| self.undisturbed()).await?;
-        let mut run = self.run(scenario, self.args.seeds).await?;
+        let reference = self.reference().await?;
+        let run = self.run(scenario, self.args.seeds).await;
+        let mut run = match run {
+            Ok(run) => run,
+            Err(error) => {
+                // The next scenario is to find none of it.
+                for place in self.named(scenario.name, self.args.seeds) {
+                    let _ = place.remove().await;
+                }
+                return Err(error);
+            }
+        };
         let judged = self.judge(scenario, reference, &mut run).await;
         self.end(run).await?;
         judged
@@ -106,18 +123,59 @@ impl World {
         Ok(reference)
     }
 
+    /// A proxy that disturbs nothing yet.
+    pub(crate) async fn proxy(&self) -> Result<Proxy> {
+        let config = Config::from_custom_kubeconfig(self.upstream.clone(), &KubeConfigOptions::default()).await?;
+        Proxy::start(config, Faults::new(self.args.seed)).await
+    }
+
+    /// Where an operator's output goes.
+    pub(crate) fn log(&self, name: &str) -> PathBuf {
+        self.args.state.join(format!("logs/{name}.log"))
+    }
+
+    /// So many namespaces for a scenario.
+    pub(crate) async fn places(&self, name: &str, count: usize) -> Result<Vec<Place>> {
+        let places = self.named(name, count);
+        try_join_all(places.iter().map(Place::make)).await?;
+        Ok(places)
+    }
+
+    fn named(&self, name: &str, count: usize) -> Vec<Place> {
+        let prefix = name.to_lowercase();
+        let place = |at| Place { client: self.client.clone(), name: format!("{prefix}-{at:02}") };
+        (0..count).map(place).collect()
+    }
+
+    /// Waits until the namespaces are as those of an undisturbed run.
+    pub(crate) async fn equal(&self, places: &[Place]) -> Result<()> {
+        let reference = self.reference().await?;
+        let begun = Instant::now();
+        for place in places {
+            while let Some(difference) = masked::difference(&reference.state, &masked::of(place).await?) {
+                ensure!(begun.elapsed() < BACKOFF, "O1: {}: {BACKOFF:?} after the faults: {difference}", place.name);
+                sleep(Duration::from_secs(1)).await;
+            }
+        }
+        Ok(())
+    }
+
     /// The script in so many namespaces, under the faults, up to ten seconds without a write after them.
     async fn run(&self, scenario: &Scenario, count: usize) -> Result<Run> {
-        let config = Config::from_custom_kubeconfig(self.upstream.clone(), &KubeConfigOptions::default()).await?;
-        let proxy = Proxy::start(config, Faults::new(self.args.seed)).await?;
-        let log = self.args.state.join(format!("logs/{}.log", scenario.name));
-        let mut operator = self.operator(&proxy, &log, None).await?;
-        let judge = Judge::begin(&self.client);
-        let prefix = scenario.name.to_lowercase();
-        let places: Vec<_> =
-            (0..count).map(|at| Place { client: self.client.clone(), name: format!("{prefix}-{at:02}") }).collect();
-        try_join_all(places.iter().map(Place::make)).await?;
-        proxy.faults.plan.set(scenario.rules);
+        let proxy = self.proxy().await?;
+        let log = self.log(scenario.name);
+        // Lists and watches meet what is in force at the start; anything else is to begin only once the operator has started.
+        let at_start = |rule: &Rule| rule.of.verbs.iter().all(|verb| matches!(*verb, "list" | "watch"));
+        let at_start = scenario.rules.iter().all(|rule| !rule.of.verbs.is_empty() && at_start(rule));
+        if at_start {
+            proxy.faults.plan.set(scenario.rules);
+        }
+        let mut operator = self.operator(&proxy, &log, UID, None).await?;
+        let judge = Judge::begin(&self.client).await?;
+        let places = self.places(scenario.name, count).await?;
+        if !at_start {
+            proxy.faults.plan.set(scenario.rules);
+        }
         let plan = proxy.faults.plan.clone();
         let window = scenario.window.map(|length| {
             tokio::spawn(async move {
@@ -128,7 +186,11 @@ impl World {
         let scripts = places.clone().into_iter().map(|place| tokio::spawn(async move { place.play().await }));
         let scripts: Vec<_> = scripts.collect();
         let mut ended = 0;
-        while scenario.ends != Ends::Never && !scripts.iter().all(tokio::task::JoinHandle::is_finished) {
+        let until = scenario.window.map(|length| Instant::now() + length);
+        while scenario.ends != Ends::Never
+            && until.is_none_or(|until| Instant::now() < until)
+            && !scripts.iter().all(tokio::task::JoinHandle::is_finished)
+        {
             ended += 1;
             operator = self.end_and_start(scenario.ends, operator, ended, &proxy, &log).await?;
         }
@@ -141,33 +203,40 @@ impl World {
         proxy.faults.plan.set(&[]);
         if scenario.ends == Ends::AtAWrite {
             operator.kill().await?;
-            operator = self.operator(&proxy, &log, None).await?;
+            operator = self.operator(&proxy, &log, UID, None).await?;
         }
+        let settled_after = self.settle(&places, &mut [&mut operator], &log).await?;
+        Ok(Run { places, judge, proxy, operator, settled_after, log })
+    }
+
+    /// Waits until everything is as the script leaves it; how long that took.
+    pub(crate) async fn settle(
+        &self,
+        places: &[Place],
+        operators: &mut [&mut Operator],
+        log: &Path,
+    ) -> Result<Duration> {
         let over = Instant::now();
         let patience = BACKOFF + self.reference.get().map_or(BACKOFF, |reference| 2 * reference.took);
         loop {
             let mut open = Vec::new();
-            for place in &places {
+            for place in places {
                 let agents = place.agents().await?;
                 if !Place::is_settled(&agents) {
                     open.push(format!("{}: {}", place.name, described(&agents)));
                 }
             }
             if open.is_empty() {
-                break;
+                return Ok(over.elapsed());
             }
-            if let Some(status) = operator.ended()? {
-                bail!("the operator ended: {status}; see {}", log.display());
+            for operator in &mut *operators {
+                if let Some(status) = operator.ended()? {
+                    bail!("the operator ended: {status}; see {}", log.display());
+                }
             }
-            ensure!(
-                over.elapsed() < patience,
-                "not as it should be {patience:?} after the faults: {}",
-                open.join("\n  ")
-            );
+            ensure!(over.elapsed() < patience, "{patience:?} after the faults: {}", open.join("\n  "));
             sleep(Duration::from_millis(500)).await;
         }
-        let settled_after = over.elapsed();
-        Ok(Run { places, judge, proxy, operator, settled_after, log })
     }
 
     /// Waits for an end of the operator, or brings it about, and starts it again.
@@ -179,10 +248,10 @@ impl World {
         proxy: &Proxy,
         log: &Path,
     ) -> Result<Operator> {
-        if ends == Ends::Killed {
-            sleep(Duration::from_millis(300)).await;
+        if let Ends::Killed(after) = ends {
+            sleep(Duration::from_millis(after)).await;
             operator.kill().await?;
-            return self.operator(proxy, log, None).await;
+            return self.operator(proxy, log, UID, None).await;
         }
         // One that does not come to its write is killed: the script may have ended.
         let deadline = Instant::now() + Duration::from_secs(5);
@@ -195,22 +264,16 @@ impl World {
             let write = (drawn * 60.0) as u64 + 1;
             let side = ["before", "unacked", "after"][((drawn * 3000.0) as usize) % 3];
             // It may come to its write before it is ready.
-            if let Ok(operator) = self.operator(proxy, log, Some(&format!("{write}:{side}"))).await {
+            if let Ok(operator) = self.operator(proxy, log, UID, Some(&format!("{write}:{side}"))).await {
                 return Ok(operator);
             }
         }
-        self.operator(proxy, log, None).await
+        self.operator(proxy, log, UID, None).await
     }
 
     async fn judge(&self, scenario: &Scenario, reference: &Reference, run: &mut Run) -> Result<String> {
         // What changed while a watch was away is seen when it is back, after its longest back-off.
-        let begun = Instant::now();
-        for place in &run.places {
-            while let Some(difference) = masked::difference(&reference.state, &masked::of(place).await?) {
-                ensure!(begun.elapsed() < BACKOFF, "O1: {}: {BACKOFF:?} after the faults: {difference}", place.name);
-                sleep(Duration::from_secs(1)).await;
-            }
-        }
+        self.equal(&run.places).await?;
         // What the last step wrote may still have to be read back.
         sleep(Duration::from_secs(2)).await;
         let mark = run.proxy.faults.log.now();
@@ -222,6 +285,11 @@ impl World {
         let written = written.iter().filter(is_ours).filter(is_write);
         let written: Vec<_> = written.map(|entry| entry.call.to_string()).collect();
         ensure!(written.is_empty(), "O4: within {QUIET:?} of rest it wrote {written:?}");
+        let unguarded = run.proxy.faults.log.since(Duration::ZERO);
+        let unguarded = unguarded.iter().filter(is_write).find(|entry| !entry.guarded);
+        if let Some(entry) = unguarded {
+            bail!("O5: neither uid nor version: {}", entry.call);
+        }
         for place in &run.places {
             let made = run.judge.made(&place.name);
             ensure!(made == reference.made, "O2: {}: {}", place.name, more(&reference.made, &made));
@@ -229,13 +297,19 @@ impl World {
             let most = reference.writes * (1 + scenario.writes as usize);
             ensure!(found <= most, "O7: {}: {found} writes, undisturbed {}", place.name, reference.writes);
         }
-        let violations = run.judge.violations();
-        ensure!(violations.is_empty(), "O6: {violations:?}");
+        for rule in scenario.rules {
+            let met = run.proxy.faults.log.met(rule.fault);
+            ensure!(met >= run.places.len().min(4), "only {met} calls met {:?}, which shows nothing", rule.fault);
+        }
+        let violations = run.judge.violations(&run.places);
+        ensure!(violations.is_empty(), "O5, O6: {violations:?}");
         ensure!(run.operator.ended()?.is_none(), "O8: the operator ended; see {}", run.log.display());
         let log = std::fs::read_to_string(&run.log).unwrap_or_default();
         ensure!(!log.contains("panicked"), "O8: it panicked; see {}", run.log.display());
         let (_, memory) = process::memory(run.operator.pid)?;
         let more = memory / reference.memory;
+        ensure!(more <= 1.5, "O8: {memory:.0} MB, undisturbed {:.0}", reference.memory);
+        often(&run.proxy)?;
         Ok(format!("settled after {:.1} s, {memory:.0} MB ({more:.2} × undisturbed)", run.settled_after.as_secs_f32()))
     }
 
@@ -246,24 +320,42 @@ impl World {
         run.operator.stop().await
     }
 
-    async fn operator(&self, proxy: &Proxy, log: &Path, crash_at: Option<&str>) -> Result<Operator> {
+    /// Starts an operator behind a proxy; `uid` is the identity by which it holds the lease.
+    pub(crate) async fn operator(
+        &self,
+        proxy: &Proxy,
+        log: &Path,
+        uid: &str,
+        crash_at: Option<&str>,
+    ) -> Result<Operator> {
+        self.operator_of(&self.args.program, proxy, log, uid, crash_at).await
+    }
+
+    /// Starts an operator of this program.
+    pub(crate) async fn operator_of(
+        &self,
+        program: &Path,
+        proxy: &Proxy,
+        log: &Path,
+        uid: &str,
+        crash_at: Option<&str>,
+    ) -> Result<Operator> {
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "it",
             "clusters": [{"name": "it", "cluster": {"server": format!("http://{}", proxy.address)}}],
             "users": [{"name": "it", "user": {}}],
             "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
         });
-        let kubeconfig = self.args.state.join("faulty.kubeconfig");
+        let kubeconfig = self.args.state.join(format!("{uid}.kubeconfig"));
         std::fs::write(&kubeconfig, config.to_string()).with_context(|| format!("write {}", kubeconfig.display()))?;
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
         let probes: SocketAddr = free.context("find a port for the probes")?;
         let start = Start {
-            program: &self.args.program,
+            program,
             kubeconfig: &kubeconfig,
             log,
             probes,
-            // The same each time, so that the lease is its own again after it was killed.
-            uid: "faults",
+            uid,
             arguments: &[],
             variables: &[("RECIF_CRASH_AT", crash_at.unwrap_or_default())],
         };
@@ -272,7 +364,7 @@ impl World {
 }
 
 /// Calls that are about nothing that the operator keeps.
-fn is_upkeep(resource: &str) -> bool {
+pub(crate) fn is_upkeep(resource: &str) -> bool {
     matches!(resource, "leases" | "events")
 }
 
@@ -283,6 +375,33 @@ fn writes(proxy: &Proxy, namespace: &str) -> usize {
     taken
         .filter(|entry| entry.call.namespace == namespace && entry.call.is_write() && !is_upkeep(&entry.call.resource))
         .count()
+}
+
+/// Whether no object was asked for too often, refused attempts included, and none before the time that a refusal named.
+fn often(proxy: &Proxy) -> Result<()> {
+    let mut attempts: HashMap<Call, Vec<Entry>> = HashMap::new();
+    for entry in proxy.faults.log.since(Duration::ZERO) {
+        if entry.call.is_write() && !is_upkeep(&entry.call.resource) {
+            attempts.entry(entry.call.clone()).or_default().push(entry);
+        }
+    }
+    for (call, attempts) in attempts {
+        let took = attempts.last().map_or(Duration::ZERO, |last| last.at.saturating_sub(attempts[0].at));
+        let most = 10 + 2 * took.as_secs() as usize;
+        ensure!(attempts.len() <= most, "O7: {} attempts in {took:?}: {call}", attempts.len());
+        for pair in attempts.windows(2) {
+            let named = pair[0].faults.iter().find_map(|fault| match fault {
+                Fault::Refuse(_, _, Some(seconds)) => Some(Duration::from_secs((*seconds).into())),
+                _ => None,
+            });
+            let gap = pair[1].at.saturating_sub(pair[0].at);
+            ensure!(
+                named.is_none_or(|named| gap >= named),
+                "O7: {call} again after {gap:?}, though Retry-After said more"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// What was made more or less often than it should be.

@@ -1,0 +1,142 @@
+//! Two replicas of the operator, each behind a proxy of its own, of which the one that leads is disturbed: the other one takes over,
+//! and one writes at a time (O9).
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::{
+    fault::{Call, Fault, Of, Proxy, Rule, When},
+    outside::operator::Operator,
+};
+use futures::future::try_join_all;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, api::DeleteParams};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    script::Place,
+    world::{World, is_upkeep},
+};
+
+/// How long a leader is disturbed: longer than its lease lasts.
+const LENGTH: Duration = Duration::from_secs(30);
+/// Within what the other one takes over.
+const TAKE_OVER: Duration = Duration::from_secs(15);
+
+/// What is done to the replica that leads, in the middle of the script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disturbance {
+    /// It stands still, and goes on as if nothing had been.
+    Stopped,
+    /// What it asks of the lease is never answered.
+    Unanswered,
+    /// Somebody deletes the lease.
+    LeaseDeleted,
+}
+
+/// The scenarios.
+pub(crate) const TAKE_OVERS: &[(&str, Disturbance)] = &[
+    ("P23-lease-unanswered", Disturbance::Unanswered),
+    ("P31-leader-stopped", Disturbance::Stopped),
+    ("P32-lease-deleted", Disturbance::LeaseDeleted),
+];
+
+/// One of the two.
+struct Replica {
+    proxy: Proxy,
+    operator: Operator,
+}
+
+impl Replica {
+    /// When it wrote what, in order.
+    fn writes(&self) -> Vec<(Instant, Call)> {
+        let log = &self.proxy.faults.log;
+        let entries = log.since(Duration::ZERO).into_iter();
+        let written = entries.filter(|entry| entry.call.is_write() && !is_upkeep(&entry.call.resource));
+        written.map(|entry| (log.begun() + entry.at, entry.call)).collect()
+    }
+}
+
+/// Plays one.
+pub(crate) async fn play(world: &World, name: &str, disturbance: Disturbance) -> Result<String> {
+    world.reference().await?;
+    let log = world.log(name);
+    let mut replicas = Vec::new();
+    for uid in ["one", "other"] {
+        let proxy = world.proxy().await?;
+        let operator = world.operator(&proxy, &log, uid, None).await?;
+        replicas.push(Replica { proxy, operator });
+    }
+    let places = world.places(name, world.args.seeds.min(10)).await?;
+    let scripts: Vec<_> = places.iter().cloned().map(|place| tokio::spawn(async move { place.play().await })).collect();
+    let leads = until_one_writes(&replicas).await?;
+    let disturbed = Instant::now();
+    match disturbance {
+        Disturbance::Stopped => {
+            replicas[leads].operator.signal("STOP").await?;
+            sleep(LENGTH).await;
+            replicas[leads].operator.signal("CONT").await?;
+        }
+        Disturbance::Unanswered => {
+            let leases = Of { verbs: &[], resource: "leases", subresource: "", namespace: "" };
+            replicas[leads].proxy.faults.plan.set(&[Rule::new(leases, When::Always, Fault::Silence)]);
+            sleep(LENGTH).await;
+            replicas[leads].proxy.faults.plan.set(&[]);
+        }
+        Disturbance::LeaseDeleted => {
+            let leases: Api<Lease> = Api::namespaced(world.client.clone(), "recif-system");
+            leases.delete("recif-operator", &DeleteParams::default()).await.context("delete the lease")?;
+        }
+    }
+    for script in try_join_all(scripts).await.context("a script panicked")? {
+        script?;
+    }
+    let [one, other] = replicas.as_mut_slice() else { unreachable!("there are two") };
+    world.settle(&places, &mut [&mut one.operator, &mut other.operator], &log).await?;
+    world.equal(&places).await?;
+    let (old, new) = (replicas[leads].writes(), replicas[1 - leads].writes());
+    let judged = judge(disturbance, disturbed, &old, &new);
+    end(replicas, &places).await?;
+    judged
+}
+
+async fn until_one_writes(replicas: &[Replica]) -> Result<usize> {
+    let begun = Instant::now();
+    loop {
+        // In the middle of what it does, and not at its beginning.
+        if let Some(leads) = replicas.iter().position(|replica| replica.writes().len() > 20) {
+            return Ok(leads);
+        }
+        ensure!(begun.elapsed() < Duration::from_secs(30), "neither replica writes");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What `old` and `new` wrote, which are the replica that led and the other one.
+fn judge(
+    disturbance: Disturbance,
+    disturbed: Instant,
+    old: &[(Instant, Call)],
+    new: &[(Instant, Call)],
+) -> Result<String> {
+    let Some((first, _)) = new.first() else {
+        ensure!(disturbance == Disturbance::LeaseDeleted, "nobody took over");
+        return Ok("the same one goes on leading".to_owned());
+    };
+    let after = first.saturating_duration_since(disturbed);
+    let late: Vec<_> =
+        old.iter().filter(|(at, _)| at > first).map(|(at, call)| format!("{call} {:?}", *at - *first)).collect();
+    ensure!(late.is_empty(), "O9: writes of the old leader after the first of the new one: {late:?}");
+    ensure!(after < TAKE_OVER, "the other one wrote {after:?} after the disturbance began");
+    Ok(format!("taken over after {:.1} s", after.as_secs_f32()))
+}
+
+async fn end(replicas: Vec<Replica>, places: &[Place]) -> Result<()> {
+    for place in places {
+        place.remove().await?;
+    }
+    for replica in replicas {
+        replica.operator.stop().await?;
+    }
+    Ok(())
+}

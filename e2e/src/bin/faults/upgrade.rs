@@ -1,0 +1,79 @@
+//! The operator of another build takes over and gives back (P35): no Pod template changes, and each object costs one write at most.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use kube::{ResourceExt as _, api::ListParams};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::{
+    script::Place,
+    world::{World, is_upkeep},
+};
+
+/// Its name.
+pub(crate) const NAME: &str = "P35-upgrade";
+/// In so many namespaces there are two hundred agents.
+const PLACES: usize = 40;
+/// How long nothing may be written once everything is as it should be.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// The older program makes everything, the newer one takes over, the older one comes back.
+pub(crate) async fn play(world: &World, older: &Path) -> Result<String> {
+    let (log, proxy) = (world.log(NAME), world.proxy().await?);
+    let mut operator = world.operator_of(older, &proxy, &log, "upgrade", None).await?;
+    let places = world.places(NAME, PLACES).await?;
+    let scripts: Vec<_> = places.iter().cloned().map(|place| tokio::spawn(async move { place.play().await })).collect();
+    for script in scripts {
+        script.await.context("a script panicked")??;
+    }
+    world.settle(&places, &mut [&mut operator], &log).await?;
+    sleep(QUIET).await;
+    let before = templates(&places).await?;
+    let mut told = Vec::new();
+    for (program, what) in [(world.args.program.as_path(), "newer"), (older, "older")] {
+        operator.stop().await?;
+        let mark = proxy.faults.log.now();
+        operator = world.operator_of(program, &proxy, &log, "upgrade", None).await?;
+        sleep(QUIET).await;
+        world.settle(&places, &mut [&mut operator], &log).await?;
+        ensure!(templates(&places).await? == before, "the {what} operator changed Pod templates");
+        let mut writes = BTreeMap::<String, usize>::new();
+        for entry in proxy.faults.log.since(mark) {
+            if entry.call.is_write() && !is_upkeep(&entry.call.resource) {
+                *writes.entry(entry.call.to_string()).or_default() += 1;
+            }
+        }
+        let most = writes.iter().max_by_key(|(_, count)| **count);
+        ensure!(most.is_none_or(|(_, count)| *count <= 1), "the {what} operator wrote more than once: {most:?}");
+        told.push(format!("{what}: {} writes", writes.len()));
+        if what == "newer" {
+            // Its own rendering of the template differs perhaps, and is none of a number's business.
+            scale(&places[0]).await?;
+            sleep(QUIET).await;
+            ensure!(templates(&places).await? == before, "a changed number of replicas changed a Pod template");
+        }
+    }
+    for place in &places {
+        place.remove().await?;
+    }
+    operator.stop().await?;
+    Ok(told.join(", "))
+}
+
+/// The Pod template of each Deployment.
+async fn templates(places: &[Place]) -> Result<BTreeMap<String, String>> {
+    let mut all = BTreeMap::new();
+    for place in places {
+        for deployment in place.api("Deployment").list(&ListParams::default()).await?.items {
+            let title = format!("{}/{}", place.name, deployment.name_any());
+            all.insert(title, deployment.data["spec"]["template"].to_string());
+        }
+    }
+    Ok(all)
+}
+
+async fn scale(place: &Place) -> Result<()> {
+    place.patch("Agent", "wide", json!({"spec": {"replicas": 4}})).await
+}
