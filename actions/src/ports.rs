@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
 use async_trait::async_trait;
 use crds::{Agent, Flow, MCPServer, Model, PluginConfig, Prompt, RefKind, RemoteMCPServer, Tool};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use crate::{
@@ -228,6 +229,15 @@ pub enum PodTrouble {
     Unschedulable,
 }
 
+/// An owner as the API server holds it, as far as a step depends on it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct OwnerState {
+    /// Its metadata.
+    pub meta: ObjectMeta,
+    /// The number of the last entry of `status.history`; 0: there is none.
+    pub seq: i64,
+}
+
 /// Requests about children. Every call has a deadline; no call is repeated inside.
 #[async_trait]
 pub trait Cluster: Send + Sync {
@@ -237,11 +247,11 @@ pub trait Cluster: Send + Sync {
     /// As the API server answered; absence is `Ok(None)`.
     async fn look(&self, child: &ChildRef) -> Result<Option<Arc<Child>>, ApiError>;
 
-    /// One GET of an owner, past the cache: whether it is there with this uid in this version, and nobody deletes it.
+    /// One GET of an owner, past the cache.
     ///
     /// # Errors
-    /// As the API server answered.
-    async fn is_newest(&self, kind: &'static str, owner: &Key, uid: &str, version: &str) -> Result<bool, ApiError>;
+    /// As the API server answered; absence is `Ok(None)`.
+    async fn owner(&self, kind: &'static str, owner: &Key) -> Result<Option<OwnerState>, ApiError>;
 
     /// One GET of a ConfigMap's or Secret's `data`, past the cache, which holds no values: key to text, of Secrets as the
     /// API server gives it (base64).

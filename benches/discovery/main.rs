@@ -16,7 +16,7 @@ use std::{
 use actions::{
     discovery::{Discoveries, Target, When},
     machine::{ApiError, Key},
-    ports::{ChildRef, Cluster, Manifest},
+    ports::{ChildRef, Cluster, Manifest, OwnerState},
 };
 use async_trait::async_trait;
 use recif::controllers::discovery::Discoverer;
@@ -125,8 +125,8 @@ impl Cluster for Nothing {
         Ok(None)
     }
 
-    async fn is_alive(&self, _: &'static str, _: &Key, _: &str) -> Result<bool, ApiError> {
-        Ok(false)
+    async fn owner(&self, _: &'static str, _: &Key) -> Result<Option<OwnerState>, ApiError> {
+        Ok(None)
     }
 
     async fn data(&self, _: &ChildRef) -> Result<BTreeMap<String, String>, ApiError> {

@@ -9,7 +9,7 @@ use std::{
 
 use actions::{
     machine::{ApiError, Key},
-    ports::{Child, ChildKind, ChildRef, Cluster, Manifest},
+    ports::{Child, ChildKind, ChildRef, Cluster, Manifest, OwnerState},
     workload::REPLICAS,
 };
 use async_trait::async_trait;
@@ -85,21 +85,32 @@ impl Cluster for ChildWriter {
         }
     }
 
-    async fn is_newest(&self, kind: &'static str, owner: &Key, uid: &str, version: &str) -> Result<bool, ApiError> {
+    async fn owner(&self, kind: &'static str, owner: &Key) -> Result<Option<OwnerState>, ApiError> {
         #[derive(Deserialize)]
         struct Owner {
             metadata: ObjectMeta,
+            #[serde(default)]
+            status: Status,
         }
-        let Some(resource) = Resource::custom(kind) else { return Ok(false) };
+        #[derive(Deserialize, Default)]
+        struct Status {
+            #[serde(default)]
+            history: Vec<Entry>,
+        }
+        #[derive(Deserialize)]
+        struct Entry {
+            seq: i64,
+        }
+        let Some(resource) = Resource::custom(kind) else { return Ok(None) };
         let call = Call { verb: "get", kind, object: owner.to_string() };
         let path = resource.object(&owner.namespace, &owner.name);
         let request = outgoing(Method::GET, path, None, Vec::new());
         let read = async { read_json::<Owner>(&call, &self.transport.call(&call, request).await?) };
         match read.await.map_err(|error| classify(Operation::Get, error)) {
-            Ok(Owner { metadata }) => Ok(metadata.uid.as_deref() == Some(uid)
-                && metadata.resource_version.as_deref() == Some(version)
-                && metadata.deletion_timestamp.is_none()),
-            Err(ApiError::NotFound) => Ok(false),
+            Ok(Owner { metadata: meta, status: Status { history } }) => {
+                Ok(Some(OwnerState { meta, seq: history.last().map_or(0, |entry| entry.seq) }))
+            }
+            Err(ApiError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -295,19 +306,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_owner_is_the_newest_with_its_uid_and_version_until_somebody_deletes_it() {
-        let owner = |uid: &str, deleted: Option<&str>| {
-            let metadata = json!({"name": "a", "uid": uid, "resourceVersion": "7", "deletionTimestamp": deleted});
-            answer(200, json!({"metadata": metadata}).to_string())
-        };
+    async fn an_owner_is_read_with_what_a_step_depends_on() {
+        let owner = json!({
+            "metadata": {"name": "a", "uid": "u1", "generation": 3},
+            "status": {"phase": "Running", "history": [{"seq": 4}, {"seq": 5}]},
+        });
         let gone = answer(404, r#"{"message":"not found","code":404}"#.into());
-        let deleted = owner("u1", Some("2030-01-01T00:00:00Z"));
-        let (transport, mut requests) =
-            scripted(vec![owner("u1", None), owner("u1", None), owner("u2", None), deleted, gone]);
+        let (transport, mut requests) = scripted(vec![answer(200, owner.to_string()), gone]);
         let writer = ChildWriter::new(transport, maps().0);
-        for (version, newest) in [("7", true), ("6", false), ("7", false), ("7", false), ("7", false)] {
-            assert_eq!(writer.is_newest("Agent", &Key::new("ns", "a"), "u1", version).await, Ok(newest));
-        }
+        let read = writer.owner("Agent", &Key::new("ns", "a")).await.unwrap().unwrap();
+        assert_eq!((read.meta.generation, read.seq), (Some(3), 5));
+        assert_eq!(writer.owner("Agent", &Key::new("ns", "a")).await, Ok(None));
         assert_eq!(requests.recv().await.unwrap().line, "GET /apis/agents.recif.dev/v1/namespaces/ns/agents/a");
     }
 

@@ -95,6 +95,7 @@ impl<B: Body<Error: Into<BoxError>> + Unpin> Body for Fenced<B> {
 /// 50 KB each, are closed; nothing waits in the kernel for more to send; and no span is made for each request, which the
 /// transport reports already.
 fn make(config: &Config) -> kube::Result<Client> {
+    // Needs features of kube that are not built in: it says so.
     if config.proxy_url.is_some() {
         return Client::try_from(config.clone());
     }

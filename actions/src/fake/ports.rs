@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use super::{Cascade, Id, Obj, Sim, Store, cache::Cache, store::Event};
 use crate::{
     machine::{ApiError, Key, Machine, Objects},
-    ports::{Child, ChildKind, ChildRef, Cluster, Manifest, Pod, Views},
+    ports::{Child, ChildKind, ChildRef, Cluster, Manifest, OwnerState, Pod, Views},
     render::MANAGED_BY_LABEL,
     workload::{REPLICAS, SCALER, Turn, Workload as _, scaler_turn},
 };
@@ -220,10 +220,18 @@ impl Cluster for Ports {
         self.send(Verb::Look, &id, &Value::Null, |store| Ok(store.get(&id).map(|obj| obj.child(&id)))).await
     }
 
-    async fn is_newest(&self, kind: &'static str, owner: &Key, uid: &str, version: &str) -> Result<bool, ApiError> {
+    async fn owner(&self, kind: &'static str, owner: &Key) -> Result<Option<OwnerState>, ApiError> {
         let id = Id { kind, namespace: owner.namespace.clone(), name: owner.name.clone() };
-        let is_it = |found: &Obj| found.uid() == uid && found.rv().to_string() == version && !found.is_deleting();
-        self.send(Verb::Look, &id, &Value::Null, |store| Ok(store.get(&id).is_some_and(is_it))).await
+        let state = |found: &Obj| OwnerState {
+            meta: serde_json::from_value(found.body["metadata"].clone()).unwrap_or_default(),
+            seq: found.body["status"]["history"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .last()
+                .map_or(0, |entry| entry["seq"].as_i64().unwrap_or_default()),
+        };
+        self.send(Verb::Look, &id, &Value::Null, |store| Ok(store.get(&id).map(state))).await
     }
 
     async fn data(&self, child: &ChildRef) -> Result<BTreeMap<String, String>, ApiError> {

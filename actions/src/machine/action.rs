@@ -159,15 +159,15 @@ impl<K: Machine> Context<K> {
         most.saturating_sub(lasted)
     }
 
-    /// Whether this version of the object is known to have been the newest one: this process wrote it, or has [`vouched`](Self::vouch)
-    /// for it. What a list or a watch brings may be the past.
-    pub(crate) fn is_vouched(&self, cr: &K) -> bool {
-        self.observed.is_newest(cr.version())
+    /// Whether this version of the object is known to have been the newest one: this process wrote it, or [`confirm`](Self::confirm)
+    /// was called for it. What a list or a watch brings may be stale.
+    pub(crate) fn is_confirmed(&self, cr: &K) -> bool {
+        self.observed.is_confirmed(cr.version())
     }
 
     /// Takes note that the API server holds no newer version of the object.
-    pub(crate) fn vouch(&self, cr: &K) {
-        self.observed.vouch(cr.version());
+    pub(crate) fn confirm(&self, cr: &K) {
+        self.observed.confirm(cr.version());
     }
 }
 

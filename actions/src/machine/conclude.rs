@@ -16,7 +16,7 @@ use super::{
 /// The longest time between two attempts at something that the API server refuses without our fault.
 pub(super) const UNREACHABLE: Duration = Duration::from_secs(5);
 const FORBIDDEN: Duration = Duration::from_secs(10);
-pub(super) const NAMESPACE_GOES: Duration = Duration::from_secs(30);
+const NAMESPACE_GOES: Duration = Duration::from_secs(30);
 
 /// The reason of `Ready` while another operator writes the object too.
 const CONTESTED: &str = "OtherOperator";
@@ -114,7 +114,7 @@ impl<K: Machine> Driver<K> {
             Err(ActionError::Api(error)) => match error {
                 ApiError::Transient { message, after } => {
                     let wait = Wait::new("ApiServerUnavailable", message, Duration::from_secs(2));
-                    self.hold(step, after);
+                    self.retry_after(step, after);
                     Verdict::Refused { wait, after, most: UNREACHABLE }
                 }
                 ApiError::NamespaceTerminating => {
@@ -134,10 +134,11 @@ impl<K: Machine> Driver<K> {
         }
     }
 
-    /// Takes no step of the object before the time is over that the API server named.
-    pub(super) fn hold(&self, step: &Step<'_, K>, named: Option<Duration>) {
+    /// Takes no further step of the object before the time is over that the API server named, not even of its deletion. The status
+    /// that says so may still be written.
+    pub(super) fn retry_after(&self, step: &Step<'_, K>, named: Option<Duration>) {
         if let Some(named) = named {
-            self.memory.hold(step.key, step.cr.uid(), self.clock.elapsed() + named);
+            self.memory.retry_after(step.key, step.cr.uid(), self.clock.elapsed() + named);
         }
     }
 
@@ -245,7 +246,7 @@ impl<K: Machine> Driver<K> {
         if stays {
             return;
         }
-        let (object, world) = (by_others(cr.as_ref()), || cr.outside(&self.world));
+        let (object, world) = (by_others(cr.meta()), || cr.outside(&self.world));
         step.braked = self.memory.is_braked((step.key, cr.uid()), object, world, self.clock.elapsed());
         let said = match self.dropped.sentence::<K>().filter(|_| self.dropped.steers::<K>()) {
             Some(sentence) => Some((CRD_OUTDATED, sentence)),

@@ -15,6 +15,7 @@ use std::{
 use crds::Phase;
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
     Action, ActionError, ApiError, By, Clock, Context, Key, Machine, Notes, Objects, Registry, Rule, Sink, Wait,
@@ -132,6 +133,7 @@ impl<K: Machine> Driver<K> {
     /// Begins to lead. Until then others may have written with good reason.
     pub fn begin(&self) {
         *self.began.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.now();
+        self.memory.doubt_all();
     }
 
     /// Takes one step of one object.
@@ -145,7 +147,7 @@ impl<K: Machine> Driver<K> {
         if cr.is_deleting() && !cr.has_finalizer() {
             return Next::Idle;
         }
-        if let Some(left) = self.memory.hold_left(key, cr.uid(), now) {
+        if let Some(left) = self.memory.not_before_left(key, cr.uid(), now) {
             return Next::After(left);
         }
         if !cr.is_deleting() {
@@ -158,7 +160,7 @@ impl<K: Machine> Driver<K> {
             }
         }
         if let Some(left) =
-            self.memory.pause_left((key, cr.uid()), by_others(cr.as_ref()), || cr.outside(&self.world), now)
+            self.memory.pause_left((key, cr.uid()), by_others(cr.meta()), || cr.outside(&self.world), now)
         {
             return Next::After(left);
         }
@@ -249,11 +251,10 @@ impl<K: Machine> Driver<K> {
 }
 
 /// A digest of what others may change of the object itself.
-pub(super) fn by_others<K: Machine>(cr: &K) -> u64 {
-    let meta = cr.meta();
+pub(crate) fn by_others(meta: &ObjectMeta) -> u64 {
     let ours = meta.annotations.iter().flatten().filter(|(name, _)| name.starts_with("recif.dev/"));
     let mut digest = DefaultHasher::new();
-    (meta.generation, &meta.labels, ours.collect::<Vec<_>>(), cr.is_deleting()).hash(&mut digest);
+    (meta.generation, &meta.labels, ours.collect::<Vec<_>>(), meta.deletion_timestamp.is_some()).hash(&mut digest);
     digest.finish()
 }
 

@@ -44,7 +44,7 @@ struct Known {
     /// Another operator that writes it.
     truce: Option<Truce>,
     /// The version that was the newest when this process wrote or asked for it.
-    newest: Option<u64>,
+    confirmed: Option<u64>,
     /// What lasts, since when by the wall clock, how long it had lasted when it was first seen, and when that was.
     lasting: Vec<(&'static str, Timestamp, Duration, Duration)>,
 }
@@ -55,7 +55,7 @@ const LASTS: Duration = Duration::from_secs(900);
 impl Known {
     fn is_empty(&self) -> bool {
         let quiet = self.waiting.is_none() && self.refusals == 0 && self.lasting.is_empty();
-        let quiet = quiet && self.newest.is_none() && self.not_before.is_none();
+        let quiet = quiet && self.confirmed.is_none() && self.not_before.is_none();
         quiet && self.brake.is_none() && self.truce.is_none()
     }
 }
@@ -89,13 +89,25 @@ impl Memory {
         known.refusals
     }
 
+    /// Trusts no version any more: others may have written since.
+    pub(super) fn doubt_all(&self) {
+        self.lock().known.values_mut().for_each(|known| known.confirmed = None);
+    }
+
+    /// The version that a step was based on is not the newest.
+    pub(super) fn doubt(&self, key: &Key) {
+        self.change(key, |known| known.confirmed = None);
+    }
+
     /// The API server has named the time after which it wants to be asked again.
-    pub(super) fn hold(&self, key: &Key, uid: &str, until: Duration) {
-        of(&mut self.lock().known, key, uid).not_before = Some(until);
+    pub(super) fn retry_after(&self, key: &Key, uid: &str, time: Duration) {
+        let mut objects = self.lock();
+        let not_before = &mut of(&mut objects.known, key, uid).not_before;
+        *not_before = (*not_before).max(Some(time));
     }
 
     /// How long nothing may be asked for the object yet.
-    pub(super) fn hold_left(&self, key: &Key, uid: &str, now: Duration) -> Option<Duration> {
+    pub(super) fn not_before_left(&self, key: &Key, uid: &str, now: Duration) -> Option<Duration> {
         let objects = self.lock();
         let known = objects.known.get(key).filter(|known| known.uid == uid)?;
         known.not_before?.checked_sub(now).filter(|left| !left.is_zero())
@@ -182,7 +194,7 @@ impl Memory {
     pub(super) fn wrote(&self, (key, uid): (&Key, &str), version: Option<u64>) {
         let mut objects = self.lock();
         let known = of(&mut objects.known, key, uid);
-        known.newest = version;
+        known.confirmed = version;
         known.truce.iter_mut().for_each(Truce::wrote);
     }
 
@@ -201,7 +213,7 @@ impl Memory {
         objects.known.retain(|_, known| {
             known.brake = known.brake.take().filter(|brake| !brake.is_over(now));
             known.truce = known.truce.take().filter(|truce| !truce.is_over(now));
-            known.newest = None;
+            known.confirmed = None;
             known.lasting.retain(|(_, _, _, seen)| now.saturating_sub(*seen) < LASTS);
             !known.is_empty()
         });
@@ -240,15 +252,15 @@ pub(super) struct Observed {
 
 impl Observed {
     /// Whether this version is known to have been the newest one.
-    pub(super) fn is_newest(&self, version: Option<u64>) -> bool {
+    pub(super) fn is_confirmed(&self, version: Option<u64>) -> bool {
         let objects = self.memory.lock();
         let known = objects.known.get(&self.key).filter(|known| known.uid == self.uid);
-        version.is_some() && known.is_some_and(|known| known.newest == version)
+        version.is_some() && known.is_some_and(|known| known.confirmed == version)
     }
 
     /// Takes note that it is.
-    pub(super) fn vouch(&self, version: Option<u64>) {
-        of(&mut self.memory.lock().known, &self.key, &self.uid).newest = version;
+    pub(super) fn confirm(&self, version: Option<u64>) {
+        of(&mut self.memory.lock().known, &self.key, &self.uid).confirmed = version;
     }
 
     /// How long this has lasted that began at `since`, and had lasted for `age` if it is seen for the first time.

@@ -28,6 +28,7 @@ mod written;
 pub use action::{Action, Context, Key, Machine, Objects};
 pub use clock::{Clock, SystemClock};
 pub use conditions::{SCALED_TO_ZERO, condition, set_condition, update_condition, with_condition};
+pub(crate) use driver::by_others;
 pub use driver::{Driver, Next};
 pub use edge::{At, By, Edge, Rule};
 pub use error::{ActionError, ApiError};

@@ -6,7 +6,7 @@ use crds::{Phase, Standing};
 
 use super::{
     Announcement, ApiError, By, Driver, Machine, Next, StepOutcome, StepRecord, Wait,
-    conclude::{NAMESPACE_GOES, UNREACHABLE},
+    conclude::UNREACHABLE,
     driver::{Step, by_others},
     patch::{metadata_patch, status_patch},
     step,
@@ -96,10 +96,9 @@ impl<K: Machine> Driver<K> {
                 let most = if defect { step::LONGEST_BACKOFF } else { UNREACHABLE };
                 let after = match error {
                     ApiError::Transient { after, .. } => {
-                        self.hold(step, after);
+                        self.retry_after(step, after);
                         after
                     }
-                    ApiError::NamespaceTerminating => Some(NAMESPACE_GOES),
                     _ => None,
                 };
                 let refusals = self.memory.refused(step.key, step.cr.uid());
@@ -137,7 +136,7 @@ impl<K: Machine> Driver<K> {
         let cr = &step.cr;
         let lost = self.dropped.learn::<K>(&cr.status_json(), &done.status_json(), &answer.status_json());
         if steers::<K>(&lost) {
-            let (object, world) = (by_others(cr.as_ref()), || cr.outside(&self.world));
+            let (object, world) = (by_others(cr.meta()), || cr.outside(&self.world));
             let pause = self.memory.not_held((step.key, cr.uid()), object, world, self.clock.elapsed());
             return Some((pause, sentence::<K>(&lost)));
         }
@@ -154,6 +153,7 @@ impl<K: Machine> Driver<K> {
 
     /// How long to give the watch to bring the newer object.
     pub(super) fn stale(&self, step: &Step<'_, K>) -> Next {
+        self.memory.doubt(step.key);
         let refusals = self.memory.refused(step.key, step.cr.uid());
         Next::After(Duration::from_millis(20) * u32::try_from(refusals.clamp(1, 50)).unwrap_or(1))
     }

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::{Workload, replicas};
 use crate::{
-    machine::{ActionError, ApiError, Context, Machine, Notes},
-    ports::{Child, ChildKind, ChildRef, Manifest},
+    machine::{ActionError, ApiError, Context, Machine, Notes, by_others},
+    ports::{Child, ChildKind, ChildRef, Manifest, OwnerState},
     render::{MANAGED_BY_LABEL, kind_label},
 };
 
@@ -86,12 +86,13 @@ pub(super) async fn ensure<K: Workload>(
             return Ok(Ensured::Contested(left));
         }
     }
-    // Children change and go because their owner does, and the watch of owners may be behind theirs: what is put back then
-    // outlives a deletion that was to orphan it, or is made for an object that is gone.
     if repair {
+        // Children change and go because their owner does, and the watch of owners may be behind theirs: what is put back then
+        // outlives a deletion that was to orphan it, or is made for an object that is gone.
         ask_for_newer(cx, next).await?;
+    } else {
+        refuse_stale(cx, next).await?;
     }
-    refuse_past(cx, next).await?;
     let applied = match cx.cluster.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await {
         // The child we knew is gone or another one, or the name is taken: look, once, past the cache, which holds our own
         // children only.
@@ -124,18 +125,23 @@ pub(super) async fn ensure<K: Workload>(
     Ok(Ensured::Applied)
 }
 
-/// Refuses to act for a version of the object that may be the past: what our field manager applies for it could not be told
-/// from what it applied for the newest one, and would stay.
-async fn refuse_past<K: Workload>(cx: &Context<K>, cr: &K) -> Result<(), ActionError> {
-    if cx.is_vouched(cr) { Ok(()) } else { ask_for_newer(cx, cr).await }
+/// Refuses to act for a version of the object that may be stale: what our field manager applies for it could not be told from
+/// what it applied for the newest one, and would stay.
+async fn refuse_stale<K: Workload>(cx: &Context<K>, cr: &K) -> Result<(), ActionError> {
+    if cx.is_confirmed(cr) { Ok(()) } else { ask_for_newer(cx, cr).await }
 }
 
 async fn ask_for_newer<K: Workload>(cx: &Context<K>, cr: &K) -> Result<(), ActionError> {
-    let version = cr.meta().resource_version.as_deref().unwrap_or_default();
-    if !cx.cluster.is_newest(K::KIND, &cr.key(), cr.uid(), version).await? {
+    let newest = cx.cluster.owner(K::KIND, &cr.key()).await?;
+    let seq = cr.machine().and_then(|machine| machine.history.last()).map_or(0, |entry| entry.seq);
+    // Not the whole version: what strangers write to it all the time is nothing to wait for.
+    let is_this = |newest: &OwnerState| {
+        newest.meta.uid == cr.meta().uid && by_others(&newest.meta) == by_others(cr.meta()) && newest.seq == seq
+    };
+    if !newest.as_ref().is_some_and(|newest| is_this(newest) && newest.meta.deletion_timestamp.is_none()) {
         return Err(ApiError::Stale.into());
     }
-    cx.vouch(cr);
+    cx.confirm(cr);
     Ok(())
 }
 
@@ -192,7 +198,7 @@ pub(super) async fn scale<K: Workload>(cx: &Context<K>, cr: &K, next: &mut K) ->
             return Ok(());
         }
     }
-    refuse_past(cx, cr).await?;
+    refuse_stale(cx, cr).await?;
     cx.cluster.set_replicas(&child, &seen.uid, number).await?;
     if repair {
         cx.baselines.repaired(next.uid(), &child, cx.clock.elapsed());
@@ -251,7 +257,7 @@ pub(super) async fn remove_unwanted<K: Workload>(
         }
     }
     for seen in surplus.into_iter().filter(|seen| !seen.deleting) {
-        refuse_past(cx, next).await?;
+        refuse_stale(cx, next).await?;
         cx.cluster.delete(&seen.child, &seen.uid).await?;
         cx.baselines.removed(next.uid(), &seen.child);
         cx.notes.note("removed", seen.child.to_string());

@@ -132,15 +132,18 @@ where
     faults.log.answered(number, answer.status().as_u16());
     let (mut head, body) = answer.into_parts();
     let mut frames: Frames = Box::pin(BodyStream::new(body.map_err(lost)));
-    if call.verb == "list" && head.status.is_success() {
+    if call.verb == "list" && head.status.is_success() && faults.plan.still(Fault::Past) {
         let body = BodyExt::collect(StreamBody::new(frames)).await?.to_bytes();
         head.headers.remove(CONTENT_LENGTH);
         let mut past = faults.past.lock().unwrap_or_else(PoisonError::into_inner);
         let answers = past.entry(asked).or_default();
         answers.push(body.clone());
         let drawn = met.iter().find_map(|(fault, drawn)| (*fault == Fault::Past).then_some(*drawn));
-        let given = drawn.map_or(body, |drawn| answers[(drawn * answers.len() as f64) as usize].clone());
+        let given = drawn.map_or(body.clone(), |drawn| answers[(drawn * answers.len() as f64) as usize].clone());
         drop(past);
+        if given != body {
+            faults.log.disturbed(number);
+        }
         frames = Box::pin(stream::iter([Ok(Frame::data(given))]));
     }
     for (fault, _) in &met {

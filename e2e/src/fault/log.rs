@@ -22,7 +22,7 @@ pub struct Entry {
     pub faults: Vec<Fault>,
     /// The API server's answer; `None`: it was not asked, or has not answered.
     pub answered: Option<u16>,
-    /// Of a watch: how many of its events met a fault.
+    /// Of a watch: how many of its events met a fault. Of a list: 1 if it told of the past.
     pub events: usize,
 }
 
@@ -55,7 +55,7 @@ impl Log {
         }
     }
 
-    /// Counts an event of a watch that met a fault.
+    /// Counts an event of a watch, or a list, that a fault changed.
     pub(super) fn disturbed(&self, number: usize) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = entries.get_mut(number) {
@@ -63,11 +63,11 @@ impl Log {
         }
     }
 
-    /// How many calls met this fault; of a fault of events, how many events.
+    /// How many calls met this fault and were changed by it; of a fault of events, how many events.
     pub fn met(&self, fault: Fault) -> usize {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let met = entries.iter().filter(|entry| entry.faults.contains(&fault));
-        if fault.is_of_events() { met.map(|entry| entry.events).sum() } else { met.count() }
+        if fault.is_of_events() || fault == Fault::Past { met.map(|entry| entry.events).sum() } else { met.count() }
     }
 
     /// When it began, which the times of its entries are counted from.

@@ -96,7 +96,7 @@ async fn strangers_who_patch_all_the_time_hold_up_nobody(ns: Namespace) -> Resul
         rounds(&|it| it.condition("Stranger").message.to_owned()),
         rounds(&|it| it.labels().get("round").cloned().unwrap_or_default()),
     ] {
-        ensure!(rounds.last() > Some(&20) && rounds.is_sorted(), "a write of the stranger was undone: {rounds:?}");
+        ensure!(rounds.first() < rounds.last() && rounds.is_sorted(), "a write of the stranger was undone: {rounds:?}");
     }
     Ok(())
 }

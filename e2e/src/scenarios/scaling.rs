@@ -107,11 +107,10 @@ async fn the_last_pod_goes_when_nobody_calls_and_a_request_brings_it_back(ns: Na
     serves(&ns, &gateway).await?;
     let recorder = ns.record(AGENT, "dozing").await?;
     // Twice as long as it may be idle.
-    let stream = Plan { requests: 0, streams: 1, stream: Duration::from_secs(10), come_again: None };
-    let load = Load::start(&ns.env, &[gateway.clone()], stream).await?;
-    load.stop(0, 1).await?;
+    let answer = ask(&ns, &gateway, "GET", "/sleep?ms=10000").await?;
+    ensure!(answer.status == 200, "{answer:?}");
     let ended = ns.get(DEPLOYMENT, "dozing").await?;
-    ensure!(ended.number("/spec/replicas") == 1, "its Pod was taken while a stream ran");
+    ensure!(ended.number("/spec/replicas") == 1, "its Pod was taken while a request ran");
     let asleep = |it: &Object| {
         let says = |type_| it.condition(type_).is_true() && it.condition(type_).reason == "ScaledToZero";
         it.phase() == "Running" && says("Ready") && says("Available") && it.number("/status/currentReplicas") == 0

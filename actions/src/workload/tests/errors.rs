@@ -8,7 +8,7 @@ use std::{
 
 use super::scenarios::{ALL, CREATE, REST, phase, same};
 use crate::{
-    fake::{Fault, Operator, Sim},
+    fake::{Fault, Operator, Sim, Verb},
     machine::{ApiError, Clock as _},
 };
 
@@ -92,23 +92,26 @@ async fn nothing_is_asked_for_an_object_before_the_time_is_over_that_the_api_ser
         (CREATE.happens)(&mut sim.store());
         let mut operator = Operator::start(&sim);
         let named = Duration::from_secs(7);
-        let until = Arc::new(Mutex::new(HashMap::new()));
-        let (clock, held) = (sim.clock, until.clone());
+        // By kind, for there is one of each: when it was refused, and what was asked too early.
+        let refused = Arc::new(Mutex::new(HashMap::<&str, Duration>::new()));
+        let early = Arc::new(Mutex::new(Vec::new()));
+        let (clock, refusals, asked) = (sim.clock, refused.clone(), early.clone());
         sim.plan(move |request, _| {
-            let (now, mut held) = (clock.elapsed(), held.lock().expect("not poisoned"));
-            // Tools and agents are held each by itself.
-            let object = if request.id.kind == "Tool" { "tool" } else { "agent" };
-            let due = held.get(object).copied().unwrap_or_default();
-            assert!(now >= due, "{request} {:?} too early", due - now);
+            let (now, mut refusals) = (clock.elapsed(), refusals.lock().expect("not poisoned"));
+            let object = if request.id.kind == "Tool" { "Tool" } else { "Agent" };
+            if let Some(at) = refusals.get(object).filter(|at| now < **at + named) {
+                asked.lock().expect("not poisoned").push(format!("{request} after {:?}", now - *at));
+            }
             if request.nth != at {
                 return Fault::No;
             }
-            held.insert(object, now + named);
+            refusals.insert(object, now);
             Fault::Refuse(ApiError::Transient { message: "429".into(), after: Some(named) })
         });
         operator.run(REST).await;
         assert_eq!(phase(&sim), "Running", "refused at request {at}");
-        assert!(until.lock().expect("not poisoned").len() == 1, "request {at} was never made");
+        assert_eq!(refused.lock().expect("not poisoned").len(), 1, "request {at} was never made");
+        assert_eq!(*early.lock().expect("not poisoned"), Vec::<String>::new(), "refused at request {at}");
     }
 }
 
@@ -128,7 +131,11 @@ async fn an_api_server_that_is_away_for_an_hour_fails_nobody() {
         (CREATE.happens)(&mut sim.store());
         let mut operator = Operator::start(&sim);
         let always = error.clone();
-        sim.plan(move |_, _| Fault::Refuse(always.clone()));
+        sim.plan(move |request, _| match &always {
+            // A namespace that goes takes writes of what is there.
+            ApiError::NamespaceTerminating if request.verb != Verb::Apply => Fault::No,
+            error => Fault::Refuse(error.clone()),
+        });
         operator.run(Duration::from_secs(3600)).await;
         let requests = sim.take_requests().len();
         assert!((50..=most).contains(&requests), "{error:?}: {requests} requests in an hour");

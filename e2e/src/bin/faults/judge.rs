@@ -33,8 +33,10 @@ struct Seen {
     told: BTreeMap<String, (i64, i64)>,
     /// The version at which an agent was first seen with a finalizer, by uid.
     guarded: BTreeMap<String, u64>,
-    /// Deployments of agents: the version at which each was first seen, and its owner's uid.
-    deployed: BTreeMap<String, (u64, String)>,
+    /// Deployments of agents, by uid: which, the version at which each was first seen, and its owner's uid.
+    deployed: BTreeMap<String, (String, u64, String)>,
+    /// What is somebody else's, and in which version.
+    foreign: BTreeMap<String, u64>,
     /// What must never be.
     violations: Vec<String>,
 }
@@ -84,11 +86,9 @@ impl Judge {
     /// What must never be and was in these namespaces; others may still be on their way out.
     pub(crate) fn violations(&self, places: &[Place]) -> Vec<String> {
         let seen = lock(&self.seen);
-        let unguarded = seen
-            .deployed
-            .iter()
-            .filter(|(_, (version, owner))| seen.guarded.get(owner).is_none_or(|guarded| guarded > version));
-        let unguarded = unguarded.map(|(title, _)| format!("{title} was there before its agent had a finalizer"));
+        let before = |owner: &String, version| seen.guarded.get(owner).is_none_or(|guarded| guarded > version);
+        let unguarded = seen.deployed.values().filter(|(_, version, owner)| before(owner, version));
+        let unguarded = unguarded.map(|(title, ..)| format!("{title} was there before its agent had a finalizer"));
         let all = seen.violations.iter().cloned().chain(unguarded);
         all.filter(|title| places.iter().any(|place| title.starts_with(&format!("{} ", place.name)))).collect()
     }
@@ -118,14 +118,15 @@ impl Seen {
         let named = (object.namespace().unwrap_or_default(), format!("{kind}/{}", object.name_any()));
         let title = format!("{} {}", named.0, named.1);
         let is_new = self.uids.entry(named).or_default().insert(uid.clone());
-        if object.name_any() == FOREIGN && !is_new {
-            self.violations.push(format!("{title}: O5: it is somebody else's and was changed"));
-        }
         // All kinds are in one etcd, whose revision this is.
         let version = object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default();
+        if object.name_any() == FOREIGN && *self.foreign.entry(uid.clone()).or_insert(version) != version {
+            self.violations.push(format!("{title}: O5: it is somebody else's and was changed"));
+        }
         if kind == "Deployment" && is_new && now {
             let owner = object.owner_references().iter().find(|owner| owner.kind == "Agent");
-            self.deployed.extend(owner.map(|owner| (title.clone(), (version, owner.uid.clone()))));
+            let owned = owner.map(|owner| (uid.clone(), (title.clone(), version, owner.uid.clone())));
+            self.deployed.extend(owned);
         }
         if kind != "Agent" {
             return;
@@ -140,7 +141,7 @@ impl Seen {
         let observed = status["observedGeneration"].as_i64().unwrap_or_default();
         let Some((before, spoken_of)) = self.told.insert(uid, (newest, observed)) else { return };
         // Its first status has entries already.
-        if before > 0 && newest != before && newest != before + 1 {
+        if now && before > 0 && newest != before && newest != before + 1 {
             self.violations.push(format!("{title}: its history went from {before} to {newest}"));
         }
         if observed < spoken_of {

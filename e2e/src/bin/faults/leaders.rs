@@ -60,6 +60,16 @@ impl Replica {
 /// Plays one.
 pub(crate) async fn play(world: &World, name: &str, disturbance: Disturbance) -> Result<String> {
     world.reference().await?;
+    let places = world.places(name, world.args.seeds.min(10)).await?;
+    let played = play_in(world, name, disturbance, &places).await;
+    // The next scenario is to find none of it, after a failure too.
+    for place in &places {
+        place.remove().await?;
+    }
+    played
+}
+
+async fn play_in(world: &World, name: &str, disturbance: Disturbance, places: &[Place]) -> Result<String> {
     let log = world.log(name);
     let mut replicas = Vec::new();
     for uid in ["one", "other"] {
@@ -67,8 +77,15 @@ pub(crate) async fn play(world: &World, name: &str, disturbance: Disturbance) ->
         let operator = world.operator(&proxy, &log, uid, None).await?;
         replicas.push(Replica { proxy, operator });
     }
-    let places = world.places(name, world.args.seeds.min(10)).await?;
-    let scripts: Vec<_> = places.iter().cloned().map(|place| tokio::spawn(async move { place.play().await })).collect();
+    let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
+    // One after the other, so that there is much to do before, while and after.
+    let scripts = (0_u32..).zip(places.iter().cloned()).map(|(nth, place)| {
+        tokio::spawn(async move {
+            sleep(LENGTH * nth / count).await;
+            place.play().await
+        })
+    });
+    let scripts: Vec<_> = scripts.collect();
     let leads = until_one_writes(&replicas).await?;
     let disturbed = Instant::now();
     match disturbance {
@@ -92,11 +109,13 @@ pub(crate) async fn play(world: &World, name: &str, disturbance: Disturbance) ->
         script?;
     }
     let [one, other] = replicas.as_mut_slice() else { unreachable!("there are two") };
-    world.settle(&places, &mut [&mut one.operator, &mut other.operator], &log).await?;
-    world.equal(&places).await?;
+    world.settle(places, &mut [&mut one.operator, &mut other.operator], &log).await?;
+    world.equal(places).await?;
     let (old, new) = (replicas[leads].writes(), replicas[1 - leads].writes());
     let judged = judge(disturbance, disturbed, &old, &new);
-    end(replicas, &places).await?;
+    for replica in replicas {
+        replica.operator.stop().await?;
+    }
     judged
 }
 
@@ -129,14 +148,4 @@ fn judge(
     ensure!(late.is_empty(), "O9: writes of the old leader after the first of the new one: {late:?}");
     ensure!(after < TAKE_OVER, "the other one wrote {after:?} after the disturbance began");
     Ok(format!("taken over after {:.1} s", after.as_secs_f32()))
-}
-
-async fn end(replicas: Vec<Replica>, places: &[Place]) -> Result<()> {
-    for place in places {
-        place.remove().await?;
-    }
-    for replica in replicas {
-        replica.operator.stop().await?;
-    }
-    Ok(())
 }

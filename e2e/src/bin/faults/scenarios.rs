@@ -89,7 +89,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ..of("P24-cut-lists", &[Rule::new(LISTS, When::Chance(0.3), Fault::Cut(3000))])
     },
     Scenario { ends: Ends::AtAWrite, ..of("P29-ends-at-a-write", &[]) },
-    // Shorter lives than the half second in which changes are collected, so it ends.
     within(20, "P36-tools-undefined", &[Rule::new(TOOLS, When::Always, Fault::Refuse(404, "NotFound", None))]),
+    // Lives shorter than the half second in which changes are collected: that goes on only when they are over.
     Scenario { ends: Ends::Killed(300), ..within(30, "P30-killed", &[]) },
 ];

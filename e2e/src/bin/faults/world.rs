@@ -108,7 +108,8 @@ impl World {
     async fn undisturbed(&self) -> Result<Reference> {
         let nothing = Scenario { name: "reference", rules: &[], window: None, writes: 1, ends: Ends::Never };
         let begun = Instant::now();
-        let run = self.run(&nothing, 3).await?;
+        // As many as in a scenario, for the memory to be compared with.
+        let run = self.run(&nothing, self.args.seeds.max(3)).await?;
         let took = begun.elapsed();
         let place = &run.places[0];
         let state = masked::of(place).await?;
@@ -181,6 +182,7 @@ impl World {
             tokio::spawn(async move {
                 sleep(length).await;
                 plan.set(&[]);
+                Instant::now()
             })
         });
         let scripts = places.clone().into_iter().map(|place| tokio::spawn(async move { place.play().await }));
@@ -197,25 +199,23 @@ impl World {
         for script in scripts {
             script.await.context("the script panicked")??;
         }
-        if let Some(window) = window {
-            window.await.context("the window panicked")?;
-        }
+        ensure!(scenario.ends == Ends::Never || ended >= 4, "the operator ended {ended} times, which shows nothing");
+        let over = match window {
+            Some(window) => window.await.context("the window panicked")?,
+            None => Instant::now(),
+        };
         proxy.faults.plan.set(&[]);
         if scenario.ends == Ends::AtAWrite {
             operator.kill().await?;
             operator = self.operator(&proxy, &log, UID, None).await?;
         }
-        let settled_after = self.settle(&places, &mut [&mut operator], &log).await?;
+        self.settle(&places, &mut [&mut operator], &log).await?;
+        let settled_after = over.elapsed();
         Ok(Run { places, judge, proxy, operator, settled_after, log })
     }
 
-    /// Waits until everything is as the script leaves it; how long that took.
-    pub(crate) async fn settle(
-        &self,
-        places: &[Place],
-        operators: &mut [&mut Operator],
-        log: &Path,
-    ) -> Result<Duration> {
+    /// Waits until everything is as the script leaves it.
+    pub(crate) async fn settle(&self, places: &[Place], operators: &mut [&mut Operator], log: &Path) -> Result<()> {
         let over = Instant::now();
         let patience = BACKOFF + self.reference.get().map_or(BACKOFF, |reference| 2 * reference.took);
         loop {
@@ -227,7 +227,7 @@ impl World {
                 }
             }
             if open.is_empty() {
-                return Ok(over.elapsed());
+                return Ok(());
             }
             for operator in &mut *operators {
                 if let Some(status) = operator.ended()? {
@@ -278,6 +278,9 @@ impl World {
         sleep(Duration::from_secs(2)).await;
         let mark = run.proxy.faults.log.now();
         sleep(QUIET).await;
+        let patience = BACKOFF + 2 * reference.took;
+        let settled = run.settled_after;
+        ensure!(settled < patience, "O3: as it should be only {settled:?} after the faults, {patience:?} is the bound");
         let written: Vec<_> = run.proxy.faults.log.since(mark);
         // Those of the scenario before may still be on their way out.
         let is_ours = |entry: &&Entry| run.places.iter().any(|place| place.name == entry.call.namespace);
@@ -381,7 +384,8 @@ fn writes(proxy: &Proxy, namespace: &str) -> usize {
 fn often(proxy: &Proxy) -> Result<()> {
     let mut attempts: HashMap<Call, Vec<Entry>> = HashMap::new();
     for entry in proxy.faults.log.since(Duration::ZERO) {
-        if entry.call.is_write() && !is_upkeep(&entry.call.resource) {
+        let is_of_object = entry.call.is_write() || entry.call.verb == "get";
+        if is_of_object && !is_upkeep(&entry.call.resource) {
             attempts.entry(entry.call.clone()).or_default().push(entry);
         }
     }
