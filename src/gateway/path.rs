@@ -6,6 +6,8 @@
 //! Exactly the prefix is taken off and the rest stays byte for byte, because only the workload knows what `%2F` or `//` mean
 //! to it. Dot segments were refused with the head.
 
+use percent_encoding::{PercentDecode, percent_decode};
+
 /// The target of a request, split where the workload's own path begins. All slices are of the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Path<'a> {
@@ -60,57 +62,62 @@ impl<'a> Path<'a> {
     /// Whether a server could take it for `/metrics` or something below `/_recif`, however it is written.
     fn is_hidden(&self) -> bool {
         let path = self.rest.split(|byte| *byte == b'?').next().unwrap_or_default();
-        let mut plain = Plain { path, at: 0, after_slash: false };
-        let mut start = [0; b"/metrics/".len() + 1];
-        let mut length = 0;
-        for byte in plain.by_ref().take(start.len()) {
-            start[length] = byte;
-            length += 1;
-        }
-        let start = &start[..length];
-        matches!(start, b"/metrics" | b"/metrics/" | b"/_recif") || start.starts_with(b"/_recif/")
-    }
-}
-
-/// A path as the most lenient server reads it: decoded, in lower case, one slash for several, without parameters.
-struct Plain<'a> {
-    path: &'a [u8],
-    at: usize,
-    after_slash: bool,
-}
-
-impl Plain<'_> {
-    fn decoded(&mut self) -> Option<u8> {
-        let byte = *self.path.get(self.at)?;
-        let digits = self.path.get(self.at + 1..self.at + 3).filter(|_| byte == b'%');
-        let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
-        let decoded = digits.and_then(|digits| Some(value(digits[0])? * 16 + value(digits[1])?));
-        self.at += if decoded.is_some() { 3 } else { 1 };
-        Some(decoded.unwrap_or(byte).to_ascii_lowercase())
-    }
-}
-
-impl Iterator for Plain<'_> {
-    type Item = u8;
-
-    fn next(&mut self) -> Option<u8> {
-        loop {
-            match self.decoded()? {
-                b'/' | b'\\' if self.after_slash => {}
-                b'/' | b'\\' => {
-                    self.after_slash = true;
-                    return Some(b'/');
+        let mut segments = Segments(percent_decode(path));
+        // Servers differ in which slash ends parameters: behind those of an empty segment any segment may be the first.
+        let mut may_begin_later = false;
+        while let Some(segment) = segments.next() {
+            match segment.name() {
+                b"_recif" => return true,
+                b"metrics" => {
+                    let below = segments.find(|below| below.length > 0 || below.has_parameters);
+                    return may_begin_later || segment.has_parameters || below.is_none_or(|below| below.length == 0);
                 }
-                b';' => {
-                    let rest = self.path.get(self.at..).unwrap_or_default();
-                    self.at += memchr::memchr(b'/', rest).unwrap_or(rest.len());
-                }
-                byte => {
-                    self.after_slash = false;
-                    return Some(byte);
-                }
+                b"" => may_begin_later |= segment.has_parameters,
+                _ if may_begin_later => {}
+                _ => return false,
             }
         }
+        false
+    }
+}
+
+/// The segments of a path as the most lenient server reads it: decoded, in lower case, split at backslashes too.
+struct Segments<'a>(PercentDecode<'a>);
+
+/// The beginning of a segment, as much as has to be known of it.
+#[derive(Default)]
+struct Segment {
+    name: [u8; 8],
+    /// Of the whole name.
+    length: usize,
+    /// Whether a `;` follows the name.
+    has_parameters: bool,
+}
+
+impl Segment {
+    fn name(&self) -> &[u8] {
+        &self.name[..self.length.min(self.name.len())]
+    }
+}
+
+impl Iterator for Segments<'_> {
+    type Item = Segment;
+
+    fn next(&mut self) -> Option<Segment> {
+        let mut byte = self.0.next()?;
+        let mut segment = Segment::default();
+        while !matches!(byte, b'/' | b'\\') {
+            segment.has_parameters |= byte == b';';
+            if !segment.has_parameters {
+                if let Some(place) = segment.name.get_mut(segment.length) {
+                    *place = byte.to_ascii_lowercase();
+                }
+                segment.length += 1;
+            }
+            let Some(next) = self.0.next() else { break };
+            byte = next;
+        }
+        Some(segment)
     }
 }
 
@@ -144,6 +151,9 @@ mod tests {
             ("/v1/agents/ns/a/metricsx", "agents/ns/a", "/metricsx"),
             ("/v1/agents/ns/a/_recify", "agents/ns/a", "/_recify"),
             ("/v1/agents/ns/a/x/_recif/y", "agents/ns/a", "/x/_recif/y"),
+            ("/v1/agents/ns/a/x;y/_recif", "agents/ns/a", "/x;y/_recif"),
+            ("/v1/agents/ns/a/metrics/x;y", "agents/ns/a", "/metrics/x;y"),
+            ("/v1/agents/ns/a/;jsessionid=1", "agents/ns/a", "/;jsessionid=1"),
         ] {
             assert_eq!(read(target), Ok((key.to_owned(), rest.to_owned())), "{target}");
         }
@@ -169,6 +179,12 @@ mod tests {
             ("/v1/agents/ns/a/_recif/inflight", Astray::Hidden),
             ("/v1/agents/ns/a/%5Frecif%2Fdrain", Astray::Hidden),
             ("/v1/agents/ns/a/\\_recif;x=y/drain", Astray::Hidden),
+            ("/v1/agents/ns/a/;x/_recif/drain", Astray::Hidden),
+            ("/v1/agents/ns/a/;x%2F_recif/drain", Astray::Hidden),
+            ("/v1/agents/ns/a/;x\\_recif/drain", Astray::Hidden),
+            ("/v1/agents/ns/a/%3Bx%5Cmetrics", Astray::Hidden),
+            ("/v1/agents/ns/a/metrics;x%2Fy", Astray::Hidden),
+            ("/v1/agents/ns/a/metrics//;x%2Fy", Astray::Hidden),
         ] {
             assert_eq!(read(target), Err(expected), "{target}");
         }
