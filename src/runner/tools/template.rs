@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use url::Url;
+use url::{Position, Url};
 
 /// Everything but the unreserved characters.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+const IN_HOST: &str = "its endpoint has a `{parameter}` in the host; only the path and query may have one";
 
 /// An `http` or `https` URL with placeholders after its authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,13 +29,15 @@ impl Template {
     /// # Errors
     /// What is wrong with it, without quoting it.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
+        let text = trimmed(text).replace(['\t', '\n', '\r'], "");
+        let text = text.as_str();
         let (scheme, rest) = text.split_once("://").ok_or("its endpoint is not an http or https URL")?;
         if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
             return Err("its endpoint is not an http or https URL");
         }
         let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or(rest);
         if authority.contains(['{', '}']) {
-            return Err("its endpoint has a `{parameter}` in the host; only the path and query may have one");
+            return Err(IN_HOST);
         }
         let mut parts = Vec::new();
         let mut tail = text;
@@ -46,8 +50,15 @@ impl Template {
             tail = after;
         }
         let template = Self { parts, tail: tail.to_owned() };
-        let filled = template.join(|_| Some("x".into())).unwrap_or_default();
-        Url::parse(&filled).map_err(|_| "its endpoint is not a URL")?;
+        let beginning = |value: &str| -> Result<String, &'static str> {
+            let filled = template.join(|_| Some(value.into())).unwrap_or_default();
+            let url = Url::parse(&filled).map_err(|_| "its endpoint is not a URL")?;
+            Ok(url[..Position::BeforePath].to_owned())
+        };
+        // More slashes than two, for example, are two to a URL parser.
+        if beginning("x")? != beginning("y")? {
+            return Err(IN_HOST);
+        }
         Ok(template)
     }
 
@@ -67,7 +78,7 @@ impl Template {
         let text = self
             .join(|name| arguments.get(name).map(|value| utf8_percent_encode(&plain(value), ESCAPED).to_string()))
             .unwrap_or_default();
-        let path = text.split(['?', '#']).next().unwrap_or_default();
+        let path = trimmed(&text).split(['?', '#']).next().unwrap_or_default();
         let dots = |segment: &str| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
         if path.split(['/', '\\']).any(dots) {
             return Err("an argument may not turn a part of the URL's path into `.` or `..`".into());
@@ -86,6 +97,11 @@ impl Template {
         text.push_str(&self.tail);
         Some(text)
     }
+}
+
+/// `text` as a URL parser trims it. That drops tabs and line breaks too: what is judged has to be what is sent.
+fn trimmed(text: &str) -> &str {
+    text.trim_matches(|c| c <= ' ')
 }
 
 /// A scalar as it is written in a URL: a string without quotes.
@@ -129,6 +145,9 @@ mod tests {
             ("http://h/{a}", "."),
             ("http://h/.{a}/y", "."),
             ("http://h/%2e{a}/y", "."),
+            ("http://h/.{a}\n", "."),
+            ("http://h/.\t{a}/y", "."),
+            ("http://h/.. {a}", ""),
             ("http://h/{a}{a}", "."),
         ] {
             assert!(fill(template, json!(value)).is_err(), "{template} {value}");
@@ -143,6 +162,11 @@ mod tests {
             ("http://{a}/x", false),
             ("http://h:{a}/x", false),
             ("http://u:{a}@h/x", false),
+            ("http:///{a}/x", false),
+            ("http://\\{a}/x", false),
+            ("http:///h/{a}", true),
+            ("http:\n//h/{a}\n", true),
+            ("http:/\t/{a}/x", false),
             ("{a}://h/x", false),
             ("ftp://h/x", false),
             ("file:///x", false),
