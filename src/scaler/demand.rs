@@ -124,23 +124,21 @@ impl Meter {
 
     /// Takes one sample; whether the Pod answered a request since the last one.
     fn take(&mut self, uid: &str, sample: &PodSample, now: Duration) -> bool {
-        let mut served = false;
         let before = self.pods.get(uid).map(|known| &known.sample);
-        let rates = match before {
-            // Another process, or nothing new: the first sample of an instance gives no rate.
+        let (rates, served) = match before {
             Some(before) if before.instance == sample.instance && before.uptime_ms < sample.uptime_ms => {
                 let elapsed = (sample.uptime_ms - before.uptime_ms) as f64;
                 let busy = sample.busy_ms.saturating_sub(before.busy_ms);
                 let completed = sample.completed.saturating_sub(before.completed);
-                served = completed > 0;
                 self.services.add(busy, completed, now);
                 let refused = sample.refused.saturating_sub(before.refused) as f64;
-                Some((busy as f64 / elapsed, refused * 1000.0 / elapsed))
+                (Some((busy as f64 / elapsed, refused * 1000.0 / elapsed)), completed > 0)
             }
             Some(before) if before.instance == sample.instance => return false,
-            _ => None,
+            // A new process: nothing to take a difference from. But what is in flight is, and what was completed was not long ago.
+            _ => (None, sample.completed > 0),
         };
-        let (load, refused) = rates.unwrap_or_default();
+        let (load, refused) = rates.unwrap_or((sample.inflight.into(), 0.0));
         self.pods.insert(uid.to_owned(), Known { sample: sample.clone(), load, refused });
         served
     }
@@ -176,6 +174,20 @@ mod tests {
 
     fn sample(instance: &str, uptime_ms: u64, busy_ms: u64, completed: u64, refused: u64) -> Option<PodSample> {
         Some(PodSample { instance: instance.into(), uptime_ms, inflight: 0, busy_ms, completed, refused })
+    }
+
+    #[test]
+    fn what_is_in_flight_in_the_first_sample_of_a_pod_is_load_and_no_idleness() {
+        let mut meter = Meter::new(Duration::ZERO);
+        let busy = PodSample { inflight: 1, ..sample("i", 4000, 3000, 0, 0).unwrap() };
+        let demand = meter.hear(&heard(&[("p", Some(busy))]), 10 * SECOND);
+        assert_eq!((demand.load, demand.idle), (1.0, Duration::ZERO));
+        let mut meter = Meter::new(Duration::ZERO);
+        let demand = meter.hear(&heard(&[("p", sample("i", 4000, 10, 1, 0))]), 10 * SECOND);
+        assert_eq!((demand.load, demand.idle), (0.0, Duration::ZERO));
+        let mut meter = Meter::new(Duration::ZERO);
+        let demand = meter.hear(&heard(&[("p", sample("i", 4000, 0, 0, 0))]), 10 * SECOND);
+        assert_eq!((demand.load, demand.idle), (0.0, 10 * SECOND));
     }
 
     fn heard(pods: &[(&str, Option<PodSample>)]) -> Heard {
