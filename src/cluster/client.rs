@@ -56,8 +56,8 @@ pub async fn connect(
     Ok(Arc::new(Transport::new(client, renew, authority, crash, metrics).within(deadline)))
 }
 
-/// A request whose body asks once more before it goes out whether it may, if it is a write: it may have waited for a connection, or
-/// the process may have stood still, while another replica took over.
+/// Fences a write: its body checks the lease once more when it goes out. The write may have waited for a connection, or the process
+/// may have been stopped, while another replica took over.
 fn fenced<B>(request: Request<B>) -> Request<Fenced<B>> {
     let (mut parts, body) = request.into_parts();
     let authority = parts.extensions.remove::<Authority>();
@@ -91,8 +91,8 @@ impl<B: Body<Error: Into<BoxError>> + Unpin> Body for Fenced<B> {
     }
 }
 
-/// A client without a connection yet. It is kube's own, but for four things: writes are [`fenced`]; connections left over from a busy time, of some
-/// 50 KB each, are closed; nothing waits in the kernel for more to send; and no span is made for each request, which the
+/// A client without a connection yet. It is kube's own, but for four things: writes are [`fenced`]; connections left over from a busy
+/// time, of some 50 KB each, are closed; nothing waits in the kernel for more to send; and no span is made for each request, which the
 /// transport reports already.
 fn make(config: &Config) -> kube::Result<Client> {
     // Needs features of kube that are not built in: it says so.

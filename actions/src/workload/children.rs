@@ -125,12 +125,13 @@ pub(super) async fn ensure<K: Workload>(
     Ok(Ensured::Applied)
 }
 
-/// Refuses to act for a version of the object that may be stale: what our field manager applies for it could not be told from
-/// what it applied for the newest one, and would stay.
+/// Refuses to act for a version of the object that may be stale. Drift could not tell the children of an old version from those of
+/// the newest one, because the same field manager applied the same fields.
 async fn refuse_stale<K: Workload>(cx: &Context<K>, cr: &K) -> Result<(), ActionError> {
     if cx.is_confirmed(cr) { Ok(()) } else { ask_for_newer(cx, cr).await }
 }
 
+/// Reads the object past the cache, and ends the step as stale if it has changed.
 async fn ask_for_newer<K: Workload>(cx: &Context<K>, cr: &K) -> Result<(), ActionError> {
     let newest = cx.cluster.owner(K::KIND, &cr.key()).await?;
     let seq = cr.machine().and_then(|machine| machine.history.last()).map_or(0, |entry| entry.seq);

@@ -22,7 +22,7 @@ pub struct Entry {
     pub faults: Vec<Fault>,
     /// The API server's answer; `None`: it was not asked, or has not answered.
     pub answered: Option<u16>,
-    /// Of a watch: how many of its events met a fault. Of a list: 1 if it told of the past.
+    /// How many events of a watch were changed by a fault; for a list, 1 if its answer was an older one.
     pub events: usize,
 }
 

@@ -35,7 +35,7 @@ struct Seen {
     guarded: BTreeMap<String, u64>,
     /// Deployments of agents, by uid: which, the version at which each was first seen, and its owner's uid.
     deployed: BTreeMap<String, (String, u64, String)>,
-    /// What is somebody else's, and in which version.
+    /// The version of each foreign object, by uid.
     foreign: BTreeMap<String, u64>,
     /// What must never be.
     violations: Vec<String>,

@@ -12,7 +12,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-/// The name of what is somebody else's.
+/// The name of the foreign objects, which the operator must not touch.
 pub(crate) const FOREIGN: &str = "foreign";
 /// Longest wait for a step in the middle of the script, under faults.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -130,7 +130,7 @@ impl Place {
         }
     }
 
-    /// A ConfigMap of somebody else, and a Secret that it controls and that looks as if it were an agent's.
+    /// Creates a foreign ConfigMap, and a Secret that it controls and that has the labels of an agent's.
     async fn create_foreign(&self) -> Result<()> {
         let body = |kind: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": FOREIGN}});
         let config = serde_json::from_value(body("ConfigMap"))?;
