@@ -20,6 +20,16 @@ enum Inverse {
     Else,
 }
 
+impl Inverse {
+    /// Whether the reader with this meaning takes `c` for white space.
+    fn is_blank(self, c: char) -> bool {
+        match self {
+            Self::Block => c == '\u{feff}' || (c.is_whitespace() && c != '\u{85}'),
+            Self::Else => matches!(c, ' ' | '\t' | '\r' | '\n'),
+        }
+    }
+}
+
 /// Judges a template, which begins after so many lines of its text.
 ///
 /// # Errors
@@ -33,6 +43,7 @@ pub(super) fn judge(template: &str, lines_before: usize) -> Result<(), PromptErr
 fn judge_as(template: &str, lines_before: usize, inside: Inverse) -> Result<(), PromptError> {
     // Lines are counted only for what is wrong: to count them for each tag takes the square of the text's length.
     let line_at = |at: usize| lines_before + 1 + template[..at].matches('\n').count();
+    let blank = |c: char| inside.is_blank(c);
     let mut open: Vec<Block<'_>> = Vec::new();
     let mut at = 0;
     while let Some(found) = template[at..].find("{{").map(|found| at + found) {
@@ -49,27 +60,27 @@ fn judge_as(template: &str, lines_before: usize, inside: Inverse) -> Result<(), 
         let bad = |problem: String| Err(PromptError::at(line_at(found), problem));
         let unclosed = || bad("the tag that begins here does not end: close it with `}}`".to_owned());
         if let Some(raw) = rest.strip_prefix("{{{{") {
-            match end_of_raw(raw) {
+            match end_of_raw(raw, inside) {
                 Some(length) => at = template.len() - raw.len() + length,
                 None => return bad("the raw block that begins here does not end".to_owned()),
             }
             continue;
         }
-        let inner = rest[2..].trim_start_matches(|c: char| c == '~' || c.is_whitespace());
+        let inner = rest[2..].trim_start_matches(|c: char| c == '~' || blank(c));
         if let Some(comment) = inner.strip_prefix('!') {
             let Some(length) = end_of_comment(comment, inside) else { return unclosed() };
             at = template.len() - comment.len() + length;
             continue;
         }
-        let Some((length, tag)) = end_of_tag(inner) else { return unclosed() };
+        let Some((length, tag)) = end_of_tag(inner, inside) else { return unclosed() };
         at = template.len() - inner.len() + length;
-        let tag = tag.trim_end_matches('~').trim();
+        let tag = tag.trim_end_matches('~').trim_matches(blank);
         let (begins, ends) = (tag.strip_prefix('#'), tag.strip_prefix('/'));
-        let inverse = inverse(tag).filter(|_| inside == Inverse::Block || open.is_empty());
+        let inverse = inverse(tag, inside).filter(|_| inside == Inverse::Block || open.is_empty());
         if let Some(tag) = begins.or(inverse) {
-            let tag = tag.trim_start_matches(['>', '*']).trim_start();
-            open.push(Block { name: tag.split_whitespace().next().unwrap_or_default(), at: found });
-        } else if let Some(name) = ends.map(str::trim) {
+            let tag = tag.trim_start_matches(['>', '*']).trim_start_matches(blank);
+            open.push(Block { name: tag.split(blank).next().unwrap_or_default(), at: found });
+        } else if let Some(name) = ends.map(|name| name.trim_matches(blank)) {
             match open.pop() {
                 None => return bad(format!("`{{{{/{name}}}}}` ends a block that has not begun")),
                 Some(block) if is_plain(block.name) && is_plain(name) && block.name != name => {
@@ -78,7 +89,7 @@ fn judge_as(template: &str, lines_before: usize, inside: Inverse) -> Result<(), 
                 }
                 Some(_) => {}
             }
-        } else if open.is_empty() && is_else(tag) {
+        } else if open.is_empty() && is_else(tag, inside) {
             return bad(format!("`{{{{{tag}}}}}` stands in no block"));
         }
     }
@@ -92,33 +103,36 @@ fn judge_as(template: &str, lines_before: usize, inside: Inverse) -> Result<(), 
 }
 
 /// Whether a tag parts a block: `else`, `else if …` or `^`. What follows `else` is a helper's name; anything else makes it an
-/// expression like any other to handlebars: `else if.a`, `else (a)`.
-fn is_else(tag: &str) -> bool {
+/// expression like any other to handlebars: `else if.a`, `else (a)`, `else a =b`.
+fn is_else(tag: &str, reader: Inverse) -> bool {
+    let blank = |c: char| reader.is_blank(c);
     let of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '$' | ':') || !c.is_ascii();
     let parts = |rest: &str| {
-        let mut words = rest.split_whitespace();
-        rest.is_empty()
-            || rest.starts_with(char::is_whitespace) && words.next().is_none_or(|name| name.chars().all(of_name))
+        let words = rest.trim_start_matches(blank);
+        let (name, after) = words.split_at(words.find(blank).unwrap_or(words.len()));
+        let is_name = name.chars().all(of_name) && !after.trim_start_matches(blank).starts_with('=');
+        rest.is_empty() || rest.starts_with(blank) && is_name
     };
     tag == "^" || tag.strip_prefix("else").is_some_and(parts)
 }
 
 /// What is inverted by `{{^name}}`; `{{^}}` is an `else`.
-fn inverse(tag: &str) -> Option<&str> {
-    tag.strip_prefix('^').filter(|name| !name.trim().is_empty())
+fn inverse(tag: &str, reader: Inverse) -> Option<&str> {
+    tag.strip_prefix('^').filter(|name| name.contains(|c| !reader.is_blank(c)))
 }
 
 /// Where a raw block has ended, given what follows its first braces. It holds no tags: its end is looked for as it is written,
 /// else in any form.
-fn end_of_raw(raw: &str) -> Option<usize> {
-    let name = raw.trim_start().split(|c: char| c.is_whitespace() || c == '}').next().unwrap_or_default();
+fn end_of_raw(raw: &str, reader: Inverse) -> Option<usize> {
+    let blank = |c: char| reader.is_blank(c);
+    let name = raw.trim_start_matches(blank).split(|c: char| blank(c) || c == '}').next().unwrap_or_default();
     let end = format!("{{{{{{{{/{name}}}}}}}}}");
     if let Some(found) = raw.find(&end) {
         return Some(found + end.len());
     }
     raw.match_indices("{{{{").find_map(|(at, braces)| {
         let tag = &raw[at + braces.len()..];
-        let slash = tag.trim_start_matches(|c: char| c == '~' || c.is_whitespace()).starts_with('/');
+        let slash = tag.trim_start_matches(|c: char| c == '~' || blank(c)).starts_with('/');
         slash.then(|| Some(at + braces.len() + tag.find("}}}}")? + "}}}}".len())).flatten()
     })
 }
@@ -140,7 +154,7 @@ fn end_of_comment(comment: &str, reader: Inverse) -> Option<usize> {
 }
 
 /// Where a tag has ended, its end included, and what it holds; what stands in quotes or brackets ends nothing.
-fn end_of_tag(inner: &str) -> Option<(usize, &str)> {
+fn end_of_tag(inner: &str, reader: Inverse) -> Option<(usize, &str)> {
     let mut quote = None;
     let mut escaped = false;
     for (at, c) in inner.char_indices() {
@@ -148,29 +162,29 @@ fn end_of_tag(inner: &str) -> Option<(usize, &str)> {
             Some(_) if escaped || c == '\\' => escaped = !escaped,
             Some(end) if c == end => quote = None,
             Some(_) => {}
-            None if let Some(length) = closes(inner, at) => return Some((at + length, &inner[..at])),
+            None if let Some(length) = closes(inner, at, reader) => return Some((at + length, &inner[..at])),
             None if matches!(c, '"' | '\'') => quote = Some(c),
             None if c == '[' => quote = Some(']'),
             None => {}
         }
     }
     // A quote that does not end is an apostrophe for some readers.
-    inner.match_indices('}').find_map(|(at, _)| Some((at + closes(inner, at)?, &inner[..at])))
+    inner.match_indices('}').find_map(|(at, _)| Some((at + closes(inner, at, reader)?, &inner[..at])))
 }
 
 /// How long what ends the tag is, if it stands there: `}}`, or `}}}` of `{{{`, with white space and `~` between the braces.
-fn closes(inner: &str, at: usize) -> Option<usize> {
+fn closes(inner: &str, at: usize, reader: Inverse) -> Option<usize> {
     let rest = &inner[at..];
     if !inner.starts_with('{') {
         return rest.starts_with("}}").then_some(2);
     }
-    let after = rest.strip_prefix('}')?.trim_start_matches(|c: char| c == '~' || c.is_whitespace());
+    let after = rest.strip_prefix('}')?.trim_start_matches(|c: char| c == '~' || reader.is_blank(c));
     after.starts_with("}}").then(|| rest.len() - after.len() + 2)
 }
 
-/// Whether a name is written in one way only.
+/// Whether a name has one spelling and ends at the same place for every reader: in the crate an `@` begins an argument.
 fn is_plain(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '@' | '$'))
+    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '$'))
 }
 
 #[cfg(test)]
@@ -201,7 +215,9 @@ mod tests {
             "{{!--~}}{{#if a}}b{{/if}}",
             "{{!--}}{{#if a}}--}}{{/if}}",
             "{{!--}} {{!----}} {{!}} {{elsewhere}} {{{else}}} \\{{else}}",
-            "{{~else if.a--}} {{else (a b)}} {{else a=b}}",
+            "{{~else if.a--}} {{else (a b)}} {{else a=b}} {{else a = b}}",
+            "{{\u{85}/a}} {{\u{a0}else}} {{\u{a0}#if a}}x{{\u{a0}/if\u{a0}}} {{#if a}}x{{/if}}",
+            "{{#if@first}}x{{/if}} {{#@index}}x{{/@index}}",
         ] {
             assert_eq!(judge(template, 0), Ok(()), "{template}");
         }
