@@ -1,5 +1,5 @@
 # The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev).
-.PHONY: help up test lint unit e2e faults test-faults test-upgrade ui deny manifests generate images docker-build down clean cargo-found
+.PHONY: help up test lint unit e2e faults test-faults test-upgrade fuzz ui deny manifests generate images docker-build down clean cargo-found
 .DEFAULT_GOAL := help
 # Go and Rust, which sudo's PATH lacks.
 export PATH := $(shell . hack/path; echo "$$PATH")
@@ -35,6 +35,9 @@ test-upgrade: cargo-found ## this operator takes over from that of an older comm
 
 test-faults: cargo-found ## the whole fault suite with 40 seeds: about 25 minutes
 	@hack/faults
+
+fuzz: cargo-found ## every fuzz target for a minute (FUZZ_SECONDS=60)
+	@hack/fuzz
 
 ui: ## build the web UI, which is part of the program
 	@hack/ui

@@ -1,7 +1,10 @@
-//! The codec alone, for the fuzzer.
+//! Checks parsers of untrusted bytes. `make fuzz` runs all targets, `hack/fuzz TARGET` runs one.
 //!
-//! `cargo +nightly fuzz run request_head` (or `response_head`, `body`, `exchange`) in the folder above, with cargo-fuzz. What is
-//! checked is in `src/http1/entries.rs`, which tests run too.
+//! Each check takes any bytes and panics if a property does not hold. The parsers are included file by file, because the whole
+//! product takes long to build. The checks of `http1` are in `src/http1/entries.rs`, because tests run them too.
+
+// The included files have tests, which run in their own packages.
+#![cfg(not(test))]
 
 #[path = "../../src/http1/entries.rs"]
 pub mod entries;

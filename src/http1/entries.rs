@@ -14,8 +14,8 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::http1::{
-    Body, End, Exchange, Fields, Framing, HeadWriter, MAX_FIELDS, Patience, Policy, Request, RequestHead, ResponseHead,
-    Side, Version, head_length,
+    Bad, Body, End, Exchange, Fields, Framing, HeadWriter, MAX_FIELDS, Patience, Policy, Request, RequestHead,
+    ResponseHead, Side, Version, head_length,
 };
 
 /// A request head that is accepted means the same to httparse, and the same again when it is passed on.
@@ -37,7 +37,11 @@ pub fn request_head(bytes: &[u8]) {
     }
     .end();
     let mut again = Fields::default();
-    let copy = RequestHead::read(&out, &mut again).expect("what is passed on is valid");
+    let copy = match RequestHead::read(&out, &mut again) {
+        // A full head has no room for the added host.
+        Err(Bad::TooManyFields | Bad::HeadTooLarge) if head.value("host").is_none() => return,
+        copy => copy.expect("what is passed on is valid"),
+    };
     assert_eq!((copy.method, copy.target, copy.host), (head.method, head.target, head.host));
     assert_eq!((copy.framing, copy.keeps_alive, copy.upgrades), (head.framing, true, false));
 }
