@@ -6,7 +6,11 @@
 // The included files have tests, which run in their own packages.
 #![cfg(not(test))]
 
+pub mod bridge;
 #[path = "../../src/http1/entries.rs"]
 pub mod entries;
+pub mod gateway;
 #[path = "../../src/http1/mod.rs"]
 pub mod http1;
+pub mod prompts;
+pub mod runner;

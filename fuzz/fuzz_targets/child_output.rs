@@ -1,0 +1,5 @@
+//! Finds messages in what an MCP server writes: see `bridge::child_output`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz::bridge::child_output(bytes));

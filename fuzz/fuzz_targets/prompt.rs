@@ -1,0 +1,5 @@
+//! Reads and renders a prompt: see `prompts::prompt`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz::prompts::prompt(bytes));

@@ -1,0 +1,4 @@
+//! Checks parsers of the runner.
+
+pub mod models;
+pub mod tools;

@@ -1,0 +1,85 @@
+//! Checks how the streamed answers of models are cut into events and lines.
+
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt, stream};
+
+#[path = "../../../src/runner/models/error.rs"]
+#[allow(dead_code, reason = "the models use more of it")]
+mod error;
+#[path = "../../../src/runner/models/frames.rs"]
+#[allow(dead_code, reason = "the models use more of it")]
+mod frames;
+#[path = "../../../src/runner/models/refusal.rs"]
+#[allow(dead_code, reason = "the models use more of it")]
+mod refusal;
+
+/// Stands in for `src/runner/models/http.rs`, which is needed only where a connection is.
+mod http {
+    use std::time::Duration;
+
+    use super::error::{ModelError, ModelErrorKind};
+
+    pub(super) const IDLE: Duration = Duration::from_secs(60);
+
+    pub(super) fn silent() -> ModelError {
+        ModelError::new(ModelErrorKind::Timeout, "")
+    }
+}
+
+use error::ModelError;
+use frames::Frames;
+
+/// Checks that the events and the lines of a stream are the same however its bytes arrive, and the same as in a simple parser.
+pub fn model_events(bytes: &[u8]) {
+    let whole = found(frames::events, bytes, bytes.len());
+    for piece in [1, 2, 3, 7, 64] {
+        let cut = found(frames::events, bytes, piece);
+        assert_eq!(cut.1, whole.1, "in pieces of {piece}");
+        // Events that arrive in the same piece as an error are lost.
+        let alike = if whole.1.is_none() { cut.0 == whole.0 } else { cut.0.starts_with(&whole.0) };
+        assert!(alike, "in pieces of {piece}: {cut:?} and {whole:?}");
+    }
+    if whole.1.is_none() {
+        assert_eq!(whole.0, data(bytes));
+    }
+
+    let whole = found(frames::lines, bytes, bytes.len());
+    for piece in [1, 2, 3, 7, 64] {
+        assert_eq!(found(frames::lines, bytes, piece), whole, "in pieces of {piece}");
+    }
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    assert_eq!(whole, (lines.map(Bytes::copy_from_slice).collect(), None));
+}
+
+/// Gives what comes out before an error when the bytes arrive in such pieces.
+fn found(how: fn(Frames) -> Frames, bytes: &[u8], piece: usize) -> (Vec<Bytes>, Option<ModelError>) {
+    let pieces: Vec<_> = bytes.chunks(piece.max(1)).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+    let mut frames = how(stream::iter(pieces).boxed());
+    let mut found = Vec::new();
+    loop {
+        match frames.next().now_or_never().expect("all is there") {
+            Some(Ok(frame)) => found.push(frame),
+            Some(Err(error)) => return (found, Some(error)),
+            None => return (found, None),
+        }
+    }
+}
+
+/// Parses the data of events (WHATWG HTML, section 9.2.6). The stream has known fields only.
+fn data(bytes: &[u8]) -> Vec<Bytes> {
+    // Bytes that are no text are accepted only where they are dropped, such as in comments.
+    let text = String::from_utf8_lossy(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes));
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    let (mut events, mut event) = (Vec::new(), None::<String>);
+    // An unfinished line does not count.
+    let lines = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
+    for line in lines.split('\n') {
+        if line.is_empty() {
+            events.extend(event.take().map(Bytes::from));
+        } else if let Some(value) = line.strip_prefix("data:") {
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            event = Some(event.map_or(value.to_owned(), |before| format!("{before}\n{value}")));
+        }
+    }
+    events
+}
