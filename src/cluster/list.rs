@@ -78,7 +78,7 @@ impl<T: Send + Sync + 'static> Watch<T> {
         if !whole && self.map.knows(&head) {
             return Some(Listed::Known(head.key));
         }
-        self.object(head, json).map(Listed::New)
+        Some(self.object(head, json).map_or_else(Listed::Unreadable, Listed::New))
     }
 }
 

@@ -69,10 +69,12 @@ pub struct Change<T> {
     pub cause: Cause,
 }
 
-/// An object in a list: either decoded, or known to be held in that version or a newer one.
+/// An object in a list.
 #[derive(Debug)]
 pub enum Listed<T> {
-    /// Held already.
+    /// It cannot be read.
+    Unreadable(Head),
+    /// Held already, in that version or a newer one.
     Known(Key),
     /// To be taken.
     New(Seen<T>),
@@ -179,6 +181,12 @@ impl<T> ObjectMap<T> {
         }
     }
 
+    /// Drops an object whose version cannot be read: nothing may be done by what it was before. The same version is taken once it can
+    /// be read: a new CustomResourceDefinition changes what the API server says of it.
+    pub fn drop_unreadable(&self, head: &Head, cause: Cause) {
+        self.remove(&head.key, head.version.saturating_sub(1), cause);
+    }
+
     /// Takes a complete list as of `version`, of one namespace or (`None`) of all: what is held but not listed is gone,
     /// unless it is newer than the list.
     pub fn replace(&self, namespace: Option<&str>, items: Vec<Listed<T>>, version: u64) {
@@ -187,6 +195,10 @@ impl<T> ObjectMap<T> {
             match item {
                 Listed::Known(key) => {
                     listed.insert(key);
+                }
+                Listed::Unreadable(head) => {
+                    self.drop_unreadable(&head, Cause::Watch);
+                    listed.insert(head.key);
                 }
                 Listed::New(seen) => {
                     listed.insert(seen.head.key.clone());
@@ -336,6 +348,21 @@ mod tests {
         assert_eq!(*log.lock().unwrap(), ["b Some(2)->None"], "c is newer than the list");
         map.replace(None, vec![Listed::New(seen("a", 21))], 40);
         assert_eq!(map.keys(), [Key::new("ns", "a")], "what no list confirms does not stay for ever");
+    }
+
+    #[test]
+    fn a_version_that_could_not_be_read_is_taken_when_it_can() {
+        let map = ObjectMap::default();
+        map.observe(seen("a", 3), Cause::Watch);
+        map.drop_unreadable(&seen("a", 5).head, Cause::Watch);
+        assert_eq!(map.get(&Key::new("ns", "a")), None);
+        map.replace(None, vec![Listed::Unreadable(seen("a", 5).head)], 9);
+        map.observe(seen("a", 4), Cause::Write);
+        assert_eq!(map.get(&Key::new("ns", "a")), None, "what it was before is over");
+        map.replace(None, vec![Listed::New(seen("a", 5))], 9);
+        assert_eq!(map.get(&Key::new("ns", "a")).as_deref(), Some(&5));
+        map.drop_unreadable(&seen("a", 4).head, Cause::Watch);
+        assert_eq!(map.get(&Key::new("ns", "a")).as_deref(), Some(&5), "a newer version is known");
     }
 
     #[test]

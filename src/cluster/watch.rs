@@ -224,7 +224,7 @@ impl<T: Send + Sync + 'static> Watch<T> {
             tracing::warn!(kind, version, before = at.newest, "the cluster was put back to an earlier state");
             let seen = |item| match item {
                 Listed::New(seen) => Some(seen),
-                Listed::Known(_) => None,
+                Listed::Known(_) | Listed::Unreadable(_) => None,
             };
             self.map.rebuild(namespace, items.into_iter().filter_map(seen).collect());
         }
@@ -337,14 +337,10 @@ impl<T: Send + Sync + 'static> Watch<T> {
             "BOOKMARK" => {}
             "DELETED" => self.map.remove(&head.key, version, Cause::Watch),
             _ if self.map.knows(&head) => {}
-            _ => {
-                let key = head.key.clone();
-                match self.object(head, json) {
-                    Some(seen) => self.map.observe(seen, Cause::Watch),
-                    // What this build cannot read, it must not act on as it was before.
-                    None => self.map.remove(&key, version, Cause::Watch),
-                }
-            }
+            _ => match self.object(head, json) {
+                Ok(seen) => self.map.observe(seen, Cause::Watch),
+                Err(head) => self.map.drop_unreadable(&head, Cause::Watch),
+            },
         }
         Ok(Some(version))
     }
@@ -353,12 +349,13 @@ impl<T: Send + Sync + 'static> Watch<T> {
         head(json).map_err(|error| self.malformed("", &error)).ok()
     }
 
-    pub(super) fn object(&self, head: Head, json: &str) -> Option<Seen<T>> {
+    /// Decodes an object; `Err`: it cannot be read.
+    pub(super) fn object(&self, head: Head, json: &str) -> Result<Seen<T>, Head> {
         match (self.source.decode)(&head, json) {
-            Ok(object) => Some(Seen::new(head, object)),
+            Ok(object) => Ok(Seen::new(head, object)),
             Err(error) => {
                 self.malformed(&head.key.to_string(), &error);
-                None
+                Err(head)
             }
         }
     }
