@@ -28,7 +28,7 @@ pub const EDGES: &[Edge<WorkloadPhase>] = &[
     Edge::new(Running, Resolving, "monitor", "a reference changed"),
     Edge::new(Running, Deploying, "monitor", "the Deployment is gone, or no Pods are wanted"),
     Edge::new(Running, Failed, "monitor", "no Pod was ready for 5 minutes"),
-    Edge::new(Terminated, Resolving, "monitor", "Pods are wanted and a reference changed"),
+    Edge::new(Terminated, Resolving, "monitor", "Pods are wanted, and a reference changed or was not waited for yet"),
     Edge::new(Terminated, Deploying, "monitor", "Pods are wanted, or the Deployment is gone"),
     Edge::new(Failed, Resolving, "recover", "the cause is gone, or it is time to try again"),
     Edge::rule(At::In(Pending), Failed, Rule::Fail, "failed for good"),
@@ -64,6 +64,9 @@ pub const STEERED_BY: &[&str] = &[
     "children[].owned",
     "publishedTools",
 ];
+
+/// Condition types that rendering writes, each for as long as the spec has what it is about.
+pub(super) const OF_RENDERING: &[&str] = &["KnowledgeBasesConfigured"];
 
 /// Condition types that the actions of a workload write.
 pub const CONDITIONS: &[&str] = &["Available", "ReferencesResolved", "KnowledgeBasesConfigured"];

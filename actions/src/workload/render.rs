@@ -9,9 +9,11 @@ use serde_json::Value;
 use super::{
     Workload,
     children::{ensure, refuse_foreign},
+    edges::OF_RENDERING,
     health::note_rollout,
     images::render_with_images,
     old_files::keep_old_files,
+    resolve::was_stopped,
 };
 use crate::{
     machine::{Action, ActionError, ApiError, Context, in_words, set_condition},
@@ -80,8 +82,10 @@ impl<K: Workload> Action<K> for Render {
         status.endpoint = Some(endpoint);
         status.model = rendered.model;
         status.selector = Some(selector);
+        let conditions = &mut status.machine.conditions;
+        conditions.retain(|known| !OF_RENDERING.contains(&known.type_.as_str()));
         for condition in rendered.conditions {
-            set_condition(&mut status.machine.conditions, condition);
+            set_condition(conditions, condition);
         }
         next.tell(&inputs);
         note_rollout(cx, cr.as_ref());
@@ -112,6 +116,9 @@ pub(super) fn inputs<K: Workload>(cx: &Context<K>, cr: &K) -> Inputs {
 pub(super) fn changed_inputs<K: Workload>(cr: &K, inputs: &Inputs) -> Option<String> {
     if cr.replicas() == 0 {
         return None;
+    }
+    if cr.phase() != Some(WorkloadPhase::Running) && was_stopped(cr) {
+        return Some("no Pods were wanted when its references were read".to_owned());
     }
     match cr.pinned() {
         Some(pinned) => inputs.changed_since(pinned),

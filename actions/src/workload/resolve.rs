@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::WorkloadPhase;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{Workload, health::news, render::inputs};
 use crate::{
@@ -85,10 +86,16 @@ impl<K: Workload> Action<K> for Resolve {
 
 /// Whether something was missing, as its status says.
 fn has_missed<K: Workload>(cr: &K) -> bool {
-    let conditions = cr.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
-    conditions
-        .iter()
-        .any(|found| found.type_ == RESOLVED && found.status == "False" && found.reason == "MissingDependency")
+    resolved(cr).is_some_and(|found| found.status == "False" && found.reason == "MissingDependency")
+}
+
+/// Whether no Pods were wanted when it was resolved, so that nothing was waited for.
+pub(super) fn was_stopped<K: Workload>(cr: &K) -> bool {
+    resolved(cr).is_some_and(|found| found.reason == "Stopped")
+}
+
+fn resolved<K: Workload>(cr: &K) -> Option<&Condition> {
+    cr.machine()?.conditions.iter().find(|found| found.type_ == RESOLVED)
 }
 
 /// What there is to wait for: without what the workload can do without, once that has been waited for long enough.

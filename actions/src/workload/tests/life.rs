@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::scenarios::phase;
 use crate::fake::{Cascade, Operator, Sim, agent, agent_id, child_id, tool, tool_id};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -67,4 +68,20 @@ async fn deleting_it_deletes_the_deployment_and_lets_it_go() {
     assert_eq!(sim.take_writes(), ["Status Agent/a", "Delete Deployment/a", "Metadata Agent/a"]);
     assert_eq!(sim.store().get(&agent_id("a")), None);
     assert_eq!(sim.store().get(&child_id("Service")), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_goes_with_the_field_that_it_is_about() {
+    let sim = Sim::new();
+    sim.store().create(&agent_id("a"), agent(json!({"knowledgeBases": ["docs"]})));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    let says = |sim: &Sim| {
+        let conditions = sim.store().at(&agent_id("a"), "/status/conditions");
+        conditions.as_array().into_iter().flatten().any(|found| found["type"] == "KnowledgeBasesConfigured")
+    };
+    assert_eq!((phase(&sim), says(&sim)), ("Running".into(), true));
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["knowledgeBases"] = json!([]));
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim), says(&sim)), ("Running".into(), false));
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::scenarios::{message, phase, reason, scale};
 use crate::{
-    fake::{Cascade, Fault, Operator, Sim, Verb, agent, agent_id, child_id, tool, tool_id},
+    fake::{Cascade, Fault, Operator, Sim, Verb, agent, agent_id, child_id, settings, tool, tool_id},
     machine::ApiError,
 };
 
@@ -82,6 +82,22 @@ async fn a_reference_that_comes_changes_or_goes_is_looked_at_once() {
         let statuses = sim.take_writes().into_iter().filter(|write| *write == "Status Agent/a").count();
         assert_eq!((phase(&sim), statuses), ("Failed".into(), 4), "change {n}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_stopped_one_lacks_is_waited_for_when_it_starts() {
+    let sim = Sim::new();
+    let spec = json!({"replicas": 0, "image": settings().runner_image, "modelType": "openai"});
+    sim.store().create(&agent_id("a"), agent(spec));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    assert_eq!(phase(&sim), "Terminated");
+    scale(&mut sim.store(), 1);
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Resolving".into(), "MissingDependency".into()));
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["env"] = json!([{"name": "OPENAI_API_KEY", "value": "k"}]));
+    operator.run(MINUTE).await;
+    assert_eq!(phase(&sim), "Running");
 }
 
 #[tokio::test(start_paused = true)]
