@@ -50,6 +50,10 @@ pub(crate) const ADMISSION_POLICY: Kind =
     kind("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies");
 pub(crate) const ADMISSION_POLICY_BINDING: Kind =
     kind("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings");
+pub(crate) const MUTATING_POLICY: Kind =
+    kind("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies");
+pub(crate) const MUTATING_POLICY_BINDING: Kind =
+    kind("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings");
 pub(crate) const DEFINITION: Kind =
     kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
 

@@ -17,6 +17,8 @@ pub struct Call {
     pub namespace: String,
     /// The object's name.
     pub name: String,
+    /// Whether it only asks what would become of it.
+    pub is_dry_run: bool,
 }
 
 impl Call {
@@ -43,29 +45,30 @@ impl Call {
 
     /// Whether the request changes something.
     pub fn is_write(&self) -> bool {
-        !matches!(self.verb, "get" | "list" | "watch")
+        !self.is_dry_run && !matches!(self.verb, "get" | "list" | "watch")
     }
 
     fn of(method: &Method, uri: &Uri, is_named: bool) -> Self {
         let query = uri.query().unwrap_or_default();
-        let watches = query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"));
+        let has = |wanted: &[&str]| query.split('&').any(|pair| wanted.contains(&pair));
         let verb = match *method {
             Method::POST => "create",
             Method::PUT => "update",
             Method::PATCH => "patch",
             Method::DELETE => "delete",
-            _ if watches => "watch",
+            _ if has(&["watch=true", "watch=1"]) => "watch",
             _ if is_named => "get",
             _ => "list",
         };
         let empty = String::new;
-        Self { verb, resource: empty(), subresource: empty(), namespace: empty(), name: empty() }
+        let is_dry_run = has(&["dryRun=All"]);
+        Self { verb, resource: empty(), subresource: empty(), namespace: empty(), name: empty(), is_dry_run }
     }
 }
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.verb, self.resource)?;
+        write!(f, "{}{} {}", if self.is_dry_run { "dry-run " } else { "" }, self.verb, self.resource)?;
         if !self.subresource.is_empty() {
             write!(f, "/{}", self.subresource)?;
         }
@@ -96,10 +99,13 @@ mod tests {
             ("POST", "/api/v1/namespaces/a/events", "create events a/"),
             ("DELETE", "/api/v1/namespaces/a", "delete namespaces a"),
             ("PUT", "/api/v1/namespaces/a/finalize", "update namespaces/finalize a"),
+            ("PATCH", "/api/v1/namespaces/a/secrets/s?fieldManager=m&dryRun=All", "dry-run patch secrets a/s"),
             ("GET", "/readyz", "list readyz"),
         ] {
             let call = Call::read(&method.parse().unwrap(), &path.parse().unwrap());
             assert_eq!(call.to_string(), expected);
+            let is_read = ["get", "list", "watch", "dry-run"].iter().any(|verb| expected.starts_with(verb));
+            assert_eq!(call.is_write(), !is_read, "{expected}");
         }
     }
 }

@@ -37,6 +37,9 @@ pub enum Fault {
     /// Of a watch: no event comes, bookmarks do. When that is over, the watch ends with an ERROR 410, since what was lost is in no
     /// watch any more.
     Deaf,
+    /// Of a watch: each event with this probability comes in a form that cannot be read. When that is over, the watch ends with an
+    /// ERROR 410, as for [`Deaf`](Self::Deaf).
+    Garble(f64),
     /// Of a watch: the next event is an ERROR 410, and the last.
     Gone,
     /// Of a watch: it ends cleanly in place of its next event.
@@ -46,7 +49,12 @@ pub enum Fault {
 impl Fault {
     /// Whether it is of the events of a watch.
     pub(super) fn is_of_events(&self) -> bool {
-        matches!(self, Self::Late(_) | Self::Duplicate(_) | Self::Deaf | Self::Gone | Self::End)
+        matches!(self, Self::Late(_) | Self::Duplicate(_) | Self::Deaf | Self::Garble(_) | Self::Gone | Self::End)
+    }
+
+    /// Whether events are lost by it.
+    pub(super) fn is_lossy(&self) -> bool {
+        matches!(self, Self::Deaf | Self::Garble(_))
     }
 }
 
@@ -187,7 +195,8 @@ mod tests {
     use super::*;
 
     fn call(verb: &'static str, name: &str) -> Call {
-        Call { verb, resource: "agents".into(), subresource: "status".into(), namespace: "a".into(), name: name.into() }
+        let (resource, subresource, namespace) = ("agents".into(), "status".into(), "a".into());
+        Call { verb, resource, subresource, namespace, name: name.into(), is_dry_run: false }
     }
 
     #[test]

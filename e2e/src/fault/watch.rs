@@ -9,7 +9,7 @@ use futures::{
 };
 use http_body::Frame;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Call, Fault, Faults, Lost};
@@ -35,12 +35,12 @@ pub(super) fn disturbed(frames: Frames, call: Call, met: Vec<Fault>, faults: &Fa
     let reading = tokio::spawn(read_lines(frames, read));
     tokio::spawn(async move {
         let mut ordinal = 0_u64;
-        let was_deaf = met.contains(&Fault::Deaf);
+        let lossy = met.iter().copied().find(Fault::is_lossy);
         loop {
             if out.is_closed() {
                 break;
             }
-            if was_deaf && !plan.still(Fault::Deaf) {
+            if lossy.is_some_and(|fault| !plan.still(fault)) {
                 let _ = out.send(Ok(gone())).await;
                 break;
             }
@@ -54,7 +54,7 @@ pub(super) fn disturbed(frames: Frames, call: Call, met: Vec<Fault>, faults: &Fa
                 }
                 None => {
                     // A bookmark may have led past what was not passed on.
-                    if was_deaf {
+                    if lossy.is_some() {
                         let _ = out.send(Ok(gone())).await;
                     }
                     break;
@@ -105,6 +105,7 @@ fn is_about(fault: Fault, is_bookmark: bool, drawn: f64) -> bool {
     match fault {
         Fault::Duplicate(chance) => drawn < chance,
         Fault::Deaf => !is_bookmark,
+        Fault::Garble(chance) => !is_bookmark && drawn < chance,
         _ => true,
     }
 }
@@ -116,13 +117,14 @@ async fn pass(
     line: Vec<u8>,
     faults: &[Fault],
 ) -> Option<()> {
-    let line = Bytes::from(line);
+    let mut line = Bytes::from(line);
     let mut times = 1;
     for fault in faults {
         match fault {
             Fault::Late(length) => sleep_until(arrived + *length).await,
             Fault::Duplicate(_) => times = 2,
             Fault::Deaf => times = 0,
+            Fault::Garble(_) => line = garbled(&line)?,
             Fault::End => return None,
             Fault::Gone => {
                 out.send(Ok(gone())).await.ok()?;
@@ -135,6 +137,13 @@ async fn pass(
         out.send(Ok(Frame::data(line.clone()))).await.ok()?;
     }
     Some(())
+}
+
+/// The event with labels of a type that labels do not have.
+fn garbled(line: &[u8]) -> Option<Bytes> {
+    let mut event: Value = serde_json::from_slice(line).ok()?;
+    event["object"]["metadata"]["labels"] = 7.into();
+    Some((event.to_string() + "\n").into())
 }
 
 /// The event that says that a watch is too old to go on.

@@ -1,22 +1,30 @@
 //! Admission policies that refuse what an agent needs: said at once, nothing is written while they do, and when they change
-//! their mind it comes up by itself.
+//! their mind it comes up by itself. And those that change what is applied: that is left as they want it.
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use kube::api::{DeleteParams, PostParams};
+use anyhow::{Result, anyhow, ensure};
+use kube::{
+    ResourceExt as _,
+    api::{DeleteParams, PostParams},
+};
 use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};
 use crate::{
-    kinds::{ADMISSION_POLICY, ADMISSION_POLICY_BINDING, AGENT},
+    kinds::{
+        ADMISSION_POLICY, ADMISSION_POLICY_BINDING, AGENT, DEPLOYMENT, Kind, MUTATING_POLICY, MUTATING_POLICY_BINDING,
+        SERVICE,
+    },
     manifests::agent,
-    namespace::{Namespace, SAID},
+    namespace::{Namespace, SAID, START},
+    object::{Object, Read as _},
     watch::poll,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
     what_a_policy_refuses_is_refused_until_the_policy_is_gone,
+    what_a_policy_changes_is_left_as_it_wants_it,
 );
 
 async fn what_a_policy_refuses_is_refused_until_the_policy_is_gone(ns: Namespace) -> Result<()> {
@@ -49,6 +57,66 @@ async fn what_a_policy_refuses_is_refused_until_the_policy_is_gone(ns: Namespace
     Ok(())
 }
 
+/// What it puts where an agent's Deployment and Service say something else.
+const PART_OF: &str = "the-platform";
+
+async fn what_a_policy_changes_is_left_as_it_wants_it(ns: Namespace) -> Result<()> {
+    ns.start(&agent("before", json!({}))).await?;
+    change(&ns).await?;
+    ns.start(&agent("after", json!({}))).await?;
+    for kind in [DEPLOYMENT, SERVICE] {
+        let child = ns.get(kind, "after").await?;
+        ensure!(part_of(&child) == Some(PART_OF), "{} is not as the policy makes it", kind.kind);
+    }
+    ns.edit(AGENT, "before", json!({"spec": {"systemPrompt": "another one"}})).await?;
+    let changed = |it: &Object| it.is_running() && it.is_current();
+    ns.until(AGENT, "before", START, "runs with its prompt", changed).await?;
+    ensure!(part_of(&ns.get(DEPLOYMENT, "before").await?) == Some(PART_OF), "the policy did not see the edit");
+    // Longer than a resync of anything.
+    let mark = ns.env.audit.mark().await?;
+    ns.stays_the_same(Duration::from_secs(35)).await?;
+    let requests = ns.operator_requests(mark).await?;
+    let written = requests.iter().find(|request| request.is_write() && request.resource() != "events");
+    ensure!(written.is_none(), "the operator writes what the policy changes again: {written:?}");
+    delete(&ns, [MUTATING_POLICY_BINDING, MUTATING_POLICY]).await
+}
+
+fn part_of(object: &Object) -> Option<&str> {
+    object.labels().get("app.kubernetes.io/part-of").map(String::as_str)
+}
+
+/// Changes a label of Deployments and Services that we apply, and returns when the API server does so.
+async fn change(ns: &Namespace) -> Result<()> {
+    let name = &ns.name;
+    let label =
+        format!(r#"Object{{metadata: Object.metadata{{labels: {{"app.kubernetes.io/part-of": "{PART_OF}"}}}}}}"#);
+    let policy = json!({
+        "apiVersion": MUTATING_POLICY.api_version(), "kind": MUTATING_POLICY.kind, "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "Never",
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["deployments"]},
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["services"]},
+            ]},
+            "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": label}}],
+        },
+    });
+    let here = json!({"matchLabels": {"kubernetes.io/metadata.name": name}});
+    let binding = json!({
+        "apiVersion": MUTATING_POLICY_BINDING.api_version(), "kind": MUTATING_POLICY_BINDING.kind,
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "matchResources": {"namespaceSelector": here}},
+    });
+    create(ns, [(MUTATING_POLICY, policy), (MUTATING_POLICY_BINDING, binding)]).await?;
+    let probe = probe();
+    poll(Duration::from_secs(60), "the policy changes what is applied", || async {
+        let probed = ns.would_apply(&probe).await.map_err(|error| anyhow!("apply a Deployment: {error}"))?;
+        Ok((part_of(&probed) == Some(PART_OF)).then_some(()))
+    })
+    .await
+}
+
 /// Refuses every Deployment of the namespace, and returns when the API server does so.
 async fn put_on(ns: &Namespace) -> Result<()> {
     let name = &ns.name;
@@ -69,17 +137,27 @@ async fn put_on(ns: &Namespace) -> Result<()> {
         "metadata": {"name": name},
         "spec": {"policyName": name, "validationActions": ["Deny"], "matchResources": {"namespaceSelector": here}},
     });
-    for (kind, manifest) in [(ADMISSION_POLICY, policy), (ADMISSION_POLICY_BINDING, binding)] {
-        ns.env.all(kind).create(&PostParams::default(), &serde_json::from_value(manifest)?).await?;
-    }
+    create(ns, [(ADMISSION_POLICY, policy), (ADMISSION_POLICY_BINDING, binding)]).await?;
     judged(ns, true).await
 }
 
 async fn take_off(ns: &Namespace) -> Result<()> {
-    for kind in [ADMISSION_POLICY_BINDING, ADMISSION_POLICY] {
+    delete(ns, [ADMISSION_POLICY_BINDING, ADMISSION_POLICY]).await?;
+    judged(ns, false).await
+}
+
+async fn create(ns: &Namespace, manifests: [(Kind, Value); 2]) -> Result<()> {
+    for (kind, manifest) in manifests {
+        ns.env.all(kind).create(&PostParams::default(), &serde_json::from_value(manifest)?).await?;
+    }
+    Ok(())
+}
+
+async fn delete(ns: &Namespace, kinds: [Kind; 2]) -> Result<()> {
+    for kind in kinds {
         ns.env.all(kind).delete(&ns.name, &DeleteParams::default()).await?;
     }
-    judged(ns, false).await
+    Ok(())
 }
 
 /// Waits until the API server does or does not refuse a Deployment.

@@ -13,10 +13,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, api::DeleteParams};
 use tokio::time::{Instant, sleep};
 
-use crate::{
-    script::Place,
-    world::{World, is_upkeep},
-};
+use crate::{counts::is_change, script::Place, world::World};
 
 /// How long a leader is disturbed: longer than its lease lasts.
 const LENGTH: Duration = Duration::from_secs(30);
@@ -52,7 +49,7 @@ impl Replica {
     fn writes(&self) -> Vec<(Instant, Call)> {
         let log = &self.proxy.faults.log;
         let entries = log.since(Duration::ZERO).into_iter();
-        let written = entries.filter(|entry| entry.call.is_write() && !is_upkeep(&entry.call.resource));
+        let written = entries.filter(is_change);
         written.map(|entry| (log.begun() + entry.at, entry.call)).collect()
     }
 }

@@ -6,12 +6,14 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the report is this program's output")]
 
+mod counts;
 mod judge;
 mod leaders;
 mod masked;
 mod scenarios;
 mod script;
 mod upgrade;
+mod walk;
 mod world;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -87,6 +89,8 @@ enum Kind {
     Disturbed(&'static Scenario),
     /// Two, of which the one that leads is.
     TakenOver(Disturbance),
+    /// One, which nothing disturbs, and every field in turn.
+    Walk,
 }
 
 /// Plays what was asked for; how many failed.
@@ -94,7 +98,7 @@ async fn play(args: &Args) -> anyhow::Result<usize> {
     let world = World::connect(args).await?;
     let scenarios = SCENARIOS.iter().map(|scenario| (scenario.name, Kind::Disturbed(scenario)));
     let take_overs = TAKE_OVERS.iter().map(|(name, disturbance)| (*name, Kind::TakenOver(*disturbance)));
-    let all = scenarios.chain(take_overs).enumerate();
+    let all = scenarios.chain(take_overs).chain([(walk::NAME, Kind::Walk)]).enumerate();
     if let Some(older) = &args.older {
         let told = upgrade::play(&world, older).await?;
         println!("ok    {} {told}", upgrade::NAME);
@@ -108,6 +112,7 @@ async fn play(args: &Args) -> anyhow::Result<usize> {
         let begun = tokio::time::Instant::now();
         let result = match kind {
             Kind::Disturbed(scenario) => world.play(scenario).await,
+            Kind::Walk => walk::play(&world).await,
             Kind::TakenOver(disturbance) => leaders::play(&world, name, disturbance).await,
         };
         let took = begun.elapsed().as_secs_f32();

@@ -85,9 +85,10 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     of("P21-ended-watches", &[Rule::new(Of::WATCHES, When::Chance(0.5), Fault::End)]),
     of("P22-silent-writes", &[Rule::new(Of::WRITES, When::Chance(0.05), Fault::Silence)]),
     Scenario {
-        ends: Ends::Killed(2000),
+        ends: Ends::Killed(500),
         ..of("P24-cut-lists", &[Rule::new(LISTS, When::Chance(0.3), Fault::Cut(3000))])
     },
+    within(20, "P26-unreadable", &[Rule::new(Of::WATCHES, When::Always, Fault::Garble(0.2))]),
     Scenario { ends: Ends::AtAWrite, ..of("P29-ends-at-a-write", &[]) },
     within(20, "P36-tools-undefined", &[Rule::new(TOOLS, When::Always, Fault::Refuse(404, "NotFound", None))]),
     // Lives shorter than the half second in which changes are collected: that goes on only when they are over.

@@ -23,6 +23,7 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
         "Agent" => (crds::GROUP, crds::VERSION, "agents"),
         "Tool" => (crds::GROUP, crds::VERSION, "tools"),
         "Deployment" => ("apps", "v1", "deployments"),
+        "CustomResourceDefinition" => ("apiextensions.k8s.io", "v1", "customresourcedefinitions"),
         "NetworkPolicy" => ("networking.k8s.io", "v1", "networkpolicies"),
         "Service" => ("", "v1", "services"),
         "ConfigMap" => ("", "v1", "configmaps"),
@@ -150,7 +151,8 @@ impl Place {
         self.api("Secret").create(&PostParams::default(), &secret).await.context("create a Secret").map(drop)
     }
 
-    async fn create(&self, kind: &str, name: &str, fields: Value) -> Result<()> {
+    /// Makes an Agent or a Tool.
+    pub(crate) async fn create(&self, kind: &str, name: &str, fields: Value) -> Result<()> {
         let mut spec =
             if kind == "Agent" { json!({"name": name, "framework": "corail"}) } else { json!({"name": name}) };
         if let (Value::Object(spec), Value::Object(fields)) = (&mut spec, fields) {

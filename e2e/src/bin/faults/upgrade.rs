@@ -7,10 +7,7 @@ use kube::{ResourceExt as _, api::ListParams};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::{
-    script::Place,
-    world::{World, is_upkeep},
-};
+use crate::{counts::is_change, script::Place, world::World};
 
 /// Its name.
 pub(crate) const NAME: &str = "P35-upgrade";
@@ -41,7 +38,7 @@ pub(crate) async fn play(world: &World, older: &Path) -> Result<String> {
         ensure!(templates(&places).await? == before, "the {what} operator changed Pod templates");
         let mut writes = BTreeMap::<String, usize>::new();
         for entry in proxy.faults.log.since(mark) {
-            if entry.call.is_write() && !is_upkeep(&entry.call.resource) {
+            if is_change(&entry) {
                 *writes.entry(entry.call.to_string()).or_default() += 1;
             }
         }

@@ -1,0 +1,65 @@
+//! Counts of what was asked and made: the oracles O2 and O7.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use anyhow::{Result, ensure};
+use e2e::fault::{Call, Entry, Fault, Proxy};
+
+/// Whether a call writes something other than a lease or an Event.
+pub(crate) fn is_change(entry: &Entry) -> bool {
+    entry.call.is_write() && !is_upkeep(&entry.call.resource)
+}
+
+fn is_upkeep(resource: &str) -> bool {
+    matches!(resource, "leases" | "events")
+}
+
+/// Writes in a namespace that reached the API server and that it took.
+pub(crate) fn writes(proxy: &Proxy, namespace: &str) -> usize {
+    let entries = proxy.faults.log.since(Duration::ZERO);
+    let taken = entries.iter().filter(|entry| entry.answered.is_some_and(|code| code < 300));
+    taken.filter(|entry| entry.call.namespace == namespace && is_change(entry)).count()
+}
+
+/// Whether no object was asked for too often, refused attempts included, and none before the time that a refusal named.
+pub(crate) fn often(proxy: &Proxy) -> Result<()> {
+    let mut attempts: HashMap<Call, Vec<Entry>> = HashMap::new();
+    for entry in proxy.faults.log.since(Duration::ZERO) {
+        let is_of_object = entry.call.is_write() || entry.call.verb == "get";
+        if is_of_object && !is_upkeep(&entry.call.resource) {
+            attempts.entry(entry.call.clone()).or_default().push(entry);
+        }
+    }
+    for (call, attempts) in attempts {
+        let took = attempts.last().map_or(Duration::ZERO, |last| last.at.saturating_sub(attempts[0].at));
+        let most = 10 + 2 * took.as_secs() as usize;
+        ensure!(attempts.len() <= most, "O7: {} attempts in {took:?}: {call}", attempts.len());
+        for pair in attempts.windows(2) {
+            let named = pair[0].faults.iter().find_map(|fault| match fault {
+                Fault::Refuse(_, _, Some(seconds)) => Some(Duration::from_secs((*seconds).into())),
+                _ => None,
+            });
+            let gap = pair[1].at.saturating_sub(pair[0].at);
+            ensure!(
+                named.is_none_or(|named| gap >= named),
+                "O7: {call} again after {gap:?}, though Retry-After said more"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What was made more or less often than it should be.
+pub(crate) fn more(expected: &BTreeMap<String, usize>, found: &BTreeMap<String, usize>) -> String {
+    let all = expected.keys().chain(found.keys());
+    let differs = |key: &&String| expected.get(*key) != found.get(*key);
+    let line = |key: &String| {
+        format!("{key} {} times, undisturbed {}", found.get(key).unwrap_or(&0), expected.get(key).unwrap_or(&0))
+    };
+    let mut lines: Vec<_> = all.filter(differs).map(line).collect();
+    lines.dedup();
+    lines.join(", ")
+}

@@ -1,0 +1,222 @@
+//! Every field of an Agent in turn (P48): an agent that was edited to have it ends as one that was made with it, and one from which
+//! it was taken again ends as one that never had it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::outside::operator::Operator;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::{Api, core::DynamicObject};
+use serde_json::{Map, Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    counts::is_change,
+    masked,
+    script::{Place, resource},
+    world::World,
+};
+
+/// Its name.
+pub(crate) const NAME: &str = "P48-walk";
+/// How long nothing may be written before all is as it will stay.
+const QUIET: Duration = Duration::from_secs(8);
+/// Longest wait for that.
+const PATIENCE: Duration = Duration::from_secs(240);
+/// How many requests of ours are under way at once.
+const AT_ONCE: usize = 16;
+
+/// A field with a value.
+#[derive(Debug, Clone)]
+struct Case {
+    /// The name of its agents.
+    name: String,
+    /// What a merge patch of the spec says.
+    patch: Value,
+}
+
+/// Plays it.
+pub(crate) async fn play(world: &World) -> Result<String> {
+    let definitions: Api<DynamicObject> = Api::all_with(world.client.clone(), &resource("CustomResourceDefinition"));
+    let definition = definitions.get("agents.agents.recif.dev").await.context("read the Agents' definition")?;
+    let schema = &definition.data["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    let cases = cases(schema);
+    ensure!(cases.len() > 100, "only {} fields with values", cases.len());
+    let places = world.places(NAME, 4).await?;
+    let played = play_in(world, cases, &places).await;
+    for place in &places {
+        place.remove().await?;
+    }
+    played
+}
+
+async fn play_in(world: &World, cases: Vec<Case>, places: &[Place]) -> Result<String> {
+    let [with, edited, without, taken] = places else { anyhow::bail!("four namespaces") };
+    let (proxy, log) = (world.proxy().await?, world.log(NAME));
+    let mut operator = world.operator(&proxy, &log, "walk", None).await?;
+    let all = cases.len();
+    // What the API server refuses is of no interest here.
+    let cases = made(with, cases, |case| case.patch.clone()).await?;
+    for (place, has_it) in [(edited, false), (without, false), (taken, true)] {
+        let fields = |case: &Case| if has_it { case.patch.clone() } else { json!({}) };
+        let names = made(place, cases.clone(), fields).await?;
+        ensure!(names.len() == cases.len(), "{}: {} of {} agents", place.name, names.len(), cases.len());
+    }
+    quiet(&proxy, &mut operator).await?;
+    let cases = patched(edited, cases, |case| case.patch.clone()).await?;
+    let cases = patched(taken, cases, |case| emptied(&case.patch)).await?;
+    quiet(&proxy, &mut operator).await?;
+    let mut differences = Vec::new();
+    let mut compared = 0;
+    for (fresh, changed) in [(with, edited), (without, taken)] {
+        let (fresh, changed) = (normal(masked::of(fresh).await?), normal(masked::of(changed).await?));
+        for case in &cases {
+            let of = |state: &BTreeMap<String, Value>| -> BTreeMap<String, Value> {
+                let is_its = |key: &String| key.split('/').nth(1).is_some_and(|name| name.starts_with(&case.name));
+                state.iter().filter(|(key, _)| is_its(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+            };
+            let (fresh, changed) = (of(&fresh), of(&changed));
+            let phase = &fresh[&format!("Agent/{}", case.name)]["status"]["phase"];
+            // Who waits or failed keeps the children that it had.
+            if phase != "Running" && phase != "Terminated" {
+                continue;
+            }
+            compared += 1;
+            if let Some(difference) = masked::difference(&fresh, &changed) {
+                differences.push(format!("{}: {difference}", case.patch));
+            }
+        }
+    }
+    operator.stop().await?;
+    ensure!(differences.is_empty(), "{} of {compared} differ:\n  {}", differences.len(), differences.join("\n  "));
+    Ok(format!("{} of {all} values taken, {compared} states compared", cases.len()))
+}
+
+/// The same without what may depend on the way: the order of lists, who owns the number of replicas, and whether the references of
+/// a workload that is stopped were there when it was not.
+fn normal(mut state: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+    for value in state.values_mut() {
+        let is_stopped = value["status"]["phase"] == "Terminated";
+        for (list, names) in [("children", ["kind", "name"].as_slice()), ("conditions", &["type"])] {
+            if let Some(list) = value["status"][list].as_array_mut() {
+                list.sort_by_key(|entry| names.iter().map(|name| entry[*name].to_string()).collect::<Vec<_>>());
+            }
+        }
+        let conditions = value["status"]["conditions"].as_array_mut().into_iter().flatten();
+        for resolved in conditions.filter(|entry| is_stopped && entry["type"] == "ReferencesResolved") {
+            resolved["reason"] = Value::Null;
+        }
+        if let Some(managers) = value["metadata"]["managedFields"].as_object_mut() {
+            managers.retain(|manager, _| !manager.contains("recif-replicas"));
+            for fields in managers.values_mut() {
+                *fields = fields.as_str().unwrap_or_default().replace(r#""f:replicas":{},"#, "").into();
+            }
+        }
+    }
+    state
+}
+
+/// Makes the agents; those that were taken.
+async fn made(place: &Place, cases: Vec<Case>, fields: impl Fn(&Case) -> Value) -> Result<Vec<Case>> {
+    let created = stream::iter(cases).map(|case| {
+        let fields = fields(&case);
+        async move { taken(place.create("Agent", &case.name, fields).await).map(|taken| taken.then_some(case)) }
+    });
+    created.buffered(AT_ONCE).try_filter_map(|case| async { Ok(case) }).try_collect().await
+}
+
+/// Edits the agents; those whose edit was taken.
+async fn patched(place: &Place, cases: Vec<Case>, patch: impl Fn(&Case) -> Value) -> Result<Vec<Case>> {
+    let patched = stream::iter(cases).map(|case| {
+        let patch = json!({"spec": patch(&case)});
+        async move { taken(place.patch("Agent", &case.name, patch).await).map(|taken| taken.then_some(case)) }
+    });
+    patched.buffered(AT_ONCE).try_filter_map(|case| async { Ok(case) }).try_collect().await
+}
+
+/// Whether the API server took it; it may refuse it as invalid.
+fn taken(outcome: Result<()>) -> Result<bool> {
+    let Err(error) = outcome else { return Ok(true) };
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+/// Waits until the operator has written nothing for a while.
+async fn quiet(proxy: &e2e::fault::Proxy, operator: &mut Operator) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let mark = proxy.faults.log.now();
+        sleep(QUIET).await;
+        let entries = proxy.faults.log.since(mark);
+        if !entries.iter().any(is_change) {
+            return Ok(());
+        }
+        ensure!(operator.ended()?.is_none(), "the operator ended");
+        ensure!(begun.elapsed() < PATIENCE, "it still writes after {PATIENCE:?}");
+    }
+}
+
+/// The patch that takes the field out again, with all that stands around it.
+fn emptied(patch: &Value) -> Value {
+    let fields = patch.as_object().into_iter().flatten();
+    Value::Object(fields.map(|(field, _)| (field.clone(), Value::Null)).collect())
+}
+
+/// Each optional field of a schema with values at the edges of what it may be.
+fn cases(schema: &Value) -> Vec<Case> {
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    let fields = schema["properties"].as_object().into_iter().flatten();
+    let optional = fields.filter(|(field, _)| !required.contains(&Value::from(field.as_str())));
+    let patches = optional.flat_map(|(field, schema)| {
+        values(schema).into_iter().map(move |value| Value::Object(Map::from_iter([(field.clone(), value)])))
+    });
+    patches.enumerate().map(|(at, patch)| Case { name: format!("w{at:04}"), patch }).collect()
+}
+
+/// Values of a schema: its limits, its words, what is empty.
+fn values(schema: &Value) -> Vec<Value> {
+    if let Some(words) = schema["enum"].as_array() {
+        return words.clone();
+    }
+    if schema["x-kubernetes-int-or-string"] == true {
+        return vec![json!(1), json!("25%"), json!("100m")];
+    }
+    match schema["type"].as_str() {
+        Some("boolean") => vec![json!(true), json!(false)],
+        Some("integer" | "number") => {
+            let limits = ["minimum", "maximum"].into_iter().filter_map(|limit| schema.get(limit).cloned());
+            limits.chain([json!(0), json!(1)]).collect()
+        }
+        Some("string") => ["", "x", "5s", "https://a.example/b", "a/b:c"].map(Value::from).to_vec(),
+        Some("array") => {
+            let items = values(&schema["items"]);
+            let one = items.iter().map(|item| json!([item]));
+            one.chain([json!([]), Value::Array(items.iter().take(2).cloned().collect())]).collect()
+        }
+        Some("object") => objects(schema),
+        _ => Vec::new(),
+    }
+}
+
+/// Objects of a schema: empty, and with what is required and one field more.
+fn objects(schema: &Value) -> Vec<Value> {
+    let Some(fields) = schema["properties"].as_object() else {
+        let of = schema.get("additionalProperties").map(values).unwrap_or_default();
+        return of.into_iter().map(|value| json!({"key": value})).chain([json!({})]).collect();
+    };
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    let is_required = |field: &&String| required.contains(&Value::from(field.as_str()));
+    let first = |field: &String| (field.clone(), values(&fields[field]).pop().unwrap_or_default());
+    let least: Map<String, Value> = fields.keys().filter(is_required).map(first).collect();
+    let with = fields.iter().flat_map(|(field, schema)| {
+        let least = &least;
+        values(schema).into_iter().map(move |value| {
+            let mut object = least.clone();
+            object.insert(field.clone(), value);
+            Value::Object(object)
+        })
+    });
+    with.chain([Value::Object(least.clone())]).collect()
+}
