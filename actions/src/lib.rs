@@ -20,5 +20,6 @@ pub mod reference;
 pub mod references;
 pub mod remote_mcp_server;
 pub mod render;
+mod stale;
 pub mod tool;
 pub mod workload;

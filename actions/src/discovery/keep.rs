@@ -9,6 +9,7 @@ use crate::{
     machine::{ActionError, ApiError, Context, condition},
     ports::{ChildKind, ChildRef},
     render::tools_manifest,
+    stale::refuse_stale,
     workload::refuse_foreign,
 };
 
@@ -85,6 +86,7 @@ async fn write<K: ToolServer>(
     if repair && let Some(message) = contested(cx, cr.uid(), &child) {
         return Ok(Written::Contested(message));
     }
+    refuse_stale(cx, cr).await?;
     let manifest = tools_manifest(cr, child.clone(), catalogue.definitions.text());
     for attempt in 0..2 {
         if let Some(seen) = &seen {

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 
 use super::{Workload, replicas};
 use crate::{
-    machine::{ActionError, ApiError, Context, Machine, Notes, by_others},
-    ports::{Child, ChildKind, ChildRef, Manifest, OwnerState},
+    machine::{ActionError, ApiError, Context, Machine, Notes},
+    ports::{Child, ChildKind, ChildRef, Manifest},
     render::{MANAGED_BY_LABEL, kind_label},
+    stale::{ask_for_newer, refuse_stale},
 };
 
 /// What became of a child.
@@ -123,27 +124,6 @@ pub(super) async fn ensure<K: Workload>(
     }
     keep(next, record);
     Ok(Ensured::Applied)
-}
-
-/// Refuses to act for a version of the object that may be stale. Drift could not tell the children of an old version from those of
-/// the newest one, because the same field manager applied the same fields.
-async fn refuse_stale<K: Workload>(cx: &Context<K>, cr: &K) -> Result<(), ActionError> {
-    if cx.is_confirmed(cr) { Ok(()) } else { ask_for_newer(cx, cr).await }
-}
-
-/// Reads the object past the cache, and ends the step as stale if it has changed.
-async fn ask_for_newer<K: Workload>(cx: &Context<K>, cr: &K) -> Result<(), ActionError> {
-    let newest = cx.cluster.owner(K::KIND, &cr.key()).await?;
-    let seq = cr.machine().and_then(|machine| machine.history.last()).map_or(0, |entry| entry.seq);
-    // Not the whole version: what strangers write to it all the time is nothing to wait for.
-    let is_this = |newest: &OwnerState| {
-        newest.meta.uid == cr.meta().uid && by_others(&newest.meta) == by_others(cr.meta()) && newest.seq == seq
-    };
-    if !newest.as_ref().is_some_and(|newest| is_this(newest) && newest.meta.deletion_timestamp.is_none()) {
-        return Err(ApiError::Stale.into());
-    }
-    cx.confirm(cr);
-    Ok(())
 }
 
 /// Digest of what a child is made from. Of a Deployment without its number, which changes alone.

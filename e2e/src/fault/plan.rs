@@ -111,6 +111,10 @@ pub enum When {
     Every(u64),
     /// Each with this probability.
     Chance(f64),
+    /// Each of a verb and resource in a namespace, which are drawn with this probability.
+    Sort(f64),
+    /// Each nth in a namespace; the number at the end of its name says with which it begins.
+    InTurn(u64),
 }
 
 /// One rule.
@@ -138,18 +142,21 @@ pub struct Plan {
     rules: Mutex<Vec<Rule>>,
     /// How often each rule met each object.
     met: Mutex<HashMap<(usize, Call), u64>>,
+    /// How often each rule met a call in each namespace.
+    in_namespace: Mutex<HashMap<(usize, String), u64>>,
 }
 
 impl Plan {
     /// Without rules, with this seed.
     pub fn new(seed: u64) -> Self {
-        Self { seed, rules: Mutex::default(), met: Mutex::default() }
+        Self { seed, rules: Mutex::default(), met: Mutex::default(), in_namespace: Mutex::default() }
     }
 
     /// Puts these rules in force, in place of all others.
     pub fn set(&self, rules: &[Rule]) {
         rules.clone_into(&mut self.rules.lock().unwrap_or_else(PoisonError::into_inner));
         self.met.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.in_namespace.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// The faults that a call meets, each with a number from 0 to 1 for what else is to be drawn.
@@ -168,6 +175,16 @@ impl Plan {
                 When::Nth(n) => ordinal == n,
                 When::Every(n) => ordinal % n == 0,
                 When::Chance(chance) => self.draw((at, call, ordinal, 0)) < chance,
+                When::Sort(chance) => {
+                    self.draw((at, call.verb, &call.resource, &call.subresource, &call.namespace)) < chance
+                }
+                When::InTurn(n) => {
+                    let mut counts = self.in_namespace.lock().unwrap_or_else(PoisonError::into_inner);
+                    let count = counts.entry((at, call.namespace.clone())).or_default();
+                    *count += 1;
+                    let number = call.namespace.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
+                    number.is_some_and(|number| *count % n == number % n)
+                }
             };
             if applies {
                 faults.push((rule.fault, self.draw((at, call, ordinal, 1))));
@@ -233,5 +250,22 @@ mod tests {
         ]);
         let met: Vec<_> = (0..4).map(|_| plan.decide(&call("patch", "x")).len()).collect();
         assert_eq!(met, [0, 2, 0, 1]);
+    }
+
+    #[test]
+    fn namespaces_take_their_turns() {
+        let of = |namespace: &str, name: &str| Call { namespace: namespace.into(), ..call("patch", name) };
+        let plan = Plan::new(1);
+        plan.set(&[Rule::new(Of::WRITES, When::InTurn(3), Fault::Drop)]);
+        let met =
+            |namespace: &str| -> Vec<_> { (0..6).map(|n| plan.decide(&of(namespace, &n.to_string())).len()).collect() };
+        assert_eq!(met("a-01"), [1, 0, 0, 1, 0, 0]);
+        assert_eq!(met("a-03"), [0, 0, 1, 0, 0, 1]);
+        assert_eq!(met("system"), [0; 6]);
+        plan.set(&[Rule::new(Of::WRITES, When::Sort(0.5), Fault::Drop)]);
+        let sorts: Vec<_> = (0..40).map(|n| met(&format!("a-{n}"))).collect();
+        assert!(sorts.iter().all(|met| met.iter().all(|found| *found == met[0])), "it differs within a sort");
+        let hits = sorts.iter().filter(|met| met[0] == 1).count();
+        assert!((10..30).contains(&hits), "{hits}");
     }
 }

@@ -72,6 +72,21 @@ async fn published_tools_follow_the_server_and_stay_in_error_while_they_are_used
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_published_for_a_servers_past() {
+    let (sim, _) = publishing().await;
+    // It has listed the server, and hears of nothing that comes to that.
+    let mut past = Operator::start(&sim);
+    past.lagging = vec!["RemoteMCPServer"];
+    sim.store().edit(&server_id(), |body| body["spec"]["publish"]["exclude"] = json!(["add"]));
+    Operator::start(&sim).run(2 * MINUTE).await;
+    assert_eq!(published(&sim, "add"), Value::Null);
+    sim.take_requests();
+    past.run(2 * MINUTE).await;
+    assert_eq!(published(&sim, "add"), Value::Null, "it made it of what it knew");
+    assert!(!sim.take_requests().is_empty(), "it tried");
+}
+
+#[tokio::test(start_paused = true)]
 async fn fields_of_others_stay_and_cost_nothing() {
     let (sim, mut operator) = publishing().await;
     let tools = crds::tool_server::tools_config_map("RemoteMCPServer", "everything");

@@ -6,6 +6,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the report is this program's output")]
 
+mod away;
 mod counts;
 mod judge;
 mod leaders;
@@ -91,6 +92,8 @@ enum Kind {
     TakenOver(Disturbance),
     /// One, which nothing disturbs, and every field in turn.
     Walk,
+    /// One, which is away while all is deleted.
+    Away,
 }
 
 /// Plays what was asked for; how many failed.
@@ -98,7 +101,7 @@ async fn play(args: &Args) -> anyhow::Result<usize> {
     let world = World::connect(args).await?;
     let scenarios = SCENARIOS.iter().map(|scenario| (scenario.name, Kind::Disturbed(scenario)));
     let take_overs = TAKE_OVERS.iter().map(|(name, disturbance)| (*name, Kind::TakenOver(*disturbance)));
-    let all = scenarios.chain(take_overs).chain([(walk::NAME, Kind::Walk)]).enumerate();
+    let all = scenarios.chain(take_overs).chain([(walk::NAME, Kind::Walk), (away::NAME, Kind::Away)]).enumerate();
     if let Some(older) = &args.older {
         let told = upgrade::play(&world, older).await?;
         println!("ok    {} {told}", upgrade::NAME);
@@ -113,6 +116,7 @@ async fn play(args: &Args) -> anyhow::Result<usize> {
         let result = match kind {
             Kind::Disturbed(scenario) => world.play(scenario).await,
             Kind::Walk => walk::play(&world).await,
+            Kind::Away => away::play(&world).await,
             Kind::TakenOver(disturbance) => leaders::play(&world, name, disturbance).await,
         };
         let took = begun.elapsed().as_secs_f32();

@@ -39,6 +39,8 @@ const fn within(seconds: u64, name: &'static str, rules: &'static [Rule]) -> Sce
 }
 
 const ALL: Of = Of { verbs: &[], resource: "", subresource: "", namespace: "" };
+const OF_OBJECTS: Of =
+    Of { verbs: &["create", "update", "patch", "delete", "get"], resource: "", subresource: "", namespace: "" };
 const LISTS: Of = Of { verbs: &["list"], resource: "", subresource: "", namespace: "" };
 const STATUS: Of = Of { verbs: &["patch"], resource: "", subresource: "status", namespace: "" };
 const DEPLOYMENTS: Of = Of { verbs: &["watch"], resource: "deployments", subresource: "", namespace: "" };
@@ -49,7 +51,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     of("P1-delays", &[Rule::new(Of::CALLS, When::Chance(0.3), Fault::Delay(Duration::from_secs(2)))]),
     of("P2-drops", &[Rule::new(Of::CALLS, When::Chance(0.1), Fault::Drop)]),
     of("P3-lost-answers", &[Rule::new(Of::WRITES, When::Chance(0.1), Fault::LoseAnswer)]),
-    of("P4-lost-answers-504", &[Rule::new(Of::WRITES, When::Chance(0.1), Fault::AnswerWith(504))]),
+    of("P4-lost-answers-504", &[Rule::new(Of::WRITES, When::InTurn(10), Fault::AnswerWith(504))]),
     of("P5-sent-twice", &[Rule::new(Of::WRITES, When::Chance(0.3), Fault::Repeat)]),
     of("P6-conflicts", &[Rule::new(STATUS, When::Chance(0.3), Fault::Refuse(409, "Conflict", None))]),
     of(
@@ -65,6 +67,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ),
     within(60, "P9-away", &[Rule::new(ALL, When::Always, Fault::Refuse(503, "ServiceUnavailable", None))]),
     within(15, "P10-forbidden", &[Rule::new(APPLIES, When::Always, Fault::Refuse(403, "Forbidden", None))]),
+    within(15, "P10-forbidden-verbs", &[Rule::new(OF_OBJECTS, When::Sort(0.2), Fault::Refuse(403, "Forbidden", None))]),
     within(20, "P11-policy", &[Rule::new(APPLIES, When::Chance(0.5), Fault::Refuse(422, "Invalid", None))]),
     within(20, "P12-webhook", &[Rule::new(APPLIES, When::Chance(0.5), Fault::Refuse(400, "BadRequest", None))]),
     within(

@@ -1,0 +1,28 @@
+//! Consistent reads: before a child is written, the version of its owner that calls for it is known to be the newest one. A list or a
+//! watch may bring one of the past.
+
+use crate::{
+    machine::{ActionError, ApiError, Context, Machine, by_others},
+    ports::{OwnerState, World},
+};
+
+/// Refuses to act for a version of the object that may be stale. Drift could not tell the children of an old version from those of
+/// the newest one, because the same field manager applied the same fields.
+pub(crate) async fn refuse_stale<K: Machine<World = World>>(cx: &Context<K>, cr: &K) -> Result<(), ActionError> {
+    if cx.is_confirmed(cr) { Ok(()) } else { ask_for_newer(cx, cr).await }
+}
+
+/// Reads the object past the cache, and ends the step as stale if it has changed.
+pub(crate) async fn ask_for_newer<K: Machine<World = World>>(cx: &Context<K>, cr: &K) -> Result<(), ActionError> {
+    let newest = cx.cluster.owner(K::KIND, &cr.key()).await?;
+    let seq = cr.machine().and_then(|machine| machine.history.last()).map_or(0, |entry| entry.seq);
+    // Not the whole version: what strangers write to it all the time is nothing to wait for.
+    let is_this = |newest: &OwnerState| {
+        newest.meta.uid == cr.meta().uid && by_others(&newest.meta) == by_others(cr.meta()) && newest.seq == seq
+    };
+    if !newest.as_ref().is_some_and(|newest| is_this(newest) && newest.meta.deletion_timestamp.is_none()) {
+        return Err(ApiError::Stale.into());
+    }
+    cx.confirm(cr);
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! What is deleted while no operator runs (P38): agents in each way, their children by hand, and at last the definition of Agents.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::fault::Proxy;
+use kube::{
+    Api, Error, ResourceExt as _,
+    api::{DeleteParams, PostParams, PropagationPolicy},
+    core::DynamicObject,
+};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    script::{Place, described, resource},
+    world::World,
+};
+
+/// Its name.
+pub(crate) const NAME: &str = "P38-away-at-deletion";
+/// The definition of Agents.
+const AGENTS: &str = "agents.agents.recif.dev";
+/// Within what the operator has caught up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Plays it.
+pub(crate) async fn play(world: &World) -> Result<String> {
+    let places = world.places(NAME, world.args.seeds.min(4)).await?;
+    let played = play_in(world, &places).await;
+    for place in &places {
+        place.remove().await?;
+    }
+    played
+}
+
+async fn play_in(world: &World, places: &[Place]) -> Result<String> {
+    let (proxy, log) = (world.proxy().await?, world.log(NAME));
+    let start = async |proxy: &Proxy| world.operator(proxy, &log, "away", None).await;
+    let operator = start(&proxy).await?;
+    for place in places {
+        place.play().await?;
+    }
+    operator.kill().await?;
+    for place in places {
+        for (kind, name) in [("Deployment", "plain"), ("ConfigMap", "plain-config"), ("Service", "wide")] {
+            place.api(kind).delete(name, &DeleteParams::default()).await.with_context(|| format!("delete {name}"))?;
+        }
+        for (name, policy) in [
+            ("plain", PropagationPolicy::Background),
+            ("wide", PropagationPolicy::Foreground),
+            ("stored", PropagationPolicy::Orphan),
+        ] {
+            let how = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
+            place.api("Agent").delete(name, &how).await.with_context(|| format!("delete {name}"))?;
+        }
+    }
+    let operator = start(&proxy).await?;
+    let begun = Instant::now();
+    for place in places {
+        until(place, "those that were deleted are gone", |agents| {
+            let names: Vec<_> = agents.iter().map(|agent| agent.name_any()).collect();
+            names == ["gone", "tooled", "waiting"]
+        })
+        .await?;
+    }
+    let gone_after = begun.elapsed();
+    operator.kill().await?;
+    let definitions: Api<DynamicObject> = Api::all_with(world.client.clone(), &resource("CustomResourceDefinition"));
+    let definition = definitions.get(AGENTS).await.context("read the Agents' definition")?;
+    definitions.delete(AGENTS, &DeleteParams::default()).await.context("delete the Agents' definition")?;
+    let operator = start(&proxy).await?;
+    let begun = Instant::now();
+    while !matches!(definitions.get(AGENTS).await, Err(Error::Api(status)) if status.code == 404) {
+        ensure!(begun.elapsed() < PATIENCE, "finalizers hold the definition after {PATIENCE:?}");
+        sleep(Duration::from_millis(200)).await;
+    }
+    let defined_after = begun.elapsed();
+    let metadata =
+        json!({"name": AGENTS, "annotations": definition.metadata.annotations, "labels": definition.metadata.labels});
+    let again: Value = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata,
+        "spec": definition.data["spec"],
+    });
+    definitions.create(&PostParams::default(), &serde_json::from_value(again)?).await.context("define Agents again")?;
+    // The API server serves it a little later.
+    let begun = Instant::now();
+    while let Err(error) = places[0].create("Agent", "after", json!({})).await {
+        ensure!(begun.elapsed() < PATIENCE, "no Agent can be made again: {error:#}");
+        sleep(Duration::from_millis(200)).await;
+    }
+    until(&places[0], "an agent of the new definition runs", |agents| {
+        agents.iter().any(|agent| agent.name_any() == "after" && agent.data["status"]["phase"] == "Running")
+    })
+    .await?;
+    operator.stop().await?;
+    let [gone, defined] = [gone_after, defined_after].map(|after| after.as_secs_f32());
+    Ok(format!("agents gone after {gone:.1} s, their definition after {defined:.1} s"))
+}
+
+async fn until(place: &Place, what: &str, is_so: impl Fn(&[DynamicObject]) -> bool) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let agents = place.agents().await?;
+        if is_so(&agents) {
+            return Ok(());
+        }
+        ensure!(begun.elapsed() < PATIENCE, "{}: not after {PATIENCE:?}: {what}; {}", place.name, described(&agents));
+        sleep(Duration::from_millis(200)).await;
+    }
+}
