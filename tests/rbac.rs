@@ -62,12 +62,16 @@ fn the_operator_may_do_what_it_does_and_nothing_else() {
         ("events.events.k8s.io", "create"),
     ]);
     for kind in crds::KINDS {
-        // The watches and the status; of a workload also whether it is still there, its finalizer, and what is demanded of
-        // whoever sets an owner reference that blocks deletion.
+        // The watches and the status; of an owner also whether it is still there; of a workload its finalizer, and what is demanded
+        // of a writer of owner references that block deletion.
         let (plural, status) = (kind.plural, format!("{}/status", kind.plural));
         let finalizers = format!("{plural}/finalizers");
         expected.extend(match kind.role {
             Role::Workload => table(&[(plural, "get list watch patch"), (&status, "patch"), (&finalizers, "update")]),
+            // A server owns the ConfigMap and the Tools that are made of what it tells.
+            Role::Reference if kind.name == "RemoteMCPServer" => {
+                table(&[(plural, "get list watch"), (&status, "patch")])
+            }
             Role::Reference => table(&[(plural, "list watch"), (&status, "patch")]),
         });
     }
@@ -125,14 +129,17 @@ fn sections() -> [(&'static str, &'static str, String); 6] {
         kinds.flat_map(|kind| suffixes.iter().map(|suffix| format!("{}{suffix}", kind.plural))).collect()
     };
     let all = [Role::Workload, Role::Reference];
+    let (owners, others): (Vec<_>, Vec<_>) =
+        of(&[Role::Reference], &[""]).into_iter().partition(|plural| plural == "remotemcpservers");
     let operator = [
         rule(
-            "The spec is the user's; get asks whether the owner is still there before a child is put back, patch is for\n\
+            "The spec is the user's; get asks whether an owner is still the same before a child is written, patch is for\n\
              the finalizer.",
             &of(&[Role::Workload], &[""]),
             "get, list, watch, patch",
         ),
-        rule("", &of(&[Role::Reference], &[""]), "list, watch"),
+        rule("", &owners, "get, list, watch"),
+        rule("", &others, "list, watch"),
         rule("", &of(&all, &["/status"]), "patch"),
         rule(
             "An owner reference with blockOwnerDeletion is refused without it.",

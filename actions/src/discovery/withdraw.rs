@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 use super::{Catalogue, ToolServer, publish::publish};
-use crate::machine::{Action, ActionError, Context};
+use crate::machine::{Action, ActionError, ApiError, Context};
 
 /// When it is tried again after a request failed.
 const SOON: Duration = Duration::from_secs(5);
@@ -45,6 +45,7 @@ impl<K: ToolServer, A: Action<K>> Action<K> for Withdrawing<A> {
                 cx.notes.look_again(Duration::ZERO);
                 return Ok(Some(next));
             }
+            Err(ActionError::Api(ApiError::Stale)) => return Err(ApiError::Stale.into()),
             // Tools that cannot be deleted keep no server from its work.
             Err(error) => {
                 cx.notes.note("not_withdrawn", error.to_string());

@@ -66,7 +66,7 @@ pub const STEERED_BY: &[&str] = &[
 ];
 
 /// Condition types that rendering writes, each for as long as the spec has what it is about.
-pub(super) const OF_RENDERING: &[&str] = &["KnowledgeBasesConfigured"];
+pub(super) const RENDERED_CONDITIONS: &[&str] = &["KnowledgeBasesConfigured"];
 
 /// Condition types that the actions of a workload write.
 pub const CONDITIONS: &[&str] = &["Available", "ReferencesResolved", "KnowledgeBasesConfigured"];

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     Workload,
     children::{ensure, refuse_foreign},
-    edges::OF_RENDERING,
+    edges::RENDERED_CONDITIONS,
     health::note_rollout,
     images::render_with_images,
     old_files::keep_old_files,
@@ -83,7 +83,7 @@ impl<K: Workload> Action<K> for Render {
         status.model = rendered.model;
         status.selector = Some(selector);
         let conditions = &mut status.machine.conditions;
-        conditions.retain(|known| !OF_RENDERING.contains(&known.type_.as_str()));
+        conditions.retain(|known| !RENDERED_CONDITIONS.contains(&known.type_.as_str()));
         for condition in rendered.conditions {
             set_condition(conditions, condition);
         }

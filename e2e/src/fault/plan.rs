@@ -111,8 +111,9 @@ pub enum When {
     Every(u64),
     /// Each with this probability.
     Chance(f64),
-    /// Each of a verb and resource in a namespace, which are drawn with this probability.
-    Sort(f64),
+    /// All of a verb and resource in each nth namespace, by the number at the end of its name; which verbs and resources are whose is
+    /// drawn.
+    VerbInTurn(u64),
     /// Each nth in a namespace; the number at the end of its name says with which it begins.
     InTurn(u64),
 }
@@ -175,15 +176,15 @@ impl Plan {
                 When::Nth(n) => ordinal == n,
                 When::Every(n) => ordinal % n == 0,
                 When::Chance(chance) => self.draw((at, call, ordinal, 0)) < chance,
-                When::Sort(chance) => {
-                    self.draw((at, call.verb, &call.resource, &call.subresource, &call.namespace)) < chance
+                When::VerbInTurn(n) => {
+                    let turn = self.draw((at, call.verb, &call.resource, &call.subresource)) * n as f64;
+                    number(&call.namespace).is_some_and(|number| number % n == turn as u64)
                 }
                 When::InTurn(n) => {
                     let mut counts = self.in_namespace.lock().unwrap_or_else(PoisonError::into_inner);
                     let count = counts.entry((at, call.namespace.clone())).or_default();
                     *count += 1;
-                    let number = call.namespace.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
-                    number.is_some_and(|number| *count % n == number % n)
+                    number(&call.namespace).is_some_and(|number| *count % n == number % n)
                 }
             };
             if applies {
@@ -205,6 +206,11 @@ impl Plan {
         (self.seed, of).hash(&mut hasher);
         (hasher.finish() >> 11) as f64 / (1_u64 << 53) as f64
     }
+}
+
+/// The number at the end of a namespace's name.
+fn number(namespace: &str) -> Option<u64> {
+    namespace.rsplit('-').next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -262,10 +268,10 @@ mod tests {
         assert_eq!(met("a-01"), [1, 0, 0, 1, 0, 0]);
         assert_eq!(met("a-03"), [0, 0, 1, 0, 0, 1]);
         assert_eq!(met("system"), [0; 6]);
-        plan.set(&[Rule::new(Of::WRITES, When::Sort(0.5), Fault::Drop)]);
-        let sorts: Vec<_> = (0..40).map(|n| met(&format!("a-{n}"))).collect();
-        assert!(sorts.iter().all(|met| met.iter().all(|found| *found == met[0])), "it differs within a sort");
-        let hits = sorts.iter().filter(|met| met[0] == 1).count();
-        assert!((10..30).contains(&hits), "{hits}");
+        plan.set(&[Rule::new(Of::WRITES, When::VerbInTurn(4), Fault::Drop)]);
+        let turns: Vec<_> = (0..8).map(|n| met(&format!("a-{n}"))).collect();
+        assert!(turns.iter().all(|met| *met == [0; 6] || *met == [1; 6]), "{turns:?}");
+        assert_eq!(turns[..4].iter().filter(|met| met[0] == 1).count(), 1, "{turns:?}");
+        assert_eq!(turns[..4], turns[4..]);
     }
 }

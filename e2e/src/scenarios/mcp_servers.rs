@@ -213,6 +213,10 @@ async fn published_tools_are_tools_like_any_other(ns: Namespace) -> Result<()> {
     ns.delete(TOOL, "my-add-all").await?;
     ns.until(TOOL, "my-add-all", RESYNC, "is made again", |it| it.phase() == "Available").await?;
     ns.running("caller").await?;
+    // Asks first whether the server is still the same.
+    let description = ns.get(TOOL, "my-add-all").await?.text("/spec/description").to_owned();
+    ns.edit(TOOL, "my-add-all", json!({"spec": {"description": "Mine."}})).await?;
+    ns.until(TOOL, "my-add-all", RESYNC, "is put back", |it| it.text("/spec/description") == description).await?;
     tell(&ns, "/tools?names=echo&words=first").await?;
     let in_error = |it: &Object| it.phase() == "Error" && it.condition("Ready").says("has no tool");
     ns.until(TOOL, "my-add-all", RESYNC, "stays in Error while it is used", in_error).await?;

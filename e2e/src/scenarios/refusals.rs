@@ -72,7 +72,7 @@ async fn what_a_policy_changes_is_left_as_it_wants_it(ns: Namespace) -> Result<(
     let changed = |it: &Object| it.is_running() && it.is_current();
     ns.until(AGENT, "before", START, "runs with its prompt", changed).await?;
     ensure!(part_of(&ns.get(DEPLOYMENT, "before").await?) == Some(PART_OF), "the policy did not see the edit");
-    // Longer than a resync of anything.
+    // Longer than a watch stays open.
     let mark = ns.env.audit.mark().await?;
     ns.stays_the_same(Duration::from_secs(35)).await?;
     let requests = ns.operator_requests(mark).await?;

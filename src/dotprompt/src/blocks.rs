@@ -11,21 +11,21 @@ struct Block<'t> {
     at: usize,
 }
 
-/// What `{{^name}}` is inside of a block.
+/// A reader of Handlebars.
 #[derive(Clone, Copy, PartialEq)]
-enum Inverse {
-    /// A block of its own, as in handlebars.js.
-    Block,
-    /// An `else`, as in the crate.
-    Else,
+enum Reader {
+    /// handlebars.js: `{{^name}}` inside of a block is a block of its own.
+    HandlebarsJs,
+    /// The `handlebars` crate: it is an `else`.
+    Crate,
 }
 
-impl Inverse {
-    /// Whether the reader with this meaning takes `c` for white space.
+impl Reader {
+    /// Whether the reader takes `c` for white space.
     fn is_blank(self, c: char) -> bool {
         match self {
-            Self::Block => c == '\u{feff}' || (c.is_whitespace() && c != '\u{85}'),
-            Self::Else => matches!(c, ' ' | '\t' | '\r' | '\n'),
+            Self::HandlebarsJs => c == '\u{feff}' || (c.is_whitespace() && c != '\u{85}'),
+            Self::Crate => matches!(c, ' ' | '\t' | '\r' | '\n'),
         }
     }
 }
@@ -36,14 +36,14 @@ impl Inverse {
 /// A tag or block that does not end, an end of a block that has not begun, or an `else` outside of blocks, with its line in the
 /// text.
 pub(super) fn judge(template: &str, lines_before: usize) -> Result<(), PromptError> {
-    let judged = judge_as(template, lines_before, Inverse::Block);
-    judged.or_else(|error| judge_as(template, lines_before, Inverse::Else).map_err(|_| error))
+    let judged = judge_as(template, lines_before, Reader::HandlebarsJs);
+    judged.or_else(|error| judge_as(template, lines_before, Reader::Crate).map_err(|_| error))
 }
 
-fn judge_as(template: &str, lines_before: usize, inside: Inverse) -> Result<(), PromptError> {
+fn judge_as(template: &str, lines_before: usize, reader: Reader) -> Result<(), PromptError> {
     // Lines are counted only for what is wrong: to count them for each tag takes the square of the text's length.
     let line_at = |at: usize| lines_before + 1 + template[..at].matches('\n').count();
-    let blank = |c: char| inside.is_blank(c);
+    let blank = |c: char| reader.is_blank(c);
     let mut open: Vec<Block<'_>> = Vec::new();
     let mut at = 0;
     while let Some(found) = template[at..].find("{{").map(|found| at + found) {
@@ -60,7 +60,7 @@ fn judge_as(template: &str, lines_before: usize, inside: Inverse) -> Result<(), 
         let bad = |problem: String| Err(PromptError::at(line_at(found), problem));
         let unclosed = || bad("the tag that begins here does not end: close it with `}}`".to_owned());
         if let Some(raw) = rest.strip_prefix("{{{{") {
-            match end_of_raw(raw, inside) {
+            match end_of_raw(raw, reader) {
                 Some(length) => at = template.len() - raw.len() + length,
                 None => return bad("the raw block that begins here does not end".to_owned()),
             }
@@ -68,15 +68,15 @@ fn judge_as(template: &str, lines_before: usize, inside: Inverse) -> Result<(), 
         }
         let inner = rest[2..].trim_start_matches(|c: char| c == '~' || blank(c));
         if let Some(comment) = inner.strip_prefix('!') {
-            let Some(length) = end_of_comment(comment, inside) else { return unclosed() };
+            let Some(length) = end_of_comment(comment, reader) else { return unclosed() };
             at = template.len() - comment.len() + length;
             continue;
         }
-        let Some((length, tag)) = end_of_tag(inner, inside) else { return unclosed() };
+        let Some((length, tag)) = end_of_tag(inner, reader) else { return unclosed() };
         at = template.len() - inner.len() + length;
         let tag = tag.trim_end_matches('~').trim_matches(blank);
         let (begins, ends) = (tag.strip_prefix('#'), tag.strip_prefix('/'));
-        let inverse = inverse(tag, inside).filter(|_| inside == Inverse::Block || open.is_empty());
+        let inverse = inverse(tag, reader).filter(|_| reader == Reader::HandlebarsJs || open.is_empty());
         if let Some(tag) = begins.or(inverse) {
             let tag = tag.trim_start_matches(['>', '*']).trim_start_matches(blank);
             open.push(Block { name: tag.split(blank).next().unwrap_or_default(), at: found });
@@ -89,7 +89,7 @@ fn judge_as(template: &str, lines_before: usize, inside: Inverse) -> Result<(), 
                 }
                 Some(_) => {}
             }
-        } else if open.is_empty() && is_else(tag, inside) {
+        } else if open.is_empty() && is_else(tag, reader) {
             return bad(format!("`{{{{{tag}}}}}` stands in no block"));
         }
     }
@@ -104,7 +104,7 @@ fn judge_as(template: &str, lines_before: usize, inside: Inverse) -> Result<(), 
 
 /// Whether a tag parts a block: `else`, `else if …` or `^`. What follows `else` is a helper's name; anything else makes it an
 /// expression like any other to handlebars: `else if.a`, `else (a)`, `else a =b`.
-fn is_else(tag: &str, reader: Inverse) -> bool {
+fn is_else(tag: &str, reader: Reader) -> bool {
     let blank = |c: char| reader.is_blank(c);
     let of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '$' | ':') || !c.is_ascii();
     let parts = |rest: &str| {
@@ -117,13 +117,13 @@ fn is_else(tag: &str, reader: Inverse) -> bool {
 }
 
 /// What is inverted by `{{^name}}`; `{{^}}` is an `else`.
-fn inverse(tag: &str, reader: Inverse) -> Option<&str> {
+fn inverse(tag: &str, reader: Reader) -> Option<&str> {
     tag.strip_prefix('^').filter(|name| name.contains(|c| !reader.is_blank(c)))
 }
 
 /// Where a raw block has ended, given what follows its first braces. It holds no tags: its end is looked for as it is written,
 /// else in any form.
-fn end_of_raw(raw: &str, reader: Inverse) -> Option<usize> {
+fn end_of_raw(raw: &str, reader: Reader) -> Option<usize> {
     let blank = |c: char| reader.is_blank(c);
     let name = raw.trim_start_matches(blank).split(|c: char| blank(c) || c == '}').next().unwrap_or_default();
     let end = format!("{{{{{{{{/{name}}}}}}}}}");
@@ -140,21 +140,21 @@ fn end_of_raw(raw: &str, reader: Inverse) -> Option<usize> {
 /// Where a comment has ended, given what follows its `!`. One that begins with dashes ends with them where it can, so that it
 /// may hold braces. In `{{!--}}` the same dashes do both for handlebars.js; the crate looks for others first, knows no tilde, and
 /// takes white space before them.
-fn end_of_comment(comment: &str, reader: Inverse) -> Option<usize> {
+fn end_of_comment(comment: &str, reader: Reader) -> Option<usize> {
     let end = |end: &str, from: usize| Some(from + comment.get(from..)?.find(end)? + end.len());
     let spaces = comment.len() - comment.trim_start_matches([' ', '\t', '\r', '\n']).len();
     let dashed = match reader {
-        Inverse::Block if comment.starts_with("--") => {
+        Reader::HandlebarsJs if comment.starts_with("--") => {
             ["--}}", "--~}}"].into_iter().filter_map(|dashes| end(dashes, 0)).min()
         }
-        Inverse::Else if comment[spaces..].starts_with("--") => end("--}}", spaces + 2),
+        Reader::Crate if comment[spaces..].starts_with("--") => end("--}}", spaces + 2),
         _ => None,
     };
     dashed.or_else(|| end("}}", 0))
 }
 
 /// Where a tag has ended, its end included, and what it holds; what stands in quotes or brackets ends nothing.
-fn end_of_tag(inner: &str, reader: Inverse) -> Option<(usize, &str)> {
+fn end_of_tag(inner: &str, reader: Reader) -> Option<(usize, &str)> {
     let mut quote = None;
     let mut escaped = false;
     for (at, c) in inner.char_indices() {
@@ -173,7 +173,7 @@ fn end_of_tag(inner: &str, reader: Inverse) -> Option<(usize, &str)> {
 }
 
 /// How long what ends the tag is, if it stands there: `}}`, or `}}}` of `{{{`, with white space and `~` between the braces.
-fn closes(inner: &str, at: usize, reader: Inverse) -> Option<usize> {
+fn closes(inner: &str, at: usize, reader: Reader) -> Option<usize> {
     let rest = &inner[at..];
     if !inner.starts_with('{') {
         return rest.starts_with("}}").then_some(2);

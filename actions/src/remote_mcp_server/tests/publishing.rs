@@ -71,18 +71,50 @@ async fn published_tools_follow_the_server_and_stay_in_error_while_they_are_used
     assert_eq!((published(&sim, "more"), condition(&sim, &server_id(), "ToolsPublished")), (Value::Null, None));
 }
 
+/// An operator that has listed the server and hears of no edit of it, and one that hears of this one.
+async fn past_and_present(sim: &Sim, edit: impl FnOnce(&mut Value)) -> Operator {
+    let mut past = Operator::start(sim);
+    past.lagging = vec!["RemoteMCPServer"];
+    past.run(2 * MINUTE).await;
+    sim.store().edit(&server_id(), edit);
+    Operator::start(sim).run(2 * MINUTE).await;
+    sim.take_requests();
+    past
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_published_for_a_servers_past() {
     let (sim, _) = publishing().await;
-    // It has listed the server, and hears of nothing that comes to that.
-    let mut past = Operator::start(&sim);
-    past.lagging = vec!["RemoteMCPServer"];
-    sim.store().edit(&server_id(), |body| body["spec"]["publish"]["exclude"] = json!(["add"]));
-    Operator::start(&sim).run(2 * MINUTE).await;
+    let mut past = past_and_present(&sim, |body| body["spec"]["publish"]["exclude"] = json!(["add"])).await;
     assert_eq!(published(&sim, "add"), Value::Null);
-    sim.take_requests();
     past.run(2 * MINUTE).await;
     assert_eq!(published(&sim, "add"), Value::Null, "it made it of what it knew");
+    assert!(!sim.take_requests().is_empty(), "it tried");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_withdrawn_for_a_servers_past() {
+    let (sim, mut operator) = publishing().await;
+    sim.store().edit(&server_id(), |body| body["spec"]["publish"]["exclude"] = json!(["add"]));
+    operator.run(2 * MINUTE).await;
+    let mut past = past_and_present(&sim, |body| body["spec"]["publish"]["exclude"] = json!([])).await;
+    let uid = published(&sim, "add")["metadata"]["uid"].clone();
+    past.run(2 * MINUTE).await;
+    assert_eq!(published(&sim, "add")["metadata"]["uid"], uid, "it deleted what it knew nothing of");
+    assert!(!sim.take_requests().is_empty(), "it tried");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_definitions_are_kept_for_a_servers_past() {
+    let other = "http://other.example/mcp";
+    let (sim, _) = publishing().await;
+    sim.serve(other, tells(&[("sub", "Subtracts")]));
+    let mut past = past_and_present(&sim, |body| body["spec"]["url"] = json!(other)).await;
+    let tools = id("ConfigMap", &crds::tool_server::tools_config_map("RemoteMCPServer", "everything"));
+    let held = at(&sim, &tools, "/data");
+    assert!(held.to_string().contains("Subtracts"), "{held}");
+    past.run(2 * MINUTE).await;
+    assert_eq!(at(&sim, &tools, "/data"), held, "it wrote what it knew");
     assert!(!sim.take_requests().is_empty(), "it tried");
 }
 

@@ -55,6 +55,11 @@ async fn play_in(world: &World, places: &[Place]) -> Result<String> {
             place.api("Agent").delete(name, &how).await.with_context(|| format!("delete {name}"))?;
         }
     }
+    for place in places {
+        let agents = place.agents().await?;
+        let going = agents.iter().filter(|agent| agent.metadata.deletion_timestamp.is_some()).count();
+        ensure!((agents.len(), going) == (6, 3), "{going} of {} agents wait for their finalizer", agents.len());
+    }
     let operator = start(&proxy).await?;
     let begun = Instant::now();
     for place in places {
@@ -65,10 +70,14 @@ async fn play_in(world: &World, places: &[Place]) -> Result<String> {
         .await?;
     }
     let gone_after = begun.elapsed();
+    for place in places {
+        place.api("Deployment").get("stored").await.context("the Deployment that was to be orphaned")?;
+    }
     operator.kill().await?;
     let definitions: Api<DynamicObject> = Api::all_with(world.client.clone(), &resource("CustomResourceDefinition"));
     let definition = definitions.get(AGENTS).await.context("read the Agents' definition")?;
     definitions.delete(AGENTS, &DeleteParams::default()).await.context("delete the Agents' definition")?;
+    definitions.get(AGENTS).await.context("the Agents' definition, which finalizers hold")?;
     let operator = start(&proxy).await?;
     let begun = Instant::now();
     while !matches!(definitions.get(AGENTS).await, Err(Error::Api(status)) if status.code == 404) {

@@ -25,10 +25,10 @@ pub(crate) fn writes(proxy: &Proxy, namespace: &str) -> usize {
 }
 
 /// Whether no object was asked for too often, refused attempts included, and none before the time that a refusal named.
-pub(crate) fn often(proxy: &Proxy) -> Result<()> {
+pub(crate) fn check_request_rate(proxy: &Proxy) -> Result<()> {
     let mut attempts: HashMap<Call, Vec<Entry>> = HashMap::new();
     for entry in proxy.faults.log.since(Duration::ZERO) {
-        let is_of_object = entry.call.is_write() || entry.call.verb == "get";
+        let is_of_object = entry.call.is_write() || entry.call.is_dry_run || entry.call.verb == "get";
         if is_of_object && !is_upkeep(&entry.call.resource) {
             attempts.entry(entry.call.clone()).or_default().push(entry);
         }
@@ -53,7 +53,7 @@ pub(crate) fn often(proxy: &Proxy) -> Result<()> {
 }
 
 /// What was made more or less often than it should be.
-pub(crate) fn more(expected: &BTreeMap<String, usize>, found: &BTreeMap<String, usize>) -> String {
+pub(crate) fn describe_difference(expected: &BTreeMap<String, usize>, found: &BTreeMap<String, usize>) -> String {
     let all = expected.keys().chain(found.keys());
     let differs = |key: &&String| expected.get(*key) != found.get(*key);
     let line = |key: &String| {

@@ -29,7 +29,7 @@ use tokio::{
 
 use crate::{
     Args,
-    counts::{is_change, more, often, writes},
+    counts::{check_request_rate, describe_difference, is_change, writes},
     judge::Judge,
     masked,
     scenarios::{Ends, Scenario},
@@ -90,12 +90,13 @@ impl World {
     /// Plays a scenario and judges it.
     pub(crate) async fn play(&self, scenario: &Scenario) -> Result<String> {
         let reference = self.reference().await?;
-        let run = self.run(scenario, self.args.seeds).await;
+        let seeds = scenario.seeds(self.args.seeds);
+        let run = self.run(scenario, seeds).await;
         let mut run = match run {
             Ok(run) => run,
             Err(error) => {
                 // The next scenario is to find none of it.
-                for place in self.named(scenario.name, self.args.seeds) {
+                for place in self.named(scenario.name, seeds) {
                     let _ = place.remove().await;
                 }
                 return Err(error);
@@ -188,15 +189,27 @@ impl World {
         });
         let scripts = places.clone().into_iter().map(|place| tokio::spawn(async move { place.play().await }));
         let scripts: Vec<_> = scripts.collect();
-        let mut ended = 0;
+        let (mut ended, mut tries, mut edited) = (0, 0, false);
         let until = scenario.window.map(|length| Instant::now() + length);
         // A short script may be over before the operator ended often enough to show something.
-        while scenario.ends != Ends::Never
-            && until.is_none_or(|until| Instant::now() < until)
-            && (ended < 4 || !scripts.iter().all(tokio::task::JoinHandle::is_finished))
-        {
-            ended += 1;
-            operator = self.end_and_start(scenario.ends, operator, ended, &proxy, &log).await?;
+        while scenario.ends != Ends::Never && until.is_none_or(|until| Instant::now() < until) && tries < 100 {
+            if scripts.iter().all(tokio::task::JoinHandle::is_finished) {
+                if ended >= 4 {
+                    break;
+                }
+                // It is to end while it has something to do.
+                edited = true;
+                let prompt = json!({"spec": {"systemPrompt": format!("You were edited {tries} times.")}});
+                try_join_all(places.iter().map(|place| place.patch("Agent", "plain", prompt.clone()))).await?;
+            }
+            tries += 1;
+            let as_planned;
+            (operator, as_planned) = self.end_and_start(scenario.ends, operator, tries, &proxy, &log).await?;
+            ended += u64::from(as_planned);
+        }
+        if edited {
+            let prompt = json!({"spec": {"systemPrompt": null}});
+            try_join_all(places.iter().map(|place| place.patch("Agent", "plain", prompt.clone()))).await?;
         }
         for script in scripts {
             script.await.context("the script panicked")??;
@@ -241,7 +254,7 @@ impl World {
         }
     }
 
-    /// Waits for an end of the operator, or brings it about, and starts it again.
+    /// Waits for an end of the operator, or brings it about, and starts it again; and whether it ended as the scenario says.
     async fn end_and_start(
         &self,
         ends: Ends,
@@ -249,17 +262,18 @@ impl World {
         number: u64,
         proxy: &Proxy,
         log: &Path,
-    ) -> Result<Operator> {
+    ) -> Result<(Operator, bool)> {
         if let Ends::Killed(after) = ends {
             sleep(Duration::from_millis(after)).await;
             operator.kill().await?;
-            return self.operator(proxy, log, UID, None).await;
+            return Ok((self.operator(proxy, log, UID, None).await?, true));
         }
         // One that does not come to its write is killed: the script may have ended.
         let deadline = Instant::now() + Duration::from_secs(5);
         while number > 1 && operator.ended()?.is_none() && Instant::now() < deadline {
             sleep(Duration::from_millis(20)).await;
         }
+        let as_planned = operator.ended()?.is_some();
         operator.kill().await?;
         for attempt in 0..10_u64 {
             let drawn = proxy.faults.plan.draw((number, attempt));
@@ -267,10 +281,10 @@ impl World {
             let side = ["before", "unacked", "after"][((drawn * 3000.0) as usize) % 3];
             // It may come to its write before it is ready.
             if let Ok(operator) = self.operator(proxy, log, UID, Some(&format!("{write}:{side}"))).await {
-                return Ok(operator);
+                return Ok((operator, as_planned));
             }
         }
-        self.operator(proxy, log, UID, None).await
+        Ok((self.operator(proxy, log, UID, None).await?, as_planned))
     }
 
     async fn judge(&self, scenario: &Scenario, reference: &Reference, run: &mut Run) -> Result<String> {
@@ -296,7 +310,7 @@ impl World {
         }
         for place in &run.places {
             let made = run.judge.made(&place.name);
-            ensure!(made == reference.made, "O2: {}: {}", place.name, more(&reference.made, &made));
+            ensure!(made == reference.made, "O2: {}: {}", place.name, describe_difference(&reference.made, &made));
             let found = writes(&run.proxy, &place.name);
             let most = reference.writes * (1 + scenario.writes as usize);
             ensure!(found <= most, "O7: {}: {found} writes, undisturbed {}", place.name, reference.writes);
@@ -313,7 +327,7 @@ impl World {
         let (_, memory) = process::memory(run.operator.pid)?;
         let more = memory / reference.memory;
         ensure!(more <= 1.5, "O8: {memory:.0} MB, undisturbed {:.0}", reference.memory);
-        often(&run.proxy)?;
+        check_request_rate(&run.proxy)?;
         Ok(format!("settled after {:.1} s, {memory:.0} MB ({more:.2} × undisturbed)", run.settled_after.as_secs_f32()))
     }
 
