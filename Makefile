@@ -33,7 +33,7 @@ faults: cargo-found ## a third of the fault suite, which the commit decides, wit
 test-upgrade: cargo-found ## this operator takes over from that of an older commit, and gives back
 	@hack/upgrade
 
-test-faults: cargo-found ## the whole fault suite with 40 seeds: about 25 minutes
+test-faults: cargo-found ## the whole fault suite with 40 seeds: about 35 minutes
 	@hack/faults
 
 fuzz: cargo-found ## every fuzz target for a minute (FUZZ_SECONDS=60)

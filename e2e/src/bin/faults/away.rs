@@ -21,8 +21,8 @@ use crate::{
 pub(crate) const NAME: &str = "P38-away-at-deletion";
 /// The definition of Agents.
 const AGENTS: &str = "agents.agents.recif.dev";
-/// Within what the operator has caught up.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Within what the operator has caught up, with what an earlier scenario left to go too.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Plays it.
 pub(crate) async fn play(world: &World) -> Result<String> {
