@@ -12,8 +12,19 @@ pub(crate) async fn refuse_stale<K: Machine<World = World>>(cx: &Context<K>, cr:
     if cx.is_confirmed(cr) { Ok(()) } else { ask_for_newer(cx, cr).await }
 }
 
+/// Refuses as [`refuse_stale`] does, and asks each time for a repair: children change and go because their owner does, and the watch
+/// of owners may be behind theirs. What is put back then outlives a deletion that was to orphan it, or is made for an object that is
+/// gone.
+pub(crate) async fn refuse_stale_repair<K: Machine<World = World>>(
+    cx: &Context<K>,
+    cr: &K,
+    repair: bool,
+) -> Result<(), ActionError> {
+    if repair { ask_for_newer(cx, cr).await } else { refuse_stale(cx, cr).await }
+}
+
 /// Reads the object past the cache, and ends the step as stale if it has changed.
-pub(crate) async fn ask_for_newer<K: Machine<World = World>>(cx: &Context<K>, cr: &K) -> Result<(), ActionError> {
+async fn ask_for_newer<K: Machine<World = World>>(cx: &Context<K>, cr: &K) -> Result<(), ActionError> {
     let newest = cx.cluster.owner(K::KIND, &cr.key()).await?;
     let seq = cr.machine().and_then(|machine| machine.history.last()).map_or(0, |entry| entry.seq);
     // Not the whole version: what strangers write to it all the time is nothing to wait for.

@@ -32,7 +32,7 @@ use framing::{Frame, Framer};
 use message::{Id, Message, Outcome};
 use scanner::{Scanner, Step};
 
-/// Most bytes of noise that are told.
+/// Limits the noise that is reported, in bytes.
 const TOLD: usize = 200;
 /// A message that stands for the next one.
 const NEXT: &[u8] = br#"{"jsonrpc":"2.0","id":7,"method":"m"}"#;

@@ -9,7 +9,7 @@ use crate::{
     machine::{ActionError, ApiError, Context, condition},
     ports::{ChildKind, ChildRef},
     render::tools_manifest,
-    stale::{ask_for_newer, refuse_stale},
+    stale::refuse_stale_repair,
     workload::refuse_foreign,
 };
 
@@ -86,11 +86,7 @@ async fn write<K: ToolServer>(
     if repair && let Some(message) = contested(cx, cr.uid(), &child) {
         return Ok(Written::Contested(message));
     }
-    if repair {
-        ask_for_newer(cx, cr).await?
-    } else {
-        refuse_stale(cx, cr).await?
-    }
+    refuse_stale_repair(cx, cr, repair).await?;
     let manifest = tools_manifest(cr, child.clone(), catalogue.definitions.text());
     for attempt in 0..2 {
         if let Some(seen) = &seen {

@@ -15,7 +15,7 @@ use crate::{
     machine::{ActionError, ApiError, Context, Machine, condition, update_condition},
     ports::{ChildKind, ChildRef},
     render::{MANAGED_BY_LABEL, kind_label, tool_manifest},
-    stale::{ask_for_newer, refuse_stale},
+    stale::{refuse_stale, refuse_stale_repair},
 };
 
 /// The condition that says whether all Tools that are to be published are.
@@ -165,11 +165,7 @@ async fn ensure<K: ToolServer>(
     if repair && let Some(message) = contested(cx, cr.uid(), &manifest.child) {
         return Ok(Ensured::Contested(message));
     }
-    if repair {
-        ask_for_newer(cx, cr).await?
-    } else {
-        refuse_stale(cx, cr).await?
-    }
+    refuse_stale_repair(cx, cr, repair).await?;
     let uid = seen.as_ref().and_then(|seen| seen.metadata.uid.as_deref());
     match cx.cluster.apply(&manifest, uid).await {
         // Another one than the cache has: the watch will tell, and whose it is.

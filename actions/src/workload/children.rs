@@ -14,7 +14,7 @@ use crate::{
     machine::{ActionError, ApiError, Context, Machine, Notes},
     ports::{Child, ChildKind, ChildRef, Manifest},
     render::{MANAGED_BY_LABEL, kind_label},
-    stale::{ask_for_newer, refuse_stale},
+    stale::{refuse_stale, refuse_stale_repair},
 };
 
 /// What became of a child.
@@ -87,13 +87,7 @@ pub(super) async fn ensure<K: Workload>(
             return Ok(Ensured::Contested(left));
         }
     }
-    if repair {
-        // Children change and go because their owner does, and the watch of owners may be behind theirs: what is put back then
-        // outlives a deletion that was to orphan it, or is made for an object that is gone.
-        ask_for_newer(cx, next).await?;
-    } else {
-        refuse_stale(cx, next).await?;
-    }
+    refuse_stale_repair(cx, next, repair).await?;
     let applied = match cx.cluster.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await {
         // The child we knew is gone or another one, or the name is taken: look, once, past the cache, which holds our own
         // children only.

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::fault::Proxy;
 use kube::{
     Api, Error, ResourceExt as _,
-    api::{DeleteParams, PostParams, PropagationPolicy},
+    api::{DeleteParams, ListParams, PostParams, PropagationPolicy},
     core::DynamicObject,
 };
 use serde_json::{Value, json};
@@ -21,8 +21,10 @@ use crate::{
 pub(crate) const NAME: &str = "P38-away-at-deletion";
 /// The definition of Agents.
 const AGENTS: &str = "agents.agents.recif.dev";
-/// Within what the operator has caught up, with what an earlier scenario left to go too.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Within what the operator has caught up.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for what earlier scenarios left.
+const LEFTOVERS: Duration = Duration::from_secs(120);
 
 /// Plays it.
 pub(crate) async fn play(world: &World) -> Result<String> {
@@ -40,6 +42,12 @@ async fn play_in(world: &World, places: &[Place]) -> Result<String> {
     let operator = start(&proxy).await?;
     for place in places {
         place.play().await?;
+    }
+    let everywhere: Api<DynamicObject> = Api::all_with(world.client.clone(), &resource("Agent"));
+    let begun = Instant::now();
+    while everywhere.list(&ListParams::default()).await.context("list all agents")?.items.len() > 6 * places.len() {
+        ensure!(begun.elapsed() < LEFTOVERS, "agents of earlier scenarios are left after {LEFTOVERS:?}");
+        sleep(Duration::from_millis(500)).await;
     }
     operator.kill().await?;
     for place in places {
