@@ -32,6 +32,7 @@ async fn ask_for_newer<K: Machine<World = World>>(cx: &Context<K>, cr: &K) -> Re
         newest.meta.uid == cr.meta().uid && by_others(&newest.meta) == by_others(cr.meta()) && newest.seq == seq
     };
     if !newest.as_ref().is_some_and(|newest| is_this(newest) && newest.meta.deletion_timestamp.is_none()) {
+        cx.outdated(cr);
         return Err(ApiError::Stale.into());
     }
     cx.confirm(cr);

@@ -165,6 +165,11 @@ impl<K: Machine> Context<K> {
         self.observed.is_confirmed(cr.version())
     }
 
+    /// Takes note that the API server holds a newer version of the object: this one is not tried again at every wake.
+    pub(crate) fn outdated(&self, cr: &K) {
+        self.observed.outdated(cr.version(), self.clock.elapsed());
+    }
+
     /// Takes note that the API server holds no newer version of the object.
     pub(crate) fn confirm(&self, cr: &K) {
         self.observed.confirm(cr.version());

@@ -147,7 +147,8 @@ impl<K: Machine> Driver<K> {
         if cr.is_deleting() && !cr.has_finalizer() {
             return Next::Idle;
         }
-        if let Some(left) = self.memory.not_before_left(key, cr.uid(), now) {
+        let held_back = self.memory.not_before_left(key, cr.uid(), now);
+        if let Some(left) = held_back.max(self.memory.stale_left(key, cr.uid(), cr.version(), now)) {
             return Next::After(left);
         }
         if !cr.is_deleting() {

@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use super::{
     Key, Wait,
     brake::{Brake, Outside, WINDOW},
+    step::short_backoff,
     truce::Truce,
 };
 
@@ -45,8 +46,18 @@ struct Known {
     truce: Option<Truce>,
     /// The version that was the newest when this process wrote or asked for it.
     confirmed: Option<u64>,
+    /// A version that is known not to be the newest.
+    stale: Option<Stale>,
     /// What lasts, since when by the wall clock, how long it had lasted when it was first seen, and when that was.
     lasting: Vec<(&'static str, Timestamp, Duration, Duration)>,
+}
+
+/// A version that the API server refused because it has a newer one.
+#[derive(Debug, Clone, Copy)]
+struct Stale {
+    version: u64,
+    refusals: i32,
+    not_before: Duration,
 }
 
 /// What lasts longer than this is asked about no more.
@@ -55,7 +66,7 @@ const LASTS: Duration = Duration::from_secs(900);
 impl Known {
     fn is_empty(&self) -> bool {
         let quiet = self.waiting.is_none() && self.refusals == 0 && self.lasting.is_empty();
-        let quiet = quiet && self.confirmed.is_none() && self.not_before.is_none();
+        let quiet = quiet && self.confirmed.is_none() && self.stale.is_none() && self.not_before.is_none();
         quiet && self.brake.is_none() && self.truce.is_none()
     }
 }
@@ -94,9 +105,26 @@ impl Memory {
         self.lock().known.values_mut().for_each(|known| known.confirmed = None);
     }
 
-    /// The version that a step was based on is not the newest.
+    /// What a step was based on is no longer so.
     pub(super) fn doubt(&self, key: &Key) {
         self.change(key, |known| known.confirmed = None);
+    }
+
+    /// The API server has a newer version of the object than this one, which is tried again ever more rarely.
+    pub(super) fn outdated(&self, key: &Key, uid: &str, version: Option<u64>, now: Duration) {
+        let Some(version) = version else { return };
+        let mut objects = self.lock();
+        let stale = &mut of(&mut objects.known, key, uid).stale;
+        let refusals = stale.filter(|stale| stale.version == version).map_or(0, |stale| stale.refusals) + 1;
+        *stale = Some(Stale { version, refusals, not_before: now + short_backoff(refusals) });
+    }
+
+    /// How long this version is not tried again yet: it would be refused again, whatever else has happened.
+    pub(super) fn stale_left(&self, key: &Key, uid: &str, version: Option<u64>, now: Duration) -> Option<Duration> {
+        let objects = self.lock();
+        let known = objects.known.get(key).filter(|known| known.uid == uid)?;
+        let stale = known.stale.filter(|stale| version == Some(stale.version))?;
+        stale.not_before.checked_sub(now).filter(|left| !left.is_zero())
     }
 
     /// The API server has named the time after which it wants to be asked again.
@@ -194,7 +222,7 @@ impl Memory {
     pub(super) fn wrote(&self, (key, uid): (&Key, &str), version: Option<u64>) {
         let mut objects = self.lock();
         let known = of(&mut objects.known, key, uid);
-        known.confirmed = version;
+        (known.confirmed, known.stale) = (version, None);
         known.truce.iter_mut().for_each(Truce::wrote);
     }
 
@@ -214,6 +242,7 @@ impl Memory {
             known.brake = known.brake.take().filter(|brake| !brake.is_over(now));
             known.truce = known.truce.take().filter(|truce| !truce.is_over(now));
             known.confirmed = None;
+            known.stale = known.stale.filter(|stale| stale.not_before > now);
             known.lasting.retain(|(_, _, _, seen)| now.saturating_sub(*seen) < LASTS);
             !known.is_empty()
         });
@@ -256,6 +285,11 @@ impl Observed {
         let objects = self.memory.lock();
         let known = objects.known.get(&self.key).filter(|known| known.uid == self.uid);
         version.is_some() && known.is_some_and(|known| known.confirmed == version)
+    }
+
+    /// Takes note that this version is not the newest one.
+    pub(super) fn outdated(&self, version: Option<u64>, now: Duration) {
+        self.memory.outdated(&self.key, &self.uid, version, now);
     }
 
     /// Takes note that it is.

@@ -157,6 +157,11 @@ pub(super) fn backoff(attempts: i32, uid: &str, most: Duration) -> Duration {
     spread(base, &format!("{uid}/{attempts}"))
 }
 
+/// 20 ms · 2ⁿ up to a second, for what a watch is to bring any moment.
+pub(super) fn short_backoff(attempts: i32) -> Duration {
+    Duration::from_millis(20 << (attempts.clamp(1, 7) - 1)).min(Duration::from_secs(1))
+}
+
 /// A delay spread by ±20 %, the same for the same seed.
 pub(super) fn spread(delay: Duration, seed: &str) -> Duration {
     let digest = Sha256::digest(seed);

@@ -80,6 +80,7 @@ impl<K: Machine> Driver<K> {
             }
             Err(ApiError::Stale | ApiError::WrongUid(_)) => {
                 record.outcome = StepOutcome::Stale;
+                self.memory.outdated(step.key, step.cr.uid(), step.cr.version(), self.clock.elapsed());
                 self.tell(&record, self.stale(step))
             }
             // The watch will say that it is gone. Where its namespace went and it was left behind, nothing ever will.
@@ -154,8 +155,7 @@ impl<K: Machine> Driver<K> {
     /// How long to give the watch to bring the newer object.
     pub(super) fn stale(&self, step: &Step<'_, K>) -> Next {
         self.memory.doubt(step.key);
-        let refusals = self.memory.refused(step.key, step.cr.uid());
-        Next::After(Duration::from_millis(20) * u32::try_from(refusals.clamp(1, 50)).unwrap_or(1))
+        Next::After(step::short_backoff(self.memory.refused(step.key, step.cr.uid())))
     }
 
     /// Until the next attempt of a failure, or until old attempts are forgotten; `None` when that is over: this step was

@@ -67,6 +67,24 @@ async fn nothing_is_applied_for_an_objects_past() {
     same(&right.store(), &sim.store(), "after the watches came back");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_version_that_the_api_server_called_stale_is_not_tried_again_at_every_wake() {
+    let (sim, mut operator) = running().await;
+    operator.lagging = vec!["Agent"];
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("x"));
+    sim.take_requests();
+    for nth in 0..60 {
+        sim.store().edit(&tool_id("weather"), |body| body["spec"]["endpoint"] = json!(format!("http://{nth}")));
+        operator.run(Duration::from_millis(10)).await;
+    }
+    let tries = sim.take_requests().iter().filter(|request| request.id == agent_id("a")).count();
+    assert!((2..=6).contains(&tries), "{tries} tries in 600 ms");
+    // The newer version is no longer stale: nothing waits for the delay to end.
+    operator.lagging.clear();
+    operator.run(Duration::from_millis(50)).await;
+    assert_ne!(phase(&sim), "Running");
+}
+
 /// Every ConfigMap and Secret written holds the tool, in every case.
 fn expect_the_tool(sim: &Sim, at: usize, stuck: bool) {
     sim.plan(move |request, store| {
