@@ -12,7 +12,7 @@ use actions::{
 };
 use async_trait::async_trait;
 use crds::Scaling;
-use recif::scaler::{Fleet, Id, Seen, Told};
+use recif::scaler::{Fleet, Id, NotSeen, Seen, Told};
 
 use crate::pods::{GROUPS, PODS, WORKLOADS, address};
 
@@ -95,8 +95,8 @@ impl Fleet for Quiet {
         std::future::pending().await
     }
 
-    fn see(&self, id: &Id) -> Option<Seen> {
-        self.all_of_them().get(id).cloned()
+    fn see(&self, id: &Id) -> Result<Seen, NotSeen> {
+        self.all_of_them().get(id).cloned().ok_or(NotSeen::Gone)
     }
 
     fn gateways(&self) -> Vec<SocketAddr> {

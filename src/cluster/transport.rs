@@ -330,6 +330,15 @@ mod tests {
         outgoing(http::Method::GET, "/x".into(), None, Vec::new())
     }
 
+    #[test]
+    fn a_retry_after_counts_for_a_minute_at_most_wherever_it_stands() {
+        assert_eq!([7, 60, 3600].map(|seconds| patience(seconds).as_secs()), [7, 60, 60]);
+        let body = br#"{"kind":"Status","code":429,"details":{"retryAfterSeconds":3600}}"#;
+        assert_eq!(refused(&call(), 429, body, None).retry_after(), Some(MOST_RETRY_AFTER));
+        assert_eq!(refused(&call(), 429, body, Some(patience(7))).retry_after(), Some(patience(7)));
+        assert_eq!(refused(&call(), 429, b"too much", None).retry_after(), None);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_call_without_an_answer_ends_in_time_and_leaves_its_connections_behind() {
         let renewals = Arc::new(AtomicU32::new(0));

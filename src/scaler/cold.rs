@@ -196,4 +196,45 @@ mod tests {
         go_on(&mut polls, &[], Duration::from_millis(500)).await;
         assert_eq!((asked.load(Relaxed), polls.under_way.len()), (before, 0));
     }
+
+    #[tokio::test]
+    async fn the_next_poll_says_what_was_heard_last_on_the_same_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut polls = Polls::default();
+        polls.begin(&[address], &[]);
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 1024];
+            let read = stream.read(&mut request).await.unwrap();
+            assert!(request[..read].starts_with(b"GET /_recif/demand/cold HTTP/1.1\r\n"));
+            let body = r#"{"times":7,"workloads":[]}"#;
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream
+        };
+        let (mut stream, answer) = tokio::join!(server, polls.next());
+        assert!(polls.heard(answer, &[]).is_some());
+        let again = async {
+            let mut request = [0; 1024];
+            let read = stream.read(&mut request).await.unwrap();
+            String::from_utf8_lossy(&request[..read]).into_owned()
+        };
+        let (request, _) = tokio::join!(again, timeout(Duration::from_secs(1), polls.next()));
+        assert!(request.starts_with("GET /_recif/demand/cold?after=7 "), "{request}");
+    }
+
+    #[tokio::test]
+    async fn one_that_refused_is_asked_again_in_time_and_one_that_broke_off_in_the_next_round() {
+        let (address, asked) = gateway("404 Not Found", "").await;
+        let mut polls = Polls::default();
+        go_on(&mut polls, &[address], Duration::from_millis(300)).await;
+        assert_eq!(asked.load(Relaxed), 1);
+        polls.gateways.get_mut(&address).unwrap().again = Some(Instant::now());
+        go_on(&mut polls, &[address], Duration::from_millis(300)).await;
+        assert_eq!(asked.load(Relaxed), 2);
+        let (address, asked) = gateway("is no status", "").await;
+        go_on(&mut Polls::default(), &[address], Duration::from_millis(300)).await;
+        assert!(asked.load(Relaxed) > 1, "{asked:?}");
+    }
 }

@@ -162,6 +162,20 @@ mod tests {
     }
 
     #[test]
+    fn a_peak_counts_for_the_whole_window_whatever_was_before_it() {
+        let policy = policy(1, 10, 8);
+        let mut window = Window::new(Duration::ZERO);
+        let mut at = |seconds: u32, current, demand| {
+            decide(&policy, current, &load(demand), &mut window, SECOND * seconds).replicas
+        };
+        assert_eq!(at(100, 1, 1.0), 1);
+        assert_eq!(at(110, 1, 40.0), 5);
+        assert_eq!(at(120, 5, 1.0), 5, "the peak, not what was before it");
+        assert_eq!(at(169, 5, 1.0), 5);
+        assert_eq!(at(170, 5, 1.0), 3);
+    }
+
+    #[test]
     fn a_new_process_takes_nothing_away_before_a_window_of_its_own() {
         let mut window = Window::new(1000 * SECOND);
         let policy = policy(1, 10, 8);

@@ -258,6 +258,19 @@ mod tests {
     }
 
     #[test]
+    fn short_requests_of_two_pods_are_traffic_and_a_silence_is_no_idleness() {
+        let mut meter = Meter::new(Duration::ZERO);
+        let both = |uptime_ms, completed| {
+            let said = || sample("1", uptime_ms, 0, completed, 0);
+            heard(&[("a", said()), ("b", said())])
+        };
+        meter.hear(&both(1000, 0), SECOND);
+        assert_eq!(meter.hear(&both(9000, 1), 9 * SECOND).idle, Duration::ZERO);
+        assert_eq!(meter.hear(&heard(&[("a", None)]), 15 * SECOND).idle, Duration::ZERO);
+        assert_eq!(meter.hear(&heard(&[("a", sample("1", 25_000, 0, 1, 0))]), 25 * SECOND).idle, 10 * SECOND);
+    }
+
+    #[test]
     fn idleness_is_counted_from_the_last_sign_of_load() {
         let mut meter = Meter::new(Duration::ZERO);
         let waiting = Heard { waiting: 0.1, ..Heard::default() };

@@ -39,6 +39,15 @@ pub struct Seen {
     pub told: Told,
 }
 
+/// Why nothing can be decided for a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotSeen {
+    /// It is gone, or nothing scales it.
+    Gone,
+    /// Its Deployment or its Pods were never listed, which is not the same as none.
+    NotListed,
+}
+
 /// What the status of a workload says about scaling.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Told {
@@ -68,8 +77,11 @@ pub trait Fleet: Send + Sync {
     /// Waits until the spec or the Deployment of workloads changes, or one comes or goes: which.
     async fn changed(&self) -> Vec<Id>;
 
-    /// A workload; `None`: it is gone, or none of the scaler's business.
-    fn see(&self, id: &Id) -> Option<Seen>;
+    /// A workload.
+    ///
+    /// # Errors
+    /// When it is gone or not scaled, or when not all of it is known.
+    fn see(&self, id: &Id) -> Result<Seen, NotSeen>;
 
     /// Where the gateways tell what they cannot serve.
     fn gateways(&self) -> Vec<SocketAddr>;

@@ -278,6 +278,22 @@ mod tests {
     }
 
     #[test]
+    fn a_request_refused_for_a_failure_counts_at_any_gateway_until_its_next_answer() {
+        let mut gateways = Gateways::new(Duration::ZERO);
+        gateways.are(&[address(1), address(2)]);
+        let halted = |number: u64| json!([{"kind": "Agent", "namespace": "ns", "name": "a", "halted": number}]);
+        for last in [1, 2] {
+            gateways.heard(address(last), sample("i", 1000, json!([])), None, SECOND);
+        }
+        let called = gateways.heard(address(1), sample("i", 2000, halted(1)), None, SECOND);
+        assert_eq!((called, gateways.unmet(&id("a")).halted), (vec![id("a")], true));
+        gateways.heard(address(1), sample("i", 3000, halted(1)), None, SECOND);
+        assert!(!gateways.unmet(&id("a")).halted, "no request came again");
+        gateways.heard(address(2), sample("i", 2000, halted(3)), None, SECOND);
+        assert!(gateways.unmet(&id("a")).halted);
+    }
+
+    #[test]
     fn gateways_are_added_up_until_they_are_gone_and_a_silent_one_counts_as_it_was() {
         let mut gateways = Gateways::new(Duration::ZERO);
         gateways.are(&[address(1), address(2)]);

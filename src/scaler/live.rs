@@ -17,7 +17,7 @@ use crds::{Agent, Flow, FlowSet, GROUP, KINDS, MachineStatus, RefKind};
 use tokio::sync::Notify;
 
 use super::{
-    fleet::{Fleet, Id, Seen, Told},
+    fleet::{Fleet, Id, NotSeen, Seen, Told},
     status,
 };
 use crate::{
@@ -93,18 +93,18 @@ impl Fleet for LiveFleet {
         self.changes.take().await
     }
 
-    fn see(&self, id: &Id) -> Option<Seen> {
-        // Pods that were never listed are unknown, which is not none.
+    fn see(&self, id: &Id) -> Result<Seen, NotSeen> {
+        let seen = self.kind(id).and_then(|kind| kind.see(&id.key));
+        let mut seen = seen.ok_or(NotSeen::Gone)?;
         if ["Deployment", "Pod"].iter().any(|kind| self.board.unlisted(kind, &id.key.namespace).is_some()) {
-            return None;
+            return Err(NotSeen::NotListed);
         }
-        let mut seen = self.kind(id)?.see(&id.key)?;
         let may_sleep = seen.scaling.as_ref().is_some_and(|scaling| scaling.min_replicas == 0);
         if let Some(kind) = RefKind::parse(id.kind).filter(|_| may_sleep) {
             let users = self.tools.of(kind, &id.key);
             seen.tool = users.into_iter().find(|(kind, _)| *kind == "Tool").map(|(_, key)| key.name);
         }
-        Some(seen)
+        Ok(seen)
     }
 
     fn gateways(&self) -> Vec<SocketAddr> {
@@ -265,4 +265,66 @@ fn owners(change: &Change<Child>) -> impl Iterator<Item = Id> {
         Some(Id { kind: kind.name, key: Key::new(&change.key.namespace, name) })
     });
     id.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use actions::machine::SystemClock;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        cache::Caches,
+        cluster::{Authority, Cause, Head, Seen as Version, crash::CrashPoint, metrics::Metrics, resource::Resource},
+    };
+
+    fn observe<K: serde::de::DeserializeOwned>(map: &ObjectMap<K>, version: u64, object: Value) {
+        let key = Key::new("ns", object["metadata"]["name"].as_str().unwrap_or_default());
+        let head = Head { key, uid: "u".into(), version };
+        if let Ok(object) = serde_json::from_value(object) {
+            map.observe(Version::new(head, object), Cause::Watch);
+        }
+    }
+
+    fn agent(generation: i64, min: i32) -> Value {
+        json!({"apiVersion": "agents.recif.dev/v1", "kind": "Agent",
+            "metadata": {"name": "a", "namespace": "ns", "uid": "u", "generation": generation},
+            "spec": {"name": "A", "framework": "corail", "scaling": {"minReplicas": min}}})
+    }
+
+    #[tokio::test]
+    async fn what_is_scaled_is_seen_while_its_pods_are_known_and_with_the_tool_that_keeps_it_awake() {
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("there is no API server"))
+        });
+        let client = kube::Client::new(service, "default");
+        let transport = Transport::new(client, || None, Authority::always(), CrashPoint::default(), Metrics::default());
+        let children = HashMap::from([(ChildKind::Deployment, Arc::default())]);
+        let maps = KindViews { children, ..KindViews::default() };
+        let board = Arc::new(Board::default());
+        let views: Arc<dyn Views> = Arc::new(Caches::new(&maps, board.clone()));
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let fleet = LiveFleet::new(&Arc::new(transport), &maps, &views, &clock, Arc::default(), board.clone());
+
+        let id = Id { kind: "Agent", key: Key::new("ns", "a") };
+        assert_eq!(fleet.see(&id).map(drop), Err(NotSeen::Gone));
+        observe(&maps.kinds.agents, 1, agent(1, 0));
+        assert_eq!(fleet.all(), std::slice::from_ref(&id));
+        assert_eq!(fleet.see(&id).unwrap().tool, None);
+        let tool = json!({"apiVersion": "agents.recif.dev/v1", "kind": "Tool",
+            "metadata": {"name": "ask", "namespace": "ns", "uid": "t"},
+            "spec": {"name": "ask", "type": "agent", "agentRef": {"name": "a"}}});
+        observe(&maps.kinds.tools, 2, tool);
+        assert_eq!(fleet.see(&id).unwrap().tool.as_deref(), Some("ask"));
+        observe(&maps.kinds.agents, 3, agent(2, 1));
+        assert_eq!(fleet.see(&id).unwrap().tool, None, "it stays anyway");
+
+        let pods = board.add(&Resource::POD, None);
+        assert_eq!(fleet.see(&id).map(drop), Err(NotSeen::NotListed));
+        assert_eq!(fleet.all(), std::slice::from_ref(&id), "it is scaled once they are listed");
+        board.list(pods);
+        assert!(fleet.see(&id).is_ok());
+    }
 }

@@ -23,7 +23,7 @@ mod tracked;
 
 pub use decide::{Decision, Direction, Policy, Window, decide};
 pub use demand::{Demand, Heard, Meter, PodSample};
-pub use fleet::{Active, Fleet, Id, Seen, Told};
+pub use fleet::{Active, Fleet, Id, NotSeen, Seen, Told};
 pub use live::{GatewayMap, LiveFleet};
 pub use metrics::ScalerMetrics;
 pub use run::{PROXY_PORT, Scaler};

@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use super::{
-    Fleet, Id, PodSample, ScalerMetrics, Seen,
+    Fleet, Id, NotSeen, PodSample, ScalerMetrics, Seen,
     cold::{Answer, Polls},
     gateways::{GatewaySample, Gateways},
     tracked::{GatewayState, Orders, Tracked},
@@ -194,12 +194,23 @@ impl Term {
         Some(self.tokens.of(None, &keys, Instant::now(), || DEMAND_AUDIENCE.to_owned()))
     }
 
+    /// A workload as it is now. What is gone is forgotten; what is not all known stays, and its round is over.
+    fn see(&mut self, id: &Id) -> Option<Seen> {
+        match self.scaler.fleet.see(id) {
+            Ok(seen) => return Some(seen),
+            Err(NotSeen::Gone) => drop(self.known.remove(id)),
+            Err(NotSeen::NotListed) => {
+                if let Some(tracked) = self.known.get_mut(id) {
+                    tracked.round = None;
+                }
+            }
+        }
+        None
+    }
+
     /// Asks the Pods of a workload.
     fn question(&mut self, id: &Id) {
-        let Some(seen) = self.scaler.fleet.see(id) else {
-            self.known.remove(id);
-            return;
-        };
+        let Some(seen) = self.see(id) else { return };
         let now = self.now();
         let Some(tracked) = self.known.get_mut(id).filter(|tracked| tracked.round.is_none()) else { return };
         let idle = self.scaler.interval * IDLE;
@@ -258,7 +269,7 @@ impl Term {
         let (token, address) = (self.token(), answer.address);
         let Some(sample) = self.polls.heard(answer, &fields(token.as_deref())) else { return };
         for id in self.gateways.cold(address, sample) {
-            if self.scaler.fleet.see(&id).is_some_and(|seen| seen.pods.is_empty()) {
+            if self.scaler.fleet.see(&id).is_ok_and(|seen| seen.pods.is_empty()) {
                 self.question(&id);
             }
         }
@@ -284,10 +295,8 @@ impl Term {
             all_answer: self.gateways.all_answer(),
             none_is_known: self.gateways.none_is_known(now),
         };
-        let (Some(seen), Some(tracked)) = (self.scaler.fleet.see(id), self.known.get_mut(id)) else {
-            self.known.remove(id);
-            return;
-        };
+        let Some(seen) = self.see(id) else { return };
+        let Some(tracked) = self.known.get_mut(id) else { return };
         let orders = tracked.judge(&seen, state, now);
         self.order(id, seen, orders);
     }
@@ -296,12 +305,9 @@ impl Term {
     fn look_at(&mut self, changed: Vec<Id>) {
         let now = self.now();
         for id in changed {
-            let Some(seen) = self.scaler.fleet.see(&id) else {
-                self.known.remove(&id);
-                continue;
-            };
-            let tracked = self.known.entry(id.clone()).or_insert_with(|| Tracked::new(now));
-            tracked.next = now;
+            self.known.entry(id.clone()).or_insert_with(|| Tracked::new(now)).next = now;
+            let Some(seen) = self.see(&id) else { continue };
+            let Some(tracked) = self.known.get_mut(&id) else { continue };
             let orders = tracked.hand_over(&seen);
             self.order(&id, seen, orders);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Mutex,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use actions::{
@@ -27,6 +27,9 @@ use crate::{
         testing::{self, pod},
     },
 };
+
+#[path = "run_silence_tests.rs"]
+mod silence;
 
 /// Serves what this returns, as JSON, on every connection.
 async fn serve(address: &str, body: impl Fn() -> String + Send + Sync + 'static) -> SocketAddr {
@@ -72,6 +75,8 @@ struct Toy {
     gateways: Mutex<Vec<SocketAddr>>,
     told: Mutex<Vec<String>>,
     changes: Notify,
+    /// Whether its Pods were not listed yet.
+    is_unlisted: AtomicBool,
 }
 
 fn id() -> Id {
@@ -92,8 +97,13 @@ impl Toy {
             tool: None,
             told: Told::default(),
         };
-        let toy =
-            Self { seen: Mutex::new(seen), gateways: Mutex::default(), told: Mutex::default(), changes: Notify::new() };
+        let toy = Self {
+            seen: Mutex::new(seen),
+            gateways: Mutex::default(),
+            told: Mutex::default(),
+            changes: Notify::new(),
+            is_unlisted: AtomicBool::new(false),
+        };
         toy.deploy(desired);
         Arc::new(toy)
     }
@@ -172,8 +182,11 @@ impl Fleet for Toy {
         vec![id()]
     }
 
-    fn see(&self, _: &Id) -> Option<Seen> {
-        Some(self.seen.lock().unwrap().clone())
+    fn see(&self, _: &Id) -> Result<Seen, NotSeen> {
+        if self.is_unlisted.load(Ordering::Relaxed) {
+            return Err(NotSeen::NotListed);
+        }
+        Ok(self.seen.lock().unwrap().clone())
     }
 
     fn gateways(&self) -> Vec<SocketAddr> {

@@ -103,6 +103,10 @@ mod tests {
         stored["desiredReplicas"] = json!(5);
         let words = patch("u", 3, &stored, &say(5, true, "Other"), now()).unwrap();
         assert_eq!(words[2]["value"][0]["lastTransitionTime"], "2020-01-01T00:00:00Z", "still True");
+        let conditions = words[2]["value"].as_array().unwrap();
+        assert_eq!((conditions.len(), &conditions[0]["reason"]), (1, &json!("Other")));
+        let fell = patch("u", 3, &stored, &say(5, false, "Other"), now()).unwrap();
+        assert_eq!(fell[2]["value"][0]["lastTransitionTime"], "2026-01-02T03:04:05Z", "no longer True");
         assert_eq!(patch("u", 3, &Value::Null, &say(5, true, "R"), now()), None, "the state machine begins the status");
         let new = MachineStatus::unseen();
         assert_eq!(patch("u", 3, &new, &say(5, true, "R"), now()), None, "the state machine begins the status");

@@ -89,6 +89,10 @@ mod tests {
         pod.terminating = true;
         pod.deletion_cost = Some(MARK);
     };
+    const UNREADY_MARKED: fn(&mut Pod) = |pod| {
+        pod.ready = false;
+        pod.deletion_cost = Some(MARK);
+    };
     const THEIRS: fn(&mut Pod) = |pod| pod.deletion_cost = Some(7);
 
     /// The later ones have less in flight.
@@ -104,6 +108,9 @@ mod tests {
         assert_eq!(step(&[PLAIN, MARKED, PLAIN, MARKED], 2), ["take"]);
         assert_eq!(step(&[PLAIN, UNREADY, PLAIN, PLAIN], 2), ["p3"], "one that is not ready goes unasked");
         assert_eq!(step(&[PLAIN, ENDING, PLAIN, PLAIN], 2), ["p3"]);
+        assert_eq!(step(&[PLAIN, PLAIN, PLAIN, MARKED], 2), ["p2"], "not the one that is marked");
+        assert_eq!(step(&[PLAIN, PLAIN, PLAIN, UNREADY], 2), ["p2"], "nor one that goes anyway");
+        assert_eq!(step(&[PLAIN, PLAIN, PLAIN, UNREADY_MARKED], 2), ["p2"], "which counts once");
         assert_eq!(step(&[PLAIN, PLAIN], 0), ["take"], "all go");
         assert_eq!(step(&[PLAIN, PLAIN], 2), ["take"]);
     }

@@ -286,3 +286,64 @@ fn a_pod_that_has_just_begun_and_may_serve_already_keeps_all_for_a_minute() {
     }
     assert_eq!(round(&mut tracked, &starting, QUIET, 164, &[]).replicas, Some(Some(0)), "it never became ready");
 }
+
+#[test]
+fn a_round_is_over_with_the_last_answer_and_not_before() {
+    let sample = || PodSample { instance: "i".into(), uptime_ms: 1, inflight: 0, busy_ms: 0, completed: 0, refused: 0 };
+    let mut tracked = Tracked::new(Duration::ZERO);
+    tracked.begin(&seen(3, 1));
+    assert!(!tracked.answered("p0", sample(), None));
+    assert!(!tracked.silent("p1", "refused".to_owned()));
+    assert!(tracked.answered("p2", sample(), None));
+    tracked.begin(&seen(1, 1));
+    assert!(tracked.silent("p0", "refused".to_owned()));
+}
+
+#[test]
+fn a_silent_pod_is_told_of_when_it_is_the_only_one_and_no_longer_when_it_is_gone() {
+    let mut tracked = Tracked::new(Duration::ZERO);
+    round(&mut tracked, &seen(1, 1), QUIET, 100, &[None]);
+    let told = round(&mut tracked, &seen(1, 1), QUIET, 110, &[None]).told.unwrap();
+    assert_eq!(told.active.unwrap().reason, "PodUnreachable");
+    let mut tracked = Tracked::new(Duration::ZERO);
+    round(&mut tracked, &seen(2, 1), QUIET, 100, &[Some(0), None]);
+    let told = round(&mut tracked, &seen(2, 1), QUIET, 110, &[Some(0), None]).told.unwrap();
+    assert_eq!(told.active.as_ref().unwrap().reason, "PodUnreachable");
+    let alone = Seen { told, ..seen(1, 1) };
+    let told = round(&mut tracked, &alone, QUIET, 111, &[Some(0)]).told.unwrap();
+    assert_eq!(told.active.unwrap().reason, "FollowsLoad");
+    assert_eq!(tracked.unreachable(SECOND * 130).count(), 0);
+}
+
+#[test]
+fn only_a_failure_of_what_may_sleep_is_said_to_keep_its_pod() {
+    let said = |there: Seen| {
+        let there = Seen { told: Told::default(), ..there };
+        let orders = round(&mut Tracked::new(Duration::ZERO), &there, QUIET, 1, &[Some(0)]);
+        orders.told.unwrap().active.unwrap().reason
+    };
+    assert_eq!(said(seen(1, 0)), "FollowsLoad");
+    assert_eq!(said(Seen { failed: true, ..seen(1, 1) }), "FollowsLoad");
+    assert_eq!(said(Seen { failed: true, ..seen(1, 0) }), "Failed");
+}
+
+#[test]
+fn the_number_of_a_stopped_workload_is_left_to_the_operator() {
+    let mut tracked = Tracked::new(Duration::ZERO);
+    let stopped = |by| Seen { stopped: true, deployment: deployment(2, by), ..seen(2, 1) };
+    assert_eq!(tracked.hand_over(&stopped(ReplicasBy::default())).replicas, None);
+    let both = ReplicasBy { number: true, scaler: true, ..ReplicasBy::default() };
+    assert_eq!(tracked.hand_over(&stopped(both)).replicas, Some(None));
+}
+
+#[test]
+fn only_what_has_something_to_do_is_asked_in_every_round() {
+    let mut tracked = Tracked::new(Duration::ZERO);
+    let mut there = seen(3, 1);
+    there.told.active = tracked.standing(&there, None, SECOND);
+    let idle = [Some(0), Some(0), Some(0)];
+    assert!(round(&mut tracked, &there, QUIET, 1, &idle).is_empty());
+    assert!(!tracked.active);
+    let orders = round(&mut tracked, &there, QUIET, 100, &idle);
+    assert_eq!((orders.costs.len(), tracked.active), (1, true), "a step down has begun");
+}

@@ -1,0 +1,168 @@
+//! The loop where Pods, gateways and the API server do not answer, or answer late.
+
+use super::*;
+
+#[tokio::test]
+async fn a_pod_that_never_answers_ends_no_scaling_and_keeps_no_connections() {
+    let load = Arc::new(AtomicU64::new(0));
+    let port = sidecars("127.0.0.1:0", load.clone()).await.port();
+    let mute = TcpListener::bind(("127.0.0.78", port)).await.unwrap();
+    let open = Arc::new(AtomicU64::new(0));
+    let count = open.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = mute.accept().await.unwrap();
+            let count = count.clone();
+            tokio::spawn(async move {
+                count.fetch_add(1, Ordering::Relaxed);
+                while stream.read(&mut [0; 1024]).await.is_ok_and(|read| read > 0) {}
+                count.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+    });
+    let toy = Toy::new(scaling(1), ours(), 2);
+    toy.change(|seen| seen.pods[1] = Arc::new(pod("mute", [127, 0, 0, 78])));
+    let _leading = toy.scaler(port);
+    sleep(Duration::from_millis(500)).await;
+    load.store(40, Ordering::Relaxed);
+    toy.waits_for(|said| said.first().is_some_and(|first| first == "5")).await;
+    toy.until(|| open.load(Ordering::Relaxed) <= 2).await;
+}
+
+#[tokio::test]
+async fn a_workload_whose_pods_have_answered_waits_for_no_gateway() {
+    let port = sidecars("127.0.0.1:0", Arc::new(AtomicU64::new(40))).await.port();
+    // Connections to this gateway are made, and it never answers.
+    let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let toy = Toy::new(scaling(1), ours(), 1);
+    toy.gateways.lock().unwrap().push(mute.local_addr().unwrap());
+    let _leading = toy.scaler_each(Duration::from_secs(3600), port);
+    toy.waits_for(|said| said == ["5"]).await;
+}
+
+#[tokio::test]
+async fn a_workload_whose_pods_were_not_listed_is_scaled_once_they_are() {
+    let port = sidecars("127.0.0.1:0", Arc::new(AtomicU64::new(40))).await.port();
+    let toy = Toy::new(scaling(1), ours(), 1);
+    toy.is_unlisted.store(true, Ordering::Relaxed);
+    let _leading = toy.scaler(port);
+    toy.changes.notify_one();
+    sleep(Duration::from_millis(300)).await;
+    assert_eq!(toy.said(), Vec::<String>::new());
+    toy.is_unlisted.store(false, Ordering::Relaxed);
+    toy.waits_for(|said| said.first().is_some_and(|first| first == "5")).await;
+}
+
+/// A gateway at which no request waits: it counts its answers, and while it is mute it gives none.
+async fn fickle_gateway(mute: Arc<AtomicBool>, answers: Arc<AtomicU64>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let (mute, answers) = (mute.clone(), answers.clone());
+            tokio::spawn(async move {
+                let mut request = [0; 1024];
+                while stream.read(&mut request).await.is_ok_and(|read| read > 0) {
+                    while mute.load(Ordering::Relaxed) {
+                        sleep(Duration::from_millis(5)).await;
+                    }
+                    let body = r#"{"instance":"g","uptimeMs":1,"workloads":[]}"#;
+                    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+                    if stream.write_all(answer.as_bytes()).await.is_err() {
+                        return;
+                    }
+                    answers.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_gateway_that_stopped_answering_keeps_the_last_pod() {
+    let (mute, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let port = sidecars("127.0.0.1:0", Arc::default()).await.port();
+    let gateway = fickle_gateway(mute.clone(), answers.clone()).await;
+    let toy = Toy::new(scaling(0), ours(), 1);
+    toy.gateways.lock().unwrap().push(gateway);
+    let _leading = toy.scaler(port);
+    toy.until(|| answers.load(Ordering::Relaxed) > 0).await;
+    mute.store(true, Ordering::Relaxed);
+    sleep(Duration::from_millis(2500)).await;
+    assert_eq!(toy.said(), Vec::<String>::new());
+    mute.store(false, Ordering::Relaxed);
+    toy.waits_for(|said| said == ["0"]).await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_answers_nonsense_keeps_the_last_pod_and_one_that_is_gone_does_not() {
+    let well = serve("127.0.0.1:0", || r#"{"instance":"g","uptimeMs":1,"workloads":[]}"#.to_owned()).await;
+    let ill = serve("127.0.0.1:0", || "{}".to_owned()).await;
+    let port = sidecars("127.0.0.1:0", Arc::default()).await.port();
+    let toy = Toy::new(scaling(0), ours(), 1);
+    toy.gateways.lock().unwrap().extend([well, ill]);
+    let _leading = toy.scaler(port);
+    sleep(Duration::from_millis(2500)).await;
+    assert_eq!(toy.said(), Vec::<String>::new());
+    toy.gateways.lock().unwrap()[1] = SocketAddr::from(([127, 0, 0, 77], 1));
+    toy.waits_for(|said| said == ["0"]).await;
+}
+
+/// The same, behind an API server that takes its time.
+struct Slow(Arc<Toy>);
+
+#[async_trait]
+impl Fleet for Slow {
+    fn all(&self) -> Vec<Id> {
+        self.0.all()
+    }
+
+    async fn changed(&self) -> Vec<Id> {
+        self.0.changed().await
+    }
+
+    fn see(&self, id: &Id) -> Result<Seen, NotSeen> {
+        self.0.see(id)
+    }
+
+    fn gateways(&self) -> Vec<SocketAddr> {
+        self.0.gateways()
+    }
+
+    async fn set_replicas(&self, deployment: &Child, replicas: Option<i32>) -> Result<(), ApiError> {
+        self.0.told.lock().unwrap().push("begun".to_owned());
+        sleep(Duration::from_millis(500)).await;
+        self.0.set_replicas(deployment, replicas).await
+    }
+
+    async fn set_deletion_cost(&self, namespace: &str, pod: &Pod, cost: Option<i32>) -> Result<(), ApiError> {
+        self.0.set_deletion_cost(namespace, pod, cost).await
+    }
+
+    async fn tell(&self, id: &Id, uid: &str, told: &Told) -> Result<(), ApiError> {
+        self.0.tell(id, uid, told).await
+    }
+}
+
+#[tokio::test]
+async fn a_workload_has_one_write_under_way() {
+    let port = sidecars("127.0.0.1:0", Arc::new(AtomicU64::new(40))).await.port();
+    let toy = Toy::new(scaling(1), ours(), 1);
+    let metrics = ScalerMetrics::new(&mut Registry::default());
+    let fleet = Arc::new(Slow(toy.clone()));
+    let mut leading = JoinSet::new();
+    leading.spawn(Arc::new(Scaler::new(fleet, Duration::from_millis(50), port, Keys::default(), metrics)).lead());
+    toy.waits_for(|said| said.iter().any(|one| one == "5")).await;
+    assert_eq!(toy.said().iter().position(|one| one == "5"), Some(1), "{:?}", toy.said());
+}
+
+#[test]
+fn what_changed_at_the_same_moment_is_no_refusal() {
+    for error in [ApiError::Stale, ApiError::WrongUid("v".into()), ApiError::NotFound] {
+        assert!(!is_worth_a_word(&error), "{error}");
+    }
+    let busy = ApiError::Transient { message: "busy".into(), after: None };
+    assert!(is_worth_a_word(&busy) && is_worth_a_word(&ApiError::Forbidden("no".into())));
+}
