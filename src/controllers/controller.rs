@@ -95,8 +95,11 @@ impl<K: Controlled> Controller for Running<K> {
                 }
             }
         };
-        self.driver.begin();
-        Box::pin(async move { self.queue.run(|| self.map.keys(), workers, step).await })
+        Box::pin(async move {
+            // Not before: a standby makes this future and polls it once it leads.
+            self.driver.begin();
+            self.queue.run(|| self.map.keys(), workers, step).await;
+        })
     }
 }
 
