@@ -22,7 +22,7 @@ impl Store {
         loop {
             let before = self.last_rv();
             self.namespaces();
-            if std::mem::take(&mut self.garbage) {
+            if !self.lazy && std::mem::take(&mut self.garbage) {
                 self.collect_garbage();
                 self.end_pods();
             }

@@ -111,6 +111,11 @@ impl Sim {
         *self.caller_keys.lock().unwrap_or_else(PoisonError::into_inner) = Some(keys.to_owned());
     }
 
+    /// The operator knows no keys of the gateways any more.
+    pub(crate) fn forget_keys(&self) {
+        *self.caller_keys.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Decides what becomes of each request from now on.
     pub(crate) fn plan(&self, plan: impl FnMut(&Request, &mut Store) -> Fault + Send + 'static) {
         self.faults().plan = Some(Box::new(plan));

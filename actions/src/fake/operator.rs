@@ -13,13 +13,13 @@ use serde::de::DeserializeOwned;
 use super::{
     Id, Sim,
     ports::{DRIVEN, Ports, key},
-    samples::settings,
+    samples::{agent_id, settings},
     servers::Servers,
     store::Event,
 };
 use crate::{
     agent, flow, flow_set,
-    machine::{BadTable, Clock, Driver, Machine, Next, Registry, Sink, StepRecord},
+    machine::{ApiError, BadTable, Clock, Driver, Machine, Next, Registry, Sink, StepRecord},
     mcp_server, model, plugin_config,
     ports::World,
     prompt, remote_mcp_server,
@@ -127,6 +127,16 @@ impl Operator {
     /// Gives it a lease of this namespace and name, of which it speaks as its own.
     pub(crate) fn named(&mut self, instance: &str) {
         self.agents.instance = Some(instance.to_owned());
+    }
+
+    /// It leads again, after another one did.
+    pub(crate) fn leads_again(&self) {
+        self.agents.begin();
+    }
+
+    /// No step of this Agent is taken, because it would read what is not known.
+    pub(crate) async fn refuse(&self, name: &str, why: &str) -> Next {
+        self.agents.refuse(&key(&agent_id(name)), ApiError::Forbidden(why.to_owned())).await
     }
 
     /// Works for this long in virtual time.

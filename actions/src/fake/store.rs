@@ -55,6 +55,8 @@ pub(crate) struct Store {
     pub(super) busy: BTreeSet<Id>,
     /// Whether something went, or was made for an owner that is gone.
     pub(super) garbage: bool,
+    /// Whether the garbage collector does nothing yet.
+    pub(crate) lazy: bool,
     pub(super) uids: BTreeSet<String>,
     /// The controllers have nothing to do at this version before this time.
     pub(super) rested: Option<(u64, std::time::Duration)>,
@@ -79,6 +81,7 @@ impl Store {
             progressed: BTreeMap::new(),
             busy: BTreeSet::new(),
             garbage: false,
+            lazy: false,
             uids: BTreeSet::new(),
             rested: None,
             counts: BTreeMap::new(),

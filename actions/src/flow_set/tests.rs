@@ -167,11 +167,13 @@ async fn what_is_on_its_way_is_waited_for_but_not_for_ever() {
     calls["tools"] = json!([{ "name": "slow" }]);
     sim.store().create(&id("FlowSet", "s"), set(&[entry("a", "hello"), calls]));
     let mut operator = Operator::start(&sim);
-    operator.run(Duration::from_secs(20)).await;
+    operator.run(Duration::from_secs(28)).await;
     assert_eq!(status(&sim, "/phase"), "Resolving");
     let why = r#"flow "b": flow "slow" is Resolving, not available (referenced by tool "slow")"#;
     let unmet = ("False".to_owned(), "MissingDependency".to_owned(), why.to_owned());
     assert_eq!((said(&sim, "Ready"), said(&sim, "ReferencesResolved")), (unmet.clone(), unmet));
+    operator.run(Duration::from_secs(5)).await;
+    assert_ne!(status(&sim, "/phase"), "Resolving");
     operator.run(MINUTE).await;
     assert_eq!((served(&sim), ready(&sim).1), (vec!["a".to_owned()], "Degraded".to_owned()));
     prompt(&mut sim.store(), "later");

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Does, MINUTE, operator, ready, status};
 use crate::{
-    fake::{Operator, Sim, agent, agent_id, tool, tool_id},
+    fake::{Operator, Sim, agent, agent_id, id, secret, tool, tool_id},
     machine::{Machine, StepOutcome},
 };
 
@@ -129,4 +129,18 @@ async fn two_hundred_edits_and_thirty_of_its_tools_are_no_loop() {
     operator.run(10 * SECOND).await;
     let braked = operator.trace.take().into_iter().filter(|step| step.outcome == StepOutcome::Oscillating).count();
     assert_eq!((braked, status(&sim, "/phase")), (0, json!("Running")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_wakes_it_without_a_change_ends_no_pause() {
+    let sim = Sim::new();
+    let mut operator = operator(&sim, restless());
+    operator.run(10 * SECOND).await;
+    written(&sim);
+    for n in 0..60 {
+        sim.store().create(&id("Secret", &format!("other{n}")), secret(json!({})));
+        operator.run(SECOND).await;
+    }
+    let writes = written(&sim);
+    assert!(writes <= 10, "{writes} writes in a minute");
 }

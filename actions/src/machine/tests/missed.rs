@@ -68,3 +68,28 @@ async fn a_reference_is_looked_at_in_turn() {
     operator.run(RECHECKED).await;
     assert_eq!(phase(), json!("Resolving"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_looked_at_in_turn_in_each_phase() {
+    let sim = Sim::new();
+    let env = json!([{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "KEY"}}}]);
+    sim.store().create(&agent_id("a"), agent(json!({"env": env})));
+    let spec = json!({"type": "openai", "credentialsRef": {"name": "keys"}, "credentialKeys": ["KEY"]});
+    sim.store().create(&id("PluginConfig", "pc"), crate::fake::object("PluginConfig", spec));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    assert_eq!(status(&sim, "/phase"), json!("Resolving"));
+    operator.deaf = true;
+    sim.store().set_health(Health::Bad(None));
+    sim.store().create(&id("Secret", "keys"), secret(json!({"KEY": "MQ=="})));
+    operator.run(RECHECKED + MINUTE).await;
+    assert_eq!(status(&sim, "/phase"), json!("Deploying"));
+    assert_eq!(sim.store().at(&id("PluginConfig", "pc"), "/status/phase"), json!("Available"));
+    sim.store().set_health(Health::Good);
+    operator.run(RECHECKED).await;
+    assert_eq!(status(&sim, "/phase"), json!("Running"));
+    sim.store().grace = 5 * MINUTE;
+    sim.store().delete(&agent_id("a"), Cascade::Background);
+    operator.run(RECHECKED * 3).await;
+    assert_eq!(sim.store().get(&agent_id("a")), None);
+}

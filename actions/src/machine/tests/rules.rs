@@ -9,7 +9,7 @@ use super::{Does, MINUTE, operator, ready, status};
 use crate::{
     agent,
     fake::{Cascade, Operator, Sim, agent as agent_body, agent_id, settings, tool, tool_id},
-    machine::Machine,
+    machine::{Machine, Next},
 };
 
 #[tokio::test(start_paused = true)]
@@ -193,4 +193,28 @@ async fn steps_are_dated_in_microseconds_and_what_older_builds_wrote_stays() {
     sim.take_requests();
     Operator::start(&sim).run(30 * MINUTE).await;
     assert_eq!(sim.take_requests(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_known_is_said_of_what_waits_and_leaves_what_is_at_rest() {
+    let (sim, why, soon) = (Sim::new(), "secrets may not be listed", Next::After(Duration::from_secs(10)));
+    sim.store().create(&agent_id("a"), agent_body(json!({"tools": ["weather"]})));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    operator.refuse("a", why).await;
+    assert_eq!((status(&sim, "/phase"), ready(&sim)), (json!("Resolving"), ("Forbidden".into(), why.into())));
+    sim.store().create(&tool_id("weather"), tool("http://weather"));
+    operator.run(MINUTE).await;
+    assert_eq!(ready(&sim).0, "Running");
+    sim.take_requests();
+    assert_eq!((operator.refuse("a", why).await, sim.take_requests()), (soon, vec![]), "at rest");
+    operator.deaf = true;
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["replicas"] = json!(2));
+    operator.run(Duration::from_millis(1)).await;
+    operator.refuse("a", why).await;
+    assert_eq!(ready(&sim).0, "Forbidden", "an edit waits");
+    sim.store().delete(&agent_id("a"), Cascade::Background);
+    operator.run(Duration::from_millis(1)).await;
+    sim.take_requests();
+    assert_eq!((operator.refuse("a", why).await, sim.take_requests()), (soon, vec![]), "it goes");
 }

@@ -200,3 +200,17 @@ async fn a_service_of_another_namespace_is_asked_only_where_its_server_allows_it
     operator.run(3 * MINUTE).await;
     assert_eq!(is("s0"), "Error");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_tool_says_itself_counts_more_than_what_its_server_says() {
+    let sim = world();
+    let schema = json!({"type": "object", "properties": {"text": {"type": "string", "maxLength": 9}}});
+    sim.store().edit(&tool_id("echo"), |body| {
+        body["spec"]["description"] = json!("Mine");
+        body["spec"]["inputSchema"] = schema.clone();
+    });
+    Operator::start(&sim).run(MINUTE).await;
+    let tools = at(&sim, &id("ConfigMap", "a-config"), "/data/CORAIL_TOOLS");
+    let tools: Value = serde_json::from_str(tools.as_str().unwrap()).unwrap();
+    assert_eq!((&tools[0]["description"], &tools[0]["inputSchema"]), (&json!("Mine"), &schema));
+}

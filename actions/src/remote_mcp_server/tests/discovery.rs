@@ -196,3 +196,14 @@ async fn one_that_is_made_again_under_its_name_is_asked_anew() {
     assert_eq!(at(&sim, &definitions(), "/metadata/ownerReferences/0/uid"), uid);
     assert_eq!(phase(&sim, &agent_id("a")), "Running");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_fails_in_other_words_is_told_in_those() {
+    let sim = world();
+    let mut operator = Operator::start(&sim);
+    for words in ["it answers HTTP 500", "it answers HTTP 401: give it credentials"] {
+        sim.serve(URL, Err(Undiscovered { reason: "ServerRefused", message: words.into() }));
+        operator.run(3 * MINUTE).await;
+        assert_eq!((phase(&sim, &server_id()), message(&sim, &server_id())), (json!("Error"), words.to_owned()));
+    }
+}

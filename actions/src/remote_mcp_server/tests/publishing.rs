@@ -229,3 +229,50 @@ async fn publishing_that_is_switched_off_while_the_server_is_down_takes_its_tool
     assert_eq!(at(&sim, &server_id(), "/status/publishedTools"), Value::Null);
     assert_eq!(condition(&sim, &server_id(), "ToolsPublished"), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_of_a_published_tool_is_its_makers() {
+    let (sim, mut operator) = publishing().await;
+    let mut copy = served("add");
+    copy["metadata"]["labels"] = published(&sim, "add")["metadata"]["labels"].clone();
+    sim.store().create(&tool_id("mine"), copy);
+    operator.run(3 * MINUTE).await;
+    assert!(published(&sim, "mine").is_object(), "it has the labels and not the owner");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crd_that_drops_what_publishing_goes_by_starts_no_loop() {
+    let sim = Sim::new();
+    sim.store().unknown = &["publishedTools"];
+    sim.serve(URL, tells(&[("echo", "Echoes")]));
+    sim.store().create(&server_id(), server(json!({"publish": {"enabled": true}})));
+    let mut operator = Operator::start(&sim);
+    operator.run(10 * MINUTE).await;
+    let written = sim.take_writes().into_iter().filter(|write| write.starts_with("Status RemoteMCPServer")).count();
+    assert!(written < 20, "{written} writes in ten minutes");
+    sim.store().unknown = &[];
+    operator.run(15 * MINUTE).await;
+    assert_eq!(phase(&sim, &tool_id("echo")), "Available");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_refused_keeps_no_other_from_being_published() {
+    use crate::{
+        fake::{Fault, Verb},
+        machine::ApiError,
+    };
+    for error in [ApiError::Refused("not today".into()), ApiError::Invalid("too long".into())] {
+        let sim = Sim::new();
+        sim.serve(URL, tells(&[("add", "Adds"), ("echo", "Echoes")]));
+        sim.plan(move |request, _| match request.verb {
+            Verb::Apply if request.id == tool_id("add") => Fault::Refuse(error.clone()),
+            _ => Fault::No,
+        });
+        sim.store().create(&server_id(), server(json!({"publish": {"enabled": true}})));
+        Operator::start(&sim).run(2 * MINUTE).await;
+        assert_eq!([server_id(), tool_id("echo")].map(|id| phase(&sim, &id)), ["Available", "Available"]);
+        assert_eq!(at(&sim, &server_id(), "/status/publishedTools"), 1);
+        let (holds, _, message) = condition(&sim, &server_id(), "ToolsPublished").unwrap();
+        assert!(holds == "False" && message.contains("tool \"add\""), "{message}");
+    }
+}

@@ -22,7 +22,7 @@ fn crash_loop() -> Option<PodTrouble> {
 }
 
 /// An Agent that was created while Pods do like this.
-async fn created(health: Health, time: Duration) -> (Sim, Operator) {
+pub(super) async fn created(health: Health, time: Duration) -> (Sim, Operator) {
     let sim = Sim::new();
     sim.store().set_health(health);
     sim.store().create(&agent_id("a"), agent(json!({})));

@@ -168,3 +168,15 @@ async fn a_sidecar_learns_to_tell_that_its_pod_is_ready_with_the_next_template_o
     edit(&sim, &mut operator, "registry/two:1").await;
     assert_eq!((asked(&sim), told(&sim)), (json!("/healthz"), json!(true)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_are_not_known_now_are_not_taken_away() {
+    let sim = Sim::new();
+    sim.rotate("one,two");
+    sim.store().create(&id("Agent", "a"), agent(json!({})));
+    Operator::start(&sim).run(MINUTE).await;
+    sim.forget_keys();
+    let mut operator = Operator::start(&sim);
+    edit(&sim, &mut operator, "registry/two:1").await;
+    assert_eq!(keys(&sim), "one,two");
+}

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     running::running,
     scenarios::{ALL, CREATE, REST, phase, reason, same},
 };
 use crate::{
-    fake::{Fault, Health, Operator, Sim, Verb, agent_id, child_id, tool_id},
+    fake::{Fault, Health, Operator, Sim, Verb, agent, agent_id, child_id, tool_id},
     machine::ApiError,
 };
 
@@ -143,4 +143,57 @@ async fn a_tool_edited_during_a_rollout_rolls_once_more_and_not_twice() {
     sim.store().edit(&tool_id("weather"), |body| body["spec"]["endpoint"] = json!("http://other"));
     operator.run(MINUTE).await;
     assert_eq!(generation(), Some(before + 1));
+}
+
+/// An operator that hears of no edit of the Agent, after one that does has acted on this one.
+async fn past(sim: &Sim, mut present: Operator, edit: fn(&mut Value)) {
+    let mut past = Operator::start(sim);
+    past.lagging = vec!["Agent"];
+    sim.store().edit(&agent_id("a"), |body| edit(&mut body["spec"]));
+    present.run(Duration::from_secs(20)).await;
+    sim.take_requests();
+    past.run(Duration::from_secs(25)).await;
+    assert!(!sim.take_requests().is_empty(), "it tried");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_removed_for_an_objects_past() {
+    let sim = Sim::new();
+    sim.store().create(&agent_id("a"), agent(json!({})));
+    let mut operator = Operator::start(&sim);
+    operator.run(Duration::from_secs(60)).await;
+    past(&sim, operator, |spec| spec["databaseUrl"] = json!("postgresql://u:p@db/x")).await;
+    let is_there = sim.store().get(&child_id("Secret")).is_some_and(|secret| !secret.is_deleting());
+    assert!(is_there, "it deleted what it knew nothing of");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_number_is_set_for_an_objects_past() {
+    let (sim, operator) = running().await;
+    past(&sim, operator, |spec| spec["replicas"] = json!(3)).await;
+    assert_eq!(sim.store().at(&child_id("Deployment"), "/spec/replicas"), json!(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_applied_for_what_it_wrote_in_an_earlier_term() {
+    let (sim, mut first) = running().await;
+    let prompt = |text: &str| sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!(text));
+    prompt("one");
+    sim.plan(|request, _| match (request.verb, request.id.kind) {
+        (Verb::Apply, "ConfigMap") => Fault::Refuse(ApiError::Transient { message: "503".into(), after: None }),
+        _ => Fault::No,
+    });
+    first.run(Duration::from_secs(10)).await;
+    assert_eq!(phase(&sim), "Rendering");
+    sim.heal();
+    first.lagging = vec!["Agent", "Tool", "Pod", "ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment"];
+    let mut other = Operator::start(&sim);
+    other.run(Duration::from_secs(10)).await;
+    prompt("two");
+    other.run(Duration::from_secs(10)).await;
+    first.leads_again();
+    // Not longer: versions are forgotten once a minute anyway.
+    first.run(Duration::from_secs(20)).await;
+    let data = sim.store().at(&child_id("ConfigMap"), "/data").to_string();
+    assert!(data.contains("two"), "it applied what it wrote before: {data}");
 }
