@@ -2,7 +2,7 @@
 //!
 //! A watch that was listed once never makes the process unready again: a right that is taken away later, or a namespace that goes
 //! with its RoleBinding, must not stop those who serve the other namespaces. Whatever was never listed is unknown, which is not the
-//! same as empty: who acts on absence asks [`Board::is_listed`] first.
+//! same as empty: [`Board::unlisted`] is asked before anything is done because something is not there.
 
 use std::{
     sync::{

@@ -194,14 +194,16 @@ impl Term {
         Some(self.tokens.of(None, &keys, Instant::now(), || DEMAND_AUDIENCE.to_owned()))
     }
 
-    /// A workload as it is now. What is gone is forgotten; what is not all known stays, and its round is over.
+    /// A workload as it is now. One that is gone is forgotten. One whose Deployment or Pods were never listed is kept, but nothing of
+    /// what was known of it: its window begins when they are.
     fn see(&mut self, id: &Id) -> Option<Seen> {
+        let now = self.now();
         match self.scaler.fleet.see(id) {
             Ok(seen) => return Some(seen),
             Err(NotSeen::Gone) => drop(self.known.remove(id)),
             Err(NotSeen::NotListed) => {
                 if let Some(tracked) = self.known.get_mut(id) {
-                    tracked.round = None;
+                    tracked.forget(now);
                 }
             }
         }

@@ -53,6 +53,19 @@ async fn a_workload_whose_pods_were_not_listed_is_scaled_once_they_are() {
     toy.waits_for(|said| said.first().is_some_and(|first| first == "5")).await;
 }
 
+#[tokio::test]
+async fn time_in_which_the_pods_were_not_listed_is_no_time_without_load() {
+    let port = sidecars("127.0.0.1:0", Arc::default()).await.port();
+    let toy = Toy::new(scaling(1), ours(), 4);
+    toy.is_unlisted.store(true, Ordering::Relaxed);
+    let _leading = toy.scaler(port);
+    sleep(Duration::from_millis(1500)).await;
+    let listed = Instant::now();
+    toy.is_unlisted.store(false, Ordering::Relaxed);
+    toy.waits_for(|said| !said.is_empty()).await;
+    assert!(listed.elapsed() > Duration::from_millis(900), "{:?}: {:?}", listed.elapsed(), toy.said());
+}
+
 /// A gateway at which no request waits: it counts its answers, and while it is mute it gives none.
 async fn fickle_gateway(mute: Arc<AtomicBool>, answers: Arc<AtomicU64>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -110,7 +123,7 @@ async fn a_gateway_that_answers_nonsense_keeps_the_last_pod_and_one_that_is_gone
     toy.waits_for(|said| said == ["0"]).await;
 }
 
-/// The same, behind an API server that takes its time.
+/// A [`Toy`] whose API server takes half a second for each write.
 struct Slow(Arc<Toy>);
 
 #[async_trait]

@@ -125,6 +125,11 @@ impl Tracked {
         }
     }
 
+    /// Forgets what was known of the workload, but for a write that is under way.
+    pub(super) fn forget(&mut self, now: Duration) {
+        *self = Self { writing: self.writing, ..Self::new(now) };
+    }
+
     /// Begins a round: the connections to the Pods that are asked.
     pub(super) fn begin(&mut self, seen: &Seen) -> Vec<(Arc<Pod>, Option<TcpStream>)> {
         let asked: Vec<_> = seen.pods.iter().filter(|pod| pod.ready && !pod.terminating).cloned().collect();
