@@ -98,7 +98,7 @@ const QUIET: Duration = Duration::from_secs(10);
 const STRETCHES: usize = 12;
 
 /// Compares the operator's writes in the namespace over ten seconds, by the audit log, with what is expected of objects that
-/// have converged or cannot: none. A write loop never has such a stretch.
+/// have converged or cannot: none. A write loop that is faster than that never has such a stretch.
 async fn settled(namespace: &Namespace) -> Result<()> {
     let mut written = Vec::new();
     for _ in 0..STRETCHES {

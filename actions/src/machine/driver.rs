@@ -147,8 +147,7 @@ impl<K: Machine> Driver<K> {
         if cr.is_deleting() && !cr.has_finalizer() {
             return Next::Idle;
         }
-        let held_back = self.memory.not_before_left(key, cr.uid(), now);
-        if let Some(left) = held_back.max(self.memory.stale_left(key, cr.uid(), cr.version(), now)) {
+        if let Some(left) = self.memory.held_back(key, cr.uid(), cr.version(), now) {
             return Next::After(left);
         }
         if !cr.is_deleting() {
@@ -192,6 +191,9 @@ impl<K: Machine> Driver<K> {
     /// rest is left as it is, without a write.
     pub async fn refuse(&self, key: &Key, error: ApiError) -> Next {
         let Some(cr) = self.objects.newest(key) else { return Next::Idle };
+        if let Some(left) = self.memory.held_back(key, cr.uid(), cr.version(), self.clock.elapsed()) {
+            return Next::After(left);
+        }
         let current = cr.machine().and_then(|machine| machine.observed_generation) == Some(cr.generation());
         if cr.is_deleting() || (current && cr.phase().is_some_and(K::Phase::is_settled)) {
             return Next::After(UNKNOWN);

@@ -46,13 +46,13 @@ struct Known {
     truce: Option<Truce>,
     /// The version that was the newest when this process wrote or asked for it.
     confirmed: Option<u64>,
-    /// A version that is known not to be the newest.
+    /// A version that the API server refused.
     stale: Option<Stale>,
     /// What lasts, since when by the wall clock, how long it had lasted when it was first seen, and when that was.
     lasting: Vec<(&'static str, Timestamp, Duration, Duration)>,
 }
 
-/// A version that the API server refused because it has a newer one.
+/// A version that the API server refused, most likely because it has a newer one.
 #[derive(Debug, Clone, Copy)]
 struct Stale {
     version: u64,
@@ -105,26 +105,18 @@ impl Memory {
         self.lock().known.values_mut().for_each(|known| known.confirmed = None);
     }
 
-    /// What a step was based on is no longer so.
+    /// Forgets which version was the newest: the API server refused a step that was based on it.
     pub(super) fn doubt(&self, key: &Key) {
         self.change(key, |known| known.confirmed = None);
     }
 
-    /// The API server has a newer version of the object than this one, which is tried again ever more rarely.
+    /// The API server refused this version as stale: it is tried again ever more rarely, for a watch will bring the newer one.
     pub(super) fn outdated(&self, key: &Key, uid: &str, version: Option<u64>, now: Duration) {
         let Some(version) = version else { return };
         let mut objects = self.lock();
         let stale = &mut of(&mut objects.known, key, uid).stale;
         let refusals = stale.filter(|stale| stale.version == version).map_or(0, |stale| stale.refusals) + 1;
         *stale = Some(Stale { version, refusals, not_before: now + short_backoff(refusals) });
-    }
-
-    /// How long this version is not tried again yet: it would be refused again, whatever else has happened.
-    pub(super) fn stale_left(&self, key: &Key, uid: &str, version: Option<u64>, now: Duration) -> Option<Duration> {
-        let objects = self.lock();
-        let known = objects.known.get(key).filter(|known| known.uid == uid)?;
-        let stale = known.stale.filter(|stale| version == Some(stale.version))?;
-        stale.not_before.checked_sub(now).filter(|left| !left.is_zero())
     }
 
     /// The API server has named the time after which it wants to be asked again.
@@ -134,11 +126,13 @@ impl Memory {
         *not_before = (*not_before).max(Some(time));
     }
 
-    /// How long nothing may be asked for the object yet.
-    pub(super) fn not_before_left(&self, key: &Key, uid: &str, now: Duration) -> Option<Duration> {
+    /// How long no step of this version of the object is taken yet: until the API server wants to be asked again, or because it
+    /// refused the version as stale a moment ago.
+    pub(super) fn held_back(&self, key: &Key, uid: &str, version: Option<u64>, now: Duration) -> Option<Duration> {
         let objects = self.lock();
         let known = objects.known.get(key).filter(|known| known.uid == uid)?;
-        known.not_before?.checked_sub(now).filter(|left| !left.is_zero())
+        let stale = known.stale.filter(|stale| version == Some(stale.version)).map(|stale| stale.not_before);
+        known.not_before.max(stale)?.checked_sub(now).filter(|left| !left.is_zero())
     }
 
     /// The requests of a step went through.

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{Does, MINUTE, operator, ready, status};
 use crate::{
     agent,
-    fake::{Cascade, Operator, Sim, agent as agent_body, agent_id, settings, tool, tool_id},
-    machine::{Machine, Next},
+    fake::{Cascade, Fault, Operator, Sim, agent as agent_body, agent_id, settings, tool, tool_id},
+    machine::{ApiError, Machine, Next},
 };
 
 #[tokio::test(start_paused = true)]
@@ -217,4 +217,19 @@ async fn what_is_not_known_is_said_of_what_waits_and_leaves_what_is_at_rest() {
     operator.run(Duration::from_millis(1)).await;
     sim.take_requests();
     assert_eq!((operator.refuse("a", why).await, sim.take_requests()), (soon, vec![]), "it goes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_known_is_not_said_before_the_time_is_over_that_the_api_server_named() {
+    let sim = Sim::new();
+    sim.store().create(&agent_id("a"), agent_body(json!({"tools": ["weather"]})));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    let busy = ApiError::Transient { message: "429".into(), after: Some(Duration::from_secs(7)) };
+    sim.plan(move |_, _| Fault::Refuse(busy.clone()));
+    sim.take_requests();
+    for _ in 0..5 {
+        operator.refuse("a", "secrets may not be listed").await;
+    }
+    assert_eq!(sim.take_requests().len(), 1);
 }

@@ -9,7 +9,7 @@ use super::{
     scenarios::{ALL, CREATE, REST, phase, reason, same},
 };
 use crate::{
-    fake::{Fault, Health, Operator, Sim, Verb, agent, agent_id, child_id, tool_id},
+    fake::{Fault, Health, Operator, Sim, Verb, agent, agent_id, child_id, id, secret, tool_id},
     machine::ApiError,
 };
 
@@ -85,6 +85,28 @@ async fn a_version_that_the_api_server_called_stale_is_not_tried_again_at_every_
     assert_ne!(phase(&sim), "Running");
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_owner_is_not_read_at_every_wake_while_its_watch_is_late() {
+    let (sim, _) = running().await;
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("one"));
+    sim.plan(|request, _| match (request.verb, request.id.kind) {
+        (Verb::Apply, "ConfigMap") => Fault::DieBefore,
+        _ => Fault::No,
+    });
+    Operator::start(&sim).run(REST).await;
+    sim.heal();
+    let mut operator = Operator::start(&sim);
+    operator.lagging = vec!["Agent"];
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("two"));
+    sim.take_requests();
+    for nth in 0..60 {
+        sim.store().create(&id("Secret", &format!("other{nth}")), secret(json!({})));
+        operator.run(Duration::from_millis(10)).await;
+    }
+    let reads = sim.take_requests().iter().filter(|request| request.id == agent_id("a")).count();
+    assert!((2..=6).contains(&reads), "{reads} reads in 600 ms");
+}
+
 /// Every ConfigMap and Secret written holds the tool, in every case.
 fn expect_the_tool(sim: &Sim, at: usize, stuck: bool) {
     sim.plan(move |request, store| {
@@ -145,7 +167,7 @@ async fn a_tool_edited_during_a_rollout_rolls_once_more_and_not_twice() {
     assert_eq!(generation(), Some(before + 1));
 }
 
-/// An operator that hears of no edit of the Agent, after one that does has acted on this one.
+/// Lets one operator act on an edit of the Agent, then runs another one whose watch of Agents has not brought the edit.
 async fn past(sim: &Sim, mut present: Operator, edit: fn(&mut Value)) {
     let mut past = Operator::start(sim);
     past.lagging = vec!["Agent"];
