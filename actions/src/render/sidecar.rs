@@ -137,8 +137,11 @@ impl<'a> Sidecar<'a> {
             },
         });
         container["env"] = Value::Array(env);
-        // Never /readyz: the workload's container starts only after it has passed.
-        container["startupProbe"] = probe("/healthz", 60);
+        // The workload's container starts only after this probe has passed, which takes the kubelet up to a second more, and needs
+        // no sidecar to start. Templates that have it keep it, so that no Pod is replaced for it alone.
+        if !self.pinned.tells_ready {
+            container["startupProbe"] = probe("/healthz", 60);
+        }
         container["readinessProbe"] = probe("/readyz", 2);
         container["lifecycle"]["preStop"] = match self.pinned.caller_keys {
             // By the program itself, over loopback: from the network anybody could say so who can read the template.

@@ -209,17 +209,27 @@ fn without_it_the_overlay_has_its_names() {
     assert_eq!(pod["containers"][0]["lifecycle"]["preStop"], json!({ "sleep": { "seconds": 3 } }));
 }
 
-/// The variables by which the sidecar asks whether the workload is ready, of an agent with this overlay.
-fn asked(overlay: Value, tells_ready: bool) -> Vec<Value> {
+/// The sidecar of an agent with this overlay.
+fn rendered(overlay: Value, tells_ready: bool) -> Value {
     let agent = super::agent(json!({ "podTemplate": { "spec": overlay } }));
     let config = super::config(json!({}), &super::bare()).unwrap();
     let proxy = PinnedProxy { image: PROXY_IMAGE, caller_keys: None, tells_ready };
     let [_, deployment] = agent_workload_children(&agent, &config, proxy, Some(1)).unwrap();
     let containers = deployment.body["spec"]["template"]["spec"]["initContainers"].as_array().unwrap().clone();
-    let proxy = containers.into_iter().find(|container| container["name"] == "proxy").unwrap();
-    let mut env = proxy["env"].as_array().unwrap().clone();
+    containers.into_iter().find(|container| container["name"] == "proxy").unwrap()
+}
+
+/// The variables by which the sidecar asks whether the workload is ready, of an agent with this overlay.
+fn asked(overlay: Value, tells_ready: bool) -> Vec<Value> {
+    let mut env = rendered(overlay, tells_ready)["env"].as_array().unwrap().clone();
     env.retain(|variable| ["RECIF_POD_UID", "RECIF_READINESS"].contains(&variable["name"].as_str().unwrap()));
     env
+}
+
+#[test]
+fn the_workload_does_not_wait_for_a_probe_of_the_sidecar_but_in_templates_of_before() {
+    let probe = |tells_ready| rendered(json!({}), tells_ready)["startupProbe"]["httpGet"]["path"].clone();
+    assert_eq!((probe(true), probe(false)), (Value::Null, json!("/healthz")));
 }
 
 #[test]
