@@ -2,8 +2,8 @@
 
 use std::{hint::black_box, net::SocketAddr, sync::Arc};
 
-use actions::machine::Key;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use meta::Key;
 use recif::gateway::{Clock, Endpoint, Kind, Object, Routes, Slice, Standing};
 
 const WORKLOADS: usize = 10_000;

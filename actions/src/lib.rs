@@ -6,11 +6,12 @@
 pub mod agent;
 pub mod discovery;
 #[cfg(test)]
+mod driver_tests;
+#[cfg(test)]
 mod fake;
 pub mod flow;
 pub mod flow_set;
-mod kind;
-pub mod machine;
+pub mod kind;
 pub mod mcp_server;
 pub mod model;
 pub mod plugin_config;

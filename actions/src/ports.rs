@@ -8,11 +8,12 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 use async_trait::async_trait;
 use crds::{Agent, Flow, MCPServer, Model, PluginConfig, Prompt, RefKind, RemoteMCPServer, Tool};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use machine::ApiError;
+use meta::Key;
 use serde_json::Value;
 
 use crate::{
     discovery::{Definitions, Discoveries},
-    machine::{ApiError, Key},
     prompt::Verdicts,
     render::Settings,
     workload::{Baselines, Settling},

@@ -1,22 +1,22 @@
 //! Consistent reads: before a child is written, the version of its owner that calls for it is known to be the newest one. A list or a
 //! watch may bring one of the past.
 
-use crate::{
-    machine::{ActionError, ApiError, Context, Machine, by_others},
-    ports::{OwnerState, World},
-};
+use machine::{ActionError, ApiError, by_others};
+use meta::PhasedObject;
+
+use crate::{kind::Context, ports::OwnerState};
 
 /// Refuses to act for a version of the object that may be stale. Drift could not tell the children of an old version from those of
 /// the newest one, because the same field manager applied the same fields.
-pub(crate) async fn refuse_stale<K: Machine<World = World>>(cx: &Context<K>, cr: &K) -> Result<(), ActionError> {
+pub(crate) async fn refuse_stale<K: PhasedObject>(cx: &Context, cr: &K) -> Result<(), ActionError> {
     if cx.is_confirmed(cr) { Ok(()) } else { ask_for_newer(cx, cr).await }
 }
 
 /// Refuses as [`refuse_stale`] does, and asks each time for a repair: children change and go because their owner does, and the watch
 /// of owners may be behind theirs. What is put back then outlives a deletion that was to orphan it, or is made for an object that is
 /// gone.
-pub(crate) async fn refuse_stale_repair<K: Machine<World = World>>(
-    cx: &Context<K>,
+pub(crate) async fn refuse_stale_repair<K: PhasedObject>(
+    cx: &Context,
     cr: &K,
     repair: bool,
 ) -> Result<(), ActionError> {
@@ -24,7 +24,7 @@ pub(crate) async fn refuse_stale_repair<K: Machine<World = World>>(
 }
 
 /// Reads the object past the cache, and ends the step as stale if it has changed.
-async fn ask_for_newer<K: Machine<World = World>>(cx: &Context<K>, cr: &K) -> Result<(), ActionError> {
+async fn ask_for_newer<K: PhasedObject>(cx: &Context, cr: &K) -> Result<(), ActionError> {
     let newest = cx.cluster.owner(K::KIND, &cr.key()).await?;
     let seq = cr.machine().and_then(|machine| machine.history.last()).map_or(0, |entry| entry.seq);
     // Not the whole version: what strangers write to it all the time is nothing to wait for.

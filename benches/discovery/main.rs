@@ -15,10 +15,11 @@ use std::{
 
 use actions::{
     discovery::{Discoveries, Target, When},
-    machine::{ApiError, Key},
     ports::{ChildRef, Cluster, Manifest, OwnerState},
 };
 use async_trait::async_trait;
+use machine::ApiError;
+use meta::Key;
 use recif::controllers::discovery::Discoverer;
 use tokio::{sync::mpsc, time::timeout};
 

@@ -6,12 +6,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use actions::{
-    machine::{ApiError, Key},
-    ports::{Child, ChildKind, ChildRef, DeploymentState, Pod, ReplicasBy},
-};
+use actions::ports::{Child, ChildKind, ChildRef, DeploymentState, Pod, ReplicasBy};
 use async_trait::async_trait;
 use crds::Scaling;
+use machine::ApiError;
+use meta::Key;
 use recif::scaler::{Fleet, Id, NotSeen, Seen, Told};
 
 use crate::pods::{GROUPS, PODS, WORKLOADS, address};

@@ -137,6 +137,8 @@ pub struct AgentSpec {
     pub traffic: Traffic,
 }
 
+crate::phased_object::phased_object!(workload Agent "agents");
+
 fn simple() -> String {
     "simple".into()
 }

@@ -68,6 +68,8 @@ pub struct FlowSpec {
     pub runtime: Runtime,
 }
 
+crate::phased_object::phased_object!(workload Flow "flows");
+
 /// What a flow answers with: of a Flow, or of one entry of a FlowSet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

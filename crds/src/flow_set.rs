@@ -70,6 +70,8 @@ pub struct FlowSetSpec {
     pub runtime: Runtime,
 }
 
+crate::phased_object::phased_object!(workload FlowSet "flowsets", in workload);
+
 /// One flow of a set.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = schema::one_model)]

@@ -2,11 +2,12 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use meta::Phase;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    Agent, Flow, FlowSet, GROUP, MCPServer, Model, Phase, PluginConfig, Prompt, Reference, ReferencePhase, Refers,
+    Agent, Flow, FlowSet, GROUP, MCPServer, Model, PluginConfig, Prompt, Reference, ReferencePhase, Refers,
     RemoteMCPServer, Tool, VERSION, WorkloadPhase, schema,
 };
 

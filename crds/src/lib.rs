@@ -15,6 +15,7 @@ pub mod model;
 mod object_ref;
 pub mod period;
 pub mod phase;
+mod phased_object;
 pub mod plugin_config;
 pub mod postgres_url;
 pub mod prompt;
@@ -27,7 +28,6 @@ pub mod tool;
 pub mod tool_server;
 pub mod traffic;
 pub mod trouble;
-mod verbatim;
 pub mod why;
 
 pub use agent::{Agent, AgentSpec};
@@ -39,14 +39,12 @@ pub use mcp_server::{MCPServer, MCPServerSpec};
 pub use model::{Model, ModelSpec};
 pub use object_ref::ObjectRef;
 pub use period::Period;
-pub use phase::{Phase, ReferencePhase, Standing, WorkloadPhase};
+pub use phase::{ReferencePhase, WorkloadPhase};
 pub use plugin_config::{PluginConfig, PluginConfigSpec};
 pub use prompt::{Prompt, PromptSpec};
 pub use references::{RefKind, Reference, Refers};
 pub use remote_mcp_server::{RemoteMCPServer, RemoteMCPServerSpec};
-pub use status::{
-    ChildRecord, ENDED_BY_READY_PODS, Failure, HistoryEntry, MachineStatus, ReferenceStatus, UNDATED, WorkloadStatus,
-};
+pub use status::{ChildRecord, ENDED_BY_READY_PODS, ReferenceStatus, WorkloadStatus, is_ended_by_ready_pods};
 pub use tool::{Tool, ToolSpec};
 pub use tool_server::ToolServerStatus;
 pub use traffic::{Expose, PROXY_PORT, Proxy, READY_PATH, Scaling, Traffic};

@@ -82,6 +82,8 @@ pub struct MCPServerSpec {
     pub allowed_namespaces: Option<AllowedNamespaces>,
 }
 
+crate::phased_object::phased_object!(workload MCPServer "mcpservers", in workload, offers server.tools_digest);
+
 /// What of a server runs as Pods.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

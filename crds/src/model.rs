@@ -57,3 +57,5 @@ pub struct ModelSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_config: Option<serde_json::Value>,
 }
+
+crate::phased_object::phased_object!(reference Model "models");

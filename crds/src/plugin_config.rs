@@ -63,6 +63,8 @@ pub struct PluginConfigSpec {
     pub extra_config: Option<serde_json::Value>,
 }
 
+crate::phased_object::phased_object!(reference PluginConfig "pluginconfigs");
+
 impl PluginConfigSpec {
     /// Whether the provider is used without credentials.
     pub fn is_keyless(&self) -> bool {

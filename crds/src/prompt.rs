@@ -5,11 +5,11 @@
 )]
 
 use kube::CustomResource;
+use meta::MachineStatus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::schema;
-use crate::status::MachineStatus;
 
 /// A Dotprompt text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -39,6 +39,8 @@ pub struct PromptSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
+
+crate::phased_object::phased_object!(reference Prompt "prompts");
 
 /// What the operator last saw and did.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

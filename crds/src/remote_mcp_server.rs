@@ -7,13 +7,14 @@
 use std::time::Duration;
 
 use kube::CustomResource;
+use meta::MachineStatus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Period;
-use crate::schema;
-use crate::status::MachineStatus;
-use crate::tool_server::{AllowedNamespaces, Publish, ServerHeader, ServerTls, ToolServerStatus};
+use crate::{
+    Period, schema,
+    tool_server::{AllowedNamespaces, Publish, ServerHeader, ServerTls, ToolServerStatus},
+};
 
 /// Where a server is, and how it is asked for its tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -86,6 +87,8 @@ pub struct RemoteMCPServerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publish: Option<Publish>,
 }
+
+crate::phased_object::phased_object!(reference RemoteMCPServer "remotemcpservers", offers server.tools_digest);
 
 impl RemoteMCPServerSpec {
     /// How long all of a discovery may take.

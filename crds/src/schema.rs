@@ -7,16 +7,19 @@
 mod servers;
 mod traffic;
 
-use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
+use k8s_openapi::{
+    api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+        CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
+    },
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, transform::RecursiveTransform, transform::Transform};
+use meta::MachineStatus;
+use meta::schema::{brief, list_map};
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::{
-    MachineStatus, ObjectRef,
+    ObjectRef,
     flow_set::{FlowEntry, FlowState},
     tool::{HeaderSource, PARAMETER_TYPES, ToolType},
 };
@@ -86,10 +89,6 @@ pub(crate) fn resources(generator: &mut SchemaGenerator) -> Schema {
 
 pub(crate) fn image_pull_secrets(generator: &mut SchemaGenerator) -> Schema {
     list_map::<LocalObjectReference>(generator, "name")
-}
-
-pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
-    list_map::<Condition>(generator, "type")
 }
 
 /// An object that is kept as written.
@@ -262,34 +261,6 @@ pub(crate) fn credentials_rule(schema: &mut Schema) {
 
 pub(crate) fn headers_from(generator: &mut SchemaGenerator) -> Schema {
     list_map::<HeaderSource>(generator, "name")
-}
-
-fn list_map<T: JsonSchema>(generator: &mut SchemaGenerator, key: &str) -> Schema {
-    let mut schema = brief::<Vec<T>>(generator);
-    let object = schema.ensure_object();
-    object.insert("x-kubernetes-list-type".into(), "map".into());
-    object.insert("x-kubernetes-list-map-keys".into(), vec![key].into());
-    schema
-}
-
-/// What a quantity looks like: `apimachinery/pkg/api/resource`, and the same pattern as in other projects' definitions.
-const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
-
-/// The schema of a type of Kubernetes, each description cut to its first sentence.
-fn brief<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
-    let mut schema = generator.subschema_for::<T>();
-    RecursiveTransform(|schema: &mut Schema| {
-        if let Some(Value::String(text)) = schema.get_mut("description")
-            && let Some(end) = text.find(". ").or_else(|| text.find(".\n"))
-        {
-            text.truncate(end + 1);
-        }
-        if schema.get("x-kubernetes-int-or-string").is_some() {
-            schema.insert("pattern".into(), QUANTITY.into());
-        }
-    })
-    .transform(&mut schema);
-    schema
 }
 
 /// The definition as it is published: descriptions on one line, nothing nullable, these rules on the whole object, and no

@@ -118,6 +118,8 @@ pub struct ToolSpec {
     pub call: ServerCall,
 }
 
+crate::phased_object::phased_object!(reference Tool "tools");
+
 /// How the server of a discovered tool is called.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ServerCall {

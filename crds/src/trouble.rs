@@ -1,10 +1,13 @@
 //! What is wrong with the things an object depends on, one line each. Pure: the objects come from outside.
 
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ContainerStatus, Pod},
+};
+use meta::MachineStatus;
 use serde_json::Value;
 
-use crate::{MachineStatus, tool::is_builtin};
+use crate::tool::is_builtin;
 
 /// More details than this hide the sentence they belong to.
 const AT_MOST: usize = 6;

@@ -4,12 +4,15 @@
 //! is down. What went wrong is a condition's reason and message; what to do is a table by reason. [`held_by_pods`] is a
 //! line after that sentence, also of an object that nothing is wrong with.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
+    jiff::Timestamp,
+};
+use meta::{MachineStatus, Phase, Standing};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{AgentSpec, ENDED_BY_READY_PODS, MachineStatus, Phase, ReferencePhase, Standing, WorkloadPhase};
+use crate::{AgentSpec, ENDED_BY_READY_PODS, ReferencePhase, WorkloadPhase};
 
 /// The answer to "why is it like this?".
 #[derive(Debug, Clone, PartialEq, Eq)]

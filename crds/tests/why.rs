@@ -1,7 +1,8 @@
 //! `why` says in one sentence where an object is, what it waits for and what to do.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test may fail in a function beside it, too")]
 
-use crds::{MachineStatus, why, why::hint};
+use crds::why::{self, hint};
+use meta::MachineStatus;
 use serde_json::{Value, json};
 
 fn sentence(metadata: Value, status: Value) -> String {

@@ -5,7 +5,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use actions::{machine::Key, ports::Pod};
+use actions::ports::Pod;
+use meta::Key;
 
 use crate::cluster::Change;
 

@@ -5,8 +5,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use actions::machine::{Key, Machine};
 use crds::{RefKind, Reference, Refers};
+use meta::{Key, PhasedObject};
 
 use crate::cluster::Change;
 
@@ -25,7 +25,7 @@ type User = (&'static str, Key);
 
 impl Referrers {
     /// Follows a change of a referring object.
-    pub fn follow<K: Machine + Refers>(&self, change: &Change<K>) {
+    pub fn follow<K: PhasedObject + Refers>(&self, change: &Change<K>) {
         self.change(K::KIND, &change.key, change.old.as_deref(), change.new.as_deref());
     }
 
@@ -101,7 +101,7 @@ mod tests {
         spec.map(|spec| Arc::new(serde_json::from_value(json!({ "metadata": {}, "spec": spec })).unwrap()))
     }
 
-    fn change<K: Machine + Refers + DeserializeOwned>(
+    fn change<K: PhasedObject + Refers + DeserializeOwned>(
         index: &Referrers,
         name: &str,
         old: Option<Value>,

@@ -7,13 +7,13 @@ use std::{
 };
 
 use actions::{
-    machine::{Key, Machine},
     ports::{Child, ChildKind, ChildRef, Pod, Views},
     render::kind_label,
 };
 use crds::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, RefKind, Refers, RemoteMCPServer, Tool};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt as _};
+use meta::{Key, PhasedObject};
 
 use super::{keys::Keys, pods::PodIndex};
 use crate::cluster::{Board, ObjectMap, apply::ChildMaps};
@@ -116,7 +116,7 @@ impl Caches {
 }
 
 /// Whether an object of the Tool's namespace refers to it.
-fn uses<K: Machine + Refers>(map: &ObjectMap<K>, tool: &Key) -> bool {
+fn uses<K: PhasedObject + Refers>(map: &ObjectMap<K>, tool: &Key) -> bool {
     let users = map.keys().into_iter().filter(|key| key.namespace == tool.namespace);
     let mut users = users.filter_map(|key| map.get(&key)).filter(|user| !user.is_deleting());
     users.any(|user| user.references().iter().any(|found| found.kind == RefKind::Tool && found.name == tool.name))

@@ -1,9 +1,11 @@
 //! `recif machine`: the state machine of a kind, drawn from the very table that the operator checks every move against.
 
+use actions::kind::ControlledKind;
 use std::fmt::Write;
 
-use actions::machine::{At, By, Edge, Machine as _};
-use crds::{Kind, Phase, RemoteMCPServer, Role, Standing};
+use crds::{Kind, RemoteMCPServer, Role};
+use machine::{At, By, Edge};
+use meta::{Phase, PhasedObject as _, Standing};
 use serde_json::{Value, json};
 
 use super::{
@@ -36,7 +38,7 @@ pub(super) fn run(args: &MachineArgs) -> Result<Exit, CliError> {
 /// The phases and edges of a kind, in the form of the control plane's `/v1/machines`.
 fn data(kind: &Kind) -> Value {
     let edges = match kind.role {
-        Role::Reference if kind.name == RemoteMCPServer::KIND => rows(RemoteMCPServer::EDGES),
+        Role::Reference if kind.name == RemoteMCPServer::KIND => rows(RemoteMCPServer::TABLE.edges),
         Role::Workload => rows(actions::workload::EDGES),
         Role::Reference => rows(actions::reference::EDGES),
     };
@@ -56,7 +58,7 @@ fn rows<P: Phase>(edges: &[Edge<P>]) -> Vec<Value> {
 /// The diagram of a kind.
 pub fn diagram(kind: &Kind) -> String {
     match kind.role {
-        Role::Reference if kind.name == RemoteMCPServer::KIND => mermaid(RemoteMCPServer::EDGES),
+        Role::Reference if kind.name == RemoteMCPServer::KIND => mermaid(RemoteMCPServer::TABLE.edges),
         Role::Workload => mermaid(actions::workload::EDGES),
         Role::Reference => mermaid(actions::reference::EDGES),
     }
@@ -126,8 +128,8 @@ fn label(by: &str, why: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use actions::machine::Rule;
     use crds::WorkloadPhase::{self, Failed, Pending, Rendering, Resolving, Terminating};
+    use machine::Rule;
 
     use super::*;
 

@@ -8,7 +8,6 @@ use std::{
 };
 
 use actions::{
-    machine::{ApiError, Key},
     ports::{Child, ChildKind, ChildRef, Cluster, Manifest, OwnerState},
     workload::REPLICAS,
 };
@@ -16,6 +15,8 @@ use async_trait::async_trait;
 use crds::FIELD_MANAGER;
 use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use machine::ApiError;
+use meta::Key;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -248,7 +249,7 @@ mod tests {
         let (maps, map) = maps();
         let writer = ChildWriter::new(transport, maps);
         let child = writer.apply(&manifest(), Some("u1")).await.unwrap();
-        assert_eq!(map.get(&actions::machine::Key::new("ns", "a")), Some(child));
+        assert_eq!(map.get(&meta::Key::new("ns", "a")), Some(child));
         let request = requests.recv().await.unwrap();
         let target = "/api/v1/namespaces/ns/services/a?fieldManager=recif-operator&force=true";
         assert_eq!(request.line, format!("PATCH {target}"));

@@ -5,9 +5,10 @@
 
 use std::{fmt, sync::Arc};
 
-use actions::machine::{ApiError, Key};
 use crds::{FIELD_MANAGER, FINALIZER};
 use http::Method;
+use machine::ApiError;
+use meta::Key;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::json;
 

@@ -4,11 +4,12 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use crds::{
-    Agent, Flow, FlowSet, MCPServer, MachineStatus, Model, PluginConfig, Prompt, ReferenceStatus, RemoteMCPServer,
-    Tool, WorkloadStatus, flow_set::FlowSetStatus, mcp_server::MCPServerStatus, prompt::PromptStatus,
+    Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, ReferenceStatus, RemoteMCPServer, Tool,
+    WorkloadStatus, flow_set::FlowSetStatus, mcp_server::MCPServerStatus, prompt::PromptStatus,
     remote_mcp_server::RemoteMCPServerStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use meta::MachineStatus;
 use serde::{Deserialize, de::value::MapDeserializer};
 use serde_json::value::RawValue;
 
@@ -128,7 +129,7 @@ impl From<Meta> for ObjectMeta {
 
 #[cfg(test)]
 mod tests {
-    use actions::machine::Machine as _;
+    use meta::PhasedObject as _;
 
     use super::*;
 

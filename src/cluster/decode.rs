@@ -4,13 +4,13 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use actions::{
     discovery::Definitions,
-    machine::Key,
     ports::{Child, ChildKind, ChildRef, Controller, DeploymentState, ReplicasBy},
     render::MANAGED_BY_LABEL,
     workload::{REPLICAS, SCALER},
 };
 use crds::{FIELD_MANAGER, MANAGED_BY, digest::sha256_hex, tool_server::TOOLS_KEY};
 use k8s_openapi::ByteString;
+use meta::Key;
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use actions::machine::ApiError;
 use kube::core::Status;
+use machine::ApiError;
 
 /// A request that did not succeed. `what` says what was being done, such as "apply Deployment ns/a".
 #[derive(Debug, thiserror::Error)]

@@ -2,10 +2,11 @@
 
 use std::{fmt, sync::Arc};
 
-use actions::machine::{ApiError, Key, Machine, Objects};
 use async_trait::async_trait;
 use crds::FIELD_MANAGER;
 use http::Method;
+use machine::{ApiError, Objects};
+use meta::{Key, PhasedObject};
 use serde_json::Value;
 
 use super::{
@@ -29,7 +30,7 @@ impl<K> fmt::Debug for CustomObjects<K> {
     }
 }
 
-impl<K: Machine + Custom> CustomObjects<K> {
+impl<K: PhasedObject + Custom> CustomObjects<K> {
     /// Writes through `transport`, reads from `map`.
     pub fn new(transport: Arc<Transport>, map: Arc<ObjectMap<K>>) -> Self {
         Self { transport, map, manager: FIELD_MANAGER }
@@ -68,12 +69,12 @@ impl<K: Machine + Custom> CustomObjects<K> {
 }
 
 /// Whether this was the last that is heard of the object: it is being deleted and no finalizer holds it.
-fn is_over<K: Machine>(object: &K) -> bool {
+fn is_over<K: PhasedObject>(object: &K) -> bool {
     object.is_deleting() && object.meta().finalizers.as_ref().is_none_or(Vec::is_empty)
 }
 
 #[async_trait]
-impl<K: Machine + Custom> Objects<K> for CustomObjects<K> {
+impl<K: PhasedObject + Custom> Objects<K> for CustomObjects<K> {
     fn newest(&self, key: &Key) -> Option<Arc<K>> {
         self.map.get(key)
     }

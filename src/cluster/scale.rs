@@ -3,11 +3,11 @@
 use std::{fmt, sync::Arc};
 
 use actions::{
-    machine::ApiError,
     ports::{Child, ChildKind, ChildRef, Pod},
     workload::SCALER,
 };
 use http::Method;
+use machine::ApiError;
 use serde_json::json;
 
 use super::{
@@ -93,7 +93,7 @@ pub(super) fn replicas_request(deployment: &ChildRef, uid: &str, replicas: Optio
 mod tests {
     use std::collections::BTreeMap;
 
-    use actions::machine::Key;
+    use meta::Key;
 
     use super::*;
     use crate::cluster::testing::{answer, scripted};

@@ -2,9 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use actions::machine::{ApiError, Key};
 use http::Method;
 use jiff::Timestamp;
+use machine::ApiError;
+use meta::Key;
 use serde_json::json;
 
 use super::{

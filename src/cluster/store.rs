@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use actions::machine::Key;
+use meta::Key;
 use tokio::time::Instant;
 
 /// Longer than any answer to a write can be under way.

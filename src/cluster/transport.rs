@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
-use actions::machine::ApiError;
 use bytes::Bytes;
 use futures::AsyncBufRead;
 use http::{Request, header};
 use http_body_util::BodyExt as _;
 use kube::{Client, client::Body, core::Status};
+use machine::ApiError;
 use serde::Deserialize;
 
 use super::{

@@ -1,6 +1,6 @@
 use std::sync::Mutex;
 
-use actions::machine::Key;
+use meta::Key;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;

@@ -9,14 +9,17 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use actions::machine::Key;
 use crds::{
     Kind,
     tool_server::{TOOLS_KEY, tools_config_map},
     trouble::{deployment_trouble, pod_trouble},
 };
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap, events::v1::Event};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Pod},
+    events::v1::Event,
+};
+use meta::Key;
 use serde_json::Error;
 
 use super::fleet::rendered;

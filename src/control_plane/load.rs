@@ -121,7 +121,7 @@ mod tests {
     use crate::{cluster::Head, control_plane::around};
 
     fn pod(name: &str, ip: &str) -> Arc<PodSeen> {
-        let head = Head { key: actions::machine::Key::new("ns", name), uid: name.into(), version: 1 };
+        let head = Head { key: meta::Key::new("ns", name), uid: name.into(), version: 1 };
         let json = serde_json::json!({ "metadata": { "name": name }, "status": { "podIP": ip } });
         Arc::new(around::pod(&head, &json.to_string()).unwrap())
     }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use actions::{machine::Key, ports::ChildKind};
+use actions::ports::ChildKind;
 use crds::{KINDS, Kind};
+use meta::Key;
 use tokio::task::JoinSet;
 
 use super::{

@@ -6,8 +6,9 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use actions::machine::{ApiError, Key, Machine};
 use crds::{Agent, Flow, FlowSet, MCPServer};
+use machine::ApiError;
+use meta::{Key, PhasedObject};
 use tokio::{sync::Notify, task::JoinSet, time::timeout};
 
 use super::{
@@ -175,7 +176,7 @@ fn notice<K: Controlled>(kinds: &CustomMaps, changed: &Arc<Notify>) {
 fn held<K: Controlled>(kinds: &CustomMaps, namespace: &str, found: &mut Vec<(&'static str, Key)>) {
     let map = K::map(kinds);
     let keys = map.keys().into_iter().filter(|key| key.namespace == namespace);
-    let held = keys.filter(|key| map.get(key).is_some_and(|object| Machine::has_finalizer(object.as_ref())));
+    let held = keys.filter(|key| map.get(key).is_some_and(|object| PhasedObject::has_finalizer(object.as_ref())));
     found.extend(held.map(|key| (K::KIND, key)));
 }
 

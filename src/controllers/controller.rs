@@ -7,12 +7,11 @@ use std::{
     time::Duration,
 };
 
-use actions::{
-    machine::{ApiError, BadTable, Clock, Driver, Key, Machine, Next, Sink},
-    ports::{ChildKind, World},
-};
+use actions::ports::{ChildKind, World};
 use crds::RefKind;
 use futures::future::BoxFuture;
+use machine::{ApiError, BadTable, Clock, Driver, Next, Sink};
+use meta::{Key, PhasedObject};
 use tokio::sync::watch;
 
 use super::{
@@ -66,7 +65,7 @@ pub trait Controller: Send + Sync {
 
 struct Running<K: Controlled> {
     queue: Arc<Queue>,
-    driver: Arc<Driver<K>>,
+    driver: Arc<Driver<K, World>>,
     map: Arc<ObjectMap<K>>,
     unknown: Arc<Unknown>,
 }
@@ -112,8 +111,9 @@ pub fn controller<K: Controlled>(shared: &Shared) -> Result<Arc<dyn Controller>,
     let map = K::map(&shared.maps.views.kinds);
     wire(shared, map, &queue);
     let objects = Arc::new(CustomObjects::new(shared.transport.clone(), map.clone()));
-    let driver = Driver::new(K::registry()?, shared.world.clone(), objects, shared.clock.clone(), shared.sinks.clone());
-    let driver = driver.of_instance(&shared.instance);
+    let mut driver =
+        Driver::new(K::registry()?, shared.world.clone(), objects, shared.clock.clone(), shared.sinks.clone());
+    driver.set_instance(&shared.instance);
     let unknown =
         Arc::new(Unknown::new(shared.board.clone(), shared.maps.views.kinds.clone(), shared.world.views.clone()));
     Ok(Arc::new(Running { queue, driver: Arc::new(driver), map: map.clone(), unknown }))
@@ -223,12 +223,12 @@ impl Users {
     }
 
     /// Queues every object of a kind.
-    fn add_all<K: Machine>(&self, map: &ObjectMap<K>) {
+    fn add_all<K: PhasedObject>(&self, map: &ObjectMap<K>) {
         map.keys().iter().for_each(|key| self.add(K::KIND, key));
     }
 
     /// Queues every object of a kind in this namespace.
-    fn add_namespace<K: Machine>(&self, map: &ObjectMap<K>, namespace: &str) {
+    fn add_namespace<K: PhasedObject>(&self, map: &ObjectMap<K>, namespace: &str) {
         map.keys().iter().filter(|key| key.namespace == namespace).for_each(|key| self.add(K::KIND, key));
     }
 

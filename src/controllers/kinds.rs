@@ -1,22 +1,21 @@
 //! The table of kinds: for each its actions, its children and what it refers to. A new kind is a row here.
 
+use actions::kind::ControlledKind;
 use std::{collections::HashMap, sync::Arc};
 
-use actions::{
-    agent, flow, flow_set,
-    machine::{BadTable, Key, Machine, Registry},
-    mcp_server, model, plugin_config,
-    ports::{ChildKind, World},
-    prompt, remote_mcp_server, tool,
-};
+use actions::ports::ChildKind;
 use crds::{
     Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, Refers, RemoteMCPServer, Tool, tool::ServerRef,
 };
+use machine::BadTable;
+use meta::Key;
 use tokio::task::JoinSet;
 
-use super::controller::{Controller, Shared, controller, wake_admitted, wake_governed, wake_readers};
-use super::discovery::Discoverer;
-use super::wake::wakes_itself;
+use super::{
+    controller::{Controller, Shared, controller, wake_admitted, wake_governed, wake_readers},
+    discovery::Discoverer,
+    wake::wakes_itself,
+};
 use crate::{
     cache::{CustomMaps, KindViews, NamespaceSeen},
     cluster::{
@@ -27,30 +26,21 @@ use crate::{
 };
 
 /// A kind that the operator runs.
-pub trait Controlled: Machine<World = World> + Custom + Refers {
+pub trait Controlled: ControlledKind + Custom + Refers {
     /// Kinds of children it makes.
     const CHILDREN: &'static [ChildKind] = &[];
     /// Whether it runs Pods.
     const PODS: bool = false;
 
-    /// Its actions.
-    ///
-    /// # Errors
-    /// A fault in its table of edges or its list of actions.
-    fn registry() -> Result<Registry<Self>, BadTable>;
     /// Its objects.
     fn map(maps: &CustomMaps) -> &Arc<ObjectMap<Self>>;
 }
 
-/// A kind in the room of its actions, its objects, and what it makes, if anything.
+/// A kind, its objects, and what it makes, if anything.
 macro_rules! controlled {
-    ($($kind:ident: $room:ident, $map:ident $(, $constant:ident = $value:expr)*;)+) => {$(
+    ($($kind:ident: $map:ident $(, $constant:ident = $value:expr)*;)+) => {$(
         impl Controlled for $kind {
             $(const $constant: controlled!(type $constant) = $value;)*
-
-            fn registry() -> Result<Registry<Self>, BadTable> {
-                $room::registry()
-            }
 
             fn map(maps: &CustomMaps) -> &Arc<ObjectMap<Self>> {
                 &maps.$map
@@ -62,15 +52,15 @@ macro_rules! controlled {
 }
 
 controlled! {
-    Agent: agent, agents, CHILDREN = ChildKind::ALL, PODS = true;
-    Flow: flow, flows, CHILDREN = ChildKind::ALL, PODS = true;
-    FlowSet: flow_set, flow_sets, CHILDREN = ChildKind::ALL, PODS = true;
-    MCPServer: mcp_server, mcp_servers, CHILDREN = ChildKind::ALL, PODS = true;
-    Tool: tool, tools;
-    Model: model, models;
-    PluginConfig: plugin_config, plugin_configs;
-    Prompt: prompt, prompts;
-    RemoteMCPServer: remote_mcp_server, remote_mcp_servers, CHILDREN = &[ChildKind::ConfigMap];
+    Agent: agents, CHILDREN = ChildKind::ALL, PODS = true;
+    Flow: flows, CHILDREN = ChildKind::ALL, PODS = true;
+    FlowSet: flow_sets, CHILDREN = ChildKind::ALL, PODS = true;
+    MCPServer: mcp_servers, CHILDREN = ChildKind::ALL, PODS = true;
+    Tool: tools;
+    Model: models;
+    PluginConfig: plugin_configs;
+    Prompt: prompts;
+    RemoteMCPServer: remote_mcp_servers, CHILDREN = &[ChildKind::ConfigMap];
 }
 
 /// The controllers of all kinds. To be made before the watches begin, so that they miss no change.

@@ -9,13 +9,13 @@ use std::{
 };
 
 use actions::{
-    machine::{Clock, PhaseTrace, Sink, SystemClock},
     ports::World,
     render::{PodSecurity, Settings},
     workload::Baselines,
 };
 use clap::ArgAction;
 use futures::future::{join_all, join4};
+use machine::{Clock, PhaseTrace, Sink, SystemClock};
 use prometheus_client::registry::Registry;
 use tokio::{
     net::TcpListener,
@@ -156,7 +156,7 @@ enum OperatorError {
     #[error(transparent)]
     Connect(#[from] client::ConnectError),
     #[error("the tables of the state machine are wrong: {0}")]
-    Table(#[from] actions::machine::BadTable),
+    Table(#[from] machine::BadTable),
     #[error("listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
     #[error("wait for signals: {0}")]

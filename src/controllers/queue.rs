@@ -15,8 +15,9 @@ use std::{
     time::Duration,
 };
 
-use actions::machine::{Key, Next};
 use futures::FutureExt;
+use machine::Next;
+use meta::Key;
 use tokio::{
     sync::Notify,
     task::JoinSet,

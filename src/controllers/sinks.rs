@@ -1,7 +1,7 @@
 //! Hands what a person wants to be told to the queue of Kubernetes Events.
 
-use actions::machine::{Sink, StepRecord};
 use crds::{GROUP, VERSION};
+use machine::{Sink, StepRecord};
 
 use crate::cluster::{EventNote, EventQueue};
 

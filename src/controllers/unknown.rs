@@ -5,11 +5,9 @@
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
-use actions::{
-    machine::{Key, Machine},
-    ports::{ChildKind, Views},
-};
+use actions::ports::{ChildKind, Views};
 use crds::{RefKind, Reference, Refers, tool::ServerRef};
+use meta::{Key, PhasedObject};
 
 use super::kinds::Controlled;
 use crate::{
@@ -81,7 +79,7 @@ impl Unknown {
     }
 
     fn references(&self, kind: RefKind, key: &Key) -> Vec<Reference> {
-        fn of<K: Machine + Refers>(map: &ObjectMap<K>, key: &Key) -> Vec<Reference> {
+        fn of<K: PhasedObject + Refers>(map: &ObjectMap<K>, key: &Key) -> Vec<Reference> {
             map.get(key).map(|object| object.references()).unwrap_or_default()
         }
         match kind {

@@ -4,12 +4,10 @@
 //! itself. Who refers to an object is woken by what a reference is judged by, and by nothing else of it, so that an
 //! annotation on a Tool that a thousand agents use costs nothing.
 
-use actions::{
-    machine::{Key, Machine},
-    ports::{Child, DeploymentState, Pod, ReplicasBy},
-};
+use actions::ports::{Child, DeploymentState, Pod, ReplicasBy};
 use crds::GROUP;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use meta::{Key, PhasedObject};
 
 use crate::{
     cache::workload_label,
@@ -17,7 +15,7 @@ use crate::{
 };
 
 /// Whether the object itself is to be looked at.
-pub fn wakes_itself<K: Machine>(change: &Change<K>) -> bool {
+pub fn wakes_itself<K: PhasedObject>(change: &Change<K>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
     let (old, new) = (old.meta(), new.meta());
     change.cause == Cause::Restored
@@ -35,14 +33,14 @@ fn our_annotations(meta: &ObjectMeta) -> impl Iterator<Item = (&String, &String)
 }
 
 /// Whether those that refer to the object are to be looked at.
-pub fn wakes_referrers<K: Machine>(change: &Change<K>) -> bool {
+pub fn wakes_referrers<K: PhasedObject>(change: &Change<K>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
     judged_by(old.as_ref()) != judged_by(new.as_ref())
 }
 
 /// What a reference is judged by: identity and spec, whether it settled or is available, and what it says of itself. The
 /// address of a workload is written with a move.
-fn judged_by<K: Machine>(object: &K) -> impl PartialEq + '_ {
+fn judged_by<K: PhasedObject>(object: &K) -> impl PartialEq + '_ {
     let status = object.machine();
     let condition = |type_: &str| status.and_then(|it| it.conditions.iter().find(|found| found.type_ == type_));
     let (ready, available) = (condition("Ready"), condition("Available"));

@@ -17,7 +17,7 @@ fn patched(base: &Value, path: &str, value: Value) -> Value {
 }
 
 /// Whether setting `path` of the object wakes by `wakes`.
-fn judge<K: Machine + serde::de::DeserializeOwned>(
+fn judge<K: PhasedObject + serde::de::DeserializeOwned>(
     base: &Value,
     wakes: fn(&Change<K>) -> bool,
     path: &str,

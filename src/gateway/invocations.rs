@@ -6,10 +6,11 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use actions::machine::{ApiError, Key};
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
 use jiff::{SignedDuration, Timestamp};
+use machine::ApiError;
+use meta::Key;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 

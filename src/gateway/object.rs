@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use crds::{
-    MachineStatus, Period, Proxy,
+    Period, Proxy,
     flow_set::{FlowState, LEFT_OUT},
     why,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use meta::MachineStatus;
 use serde::Deserialize;
 
 use crate::cluster::{Head, resource::Resource};
@@ -150,7 +151,7 @@ fn halt(kind: Kind, head: &Head, metadata: Meta, status: &MachineStatus) -> Opti
         ..ObjectMeta::default()
     };
     let sentence = why::why(kind.name(), &metadata, Some(status)).sentence.into();
-    Some(Halt { sentence, pods_serve: !deleting, ended_by_pods: !deleting && status.is_ended_by_ready_pods() })
+    Some(Halt { sentence, pods_serve: !deleting, ended_by_pods: !deleting && crds::is_ended_by_ready_pods(status) })
 }
 
 #[derive(Deserialize)]

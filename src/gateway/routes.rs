@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use actions::machine::Key;
+use meta::Key;
 use tokio::time::Instant;
 
 use super::{

@@ -2,12 +2,11 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use actions::{
-    machine::{ApiError, Key},
-    ports::{Child, Pod},
-};
+use actions::ports::{Child, Pod};
 use async_trait::async_trait;
 use crds::Scaling;
+use machine::ApiError;
+use meta::Key;
 
 /// A workload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use actions::machine::Key;
+use meta::Key;
 use serde::Deserialize;
 use tokio::net::TcpStream;
 

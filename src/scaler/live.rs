@@ -8,12 +8,13 @@ use std::{
 };
 
 use actions::{
-    machine::{ApiError, Clock, Key, Objects as _},
     ports::{Child, ChildKind, Pod, Views},
     workload::{SCALER, Workload},
 };
 use async_trait::async_trait;
-use crds::{Agent, Flow, FlowSet, GROUP, KINDS, MachineStatus, RefKind};
+use crds::{Agent, Flow, FlowSet, GROUP, KINDS, RefKind};
+use machine::{ApiError, Clock, Objects as _};
+use meta::Key;
 use tokio::sync::Notify;
 
 use super::{
@@ -190,7 +191,7 @@ impl<K: Workload + Custom> KindFleet for OfKind<K> {
             uid: cr.uid().to_owned(),
             scaling,
             stopped: cr.replicas() == 0,
-            failed: cr.machine().is_some_and(MachineStatus::is_ended_by_ready_pods),
+            failed: cr.machine().is_some_and(crds::is_ended_by_ready_pods),
             deployment,
             pods: self.views.pods(K::KIND, &key.namespace, &key.name),
             tool: None,
@@ -271,7 +272,7 @@ fn owners(change: &Change<Child>) -> impl Iterator<Item = Id> {
 mod tests {
     use std::collections::HashMap;
 
-    use actions::machine::SystemClock;
+    use machine::SystemClock;
     use serde_json::{Value, json};
 
     use super::*;

@@ -12,12 +12,13 @@ use std::{
     time::Duration,
 };
 
-use actions::{machine::ApiError, ports::Pod};
+use actions::ports::Pod;
 use futures::{
     StreamExt,
     future::{BoxFuture, try_join_all},
     stream::FuturesUnordered,
 };
+use machine::ApiError;
 use tokio::{
     net::TcpStream,
     sync::Semaphore,

@@ -5,12 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use actions::{
-    machine::Key,
-    ports::{Child, DeploymentState, ReplicasBy},
-};
+use actions::ports::{Child, DeploymentState, ReplicasBy};
 use async_trait::async_trait;
 use crds::Scaling;
+use meta::Key;
 use prometheus_client::registry::Registry;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

@@ -4,9 +4,9 @@
 //! tested to be as it was read.
 
 use actions::workload::SCALING_ACTIVE;
-use crds::MachineStatus;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use meta::MachineStatus;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

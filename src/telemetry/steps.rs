@@ -1,6 +1,6 @@
 //! What is counted about steps. No label ever holds the name of an object.
 
-use actions::machine::{Sink, StepRecord};
+use machine::{Sink, StepRecord};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{

@@ -3,21 +3,31 @@
 mod exposed;
 mod parts;
 
+use crate::kind::ControlledKind;
+use crds::WorkloadPhase;
+use machine::Table;
 use std::collections::BTreeMap;
 
 use crds::{Agent, RefKind, Refers, Traffic, WorkloadStatus, cycle::Node, digest};
+use machine::{ActionError, BadTable};
+use meta::condition;
+use parts::Found;
 
 use crate::{
-    kind,
-    machine::{ActionError, BadTable, Registry, condition},
+    kind::Registry,
     ports::{Manifest, World},
     references::{self, Given, Inputs, Lookup},
     render::{self, AgentParts, RenderError, Settings},
     workload::{self, Rendered, Workload},
 };
-use parts::Found;
 
-kind::workload!(Agent, render version 3);
+impl ControlledKind for Agent {
+    const TABLE: Table<WorkloadPhase> = Table { render_version: 3, ..workload::TABLE };
+
+    fn registry() -> Result<Registry<Self>, BadTable> {
+        workload::registry()
+    }
+}
 
 impl Workload for Agent {
     const LABEL: &'static str = render::AGENT_LABEL;
@@ -118,14 +128,6 @@ impl Workload for Agent {
     fn endpoint(&self, settings: &Settings) -> String {
         render::endpoint(self, render::AGENT_PORT, settings)
     }
-}
-
-/// The actions of an Agent.
-///
-/// # Errors
-/// A fault in the table of edges or the list of actions.
-pub fn registry() -> Result<Registry<Agent>, BadTable> {
-    Registry::new(workload::actions())
 }
 
 /// The digest of what an Agent of this namespace uses of the operator's settings.

@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{Agent, Model, PluginConfig, Prompt, RefKind, Reference, Refers, Tool, ToolSpec, tool::ToolType};
+use machine::ActionError;
 
 use super::namespace;
 use crate::{
     discovery::served,
-    machine::ActionError,
     ports::{Views, World},
     prompt,
     references::{self, Lookup},

@@ -3,10 +3,12 @@
 use crds::{ToolServerStatus, tool_server};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use machine::{ActionError, ApiError};
+use meta::condition;
 
 use super::{Catalogue, Discovered, ToolServer};
 use crate::{
-    machine::{ActionError, ApiError, Context, condition},
+    kind::Context,
     ports::{ChildKind, ChildRef},
     render::tools_manifest,
     stale::refuse_stale_repair,
@@ -26,7 +28,7 @@ const RESTLESS: &str = "the server's tools keep changing, so it is asked ever mo
 /// # Errors
 /// `Terminal` when the name of the ConfigMap is taken; whatever the API server answered.
 pub(super) async fn keep<K: ToolServer>(
-    cx: &Context<K>,
+    cx: &Context,
     cr: &K,
     before: &ToolServerStatus,
     found: &Discovered,
@@ -66,7 +68,7 @@ enum Written {
 /// `known`: the status says that these definitions were written, so what differs now was changed by another writer. Keys of
 /// others stay.
 async fn write<K: ToolServer>(
-    cx: &Context<K>,
+    cx: &Context,
     cr: &K,
     catalogue: &Catalogue,
     known: bool,
@@ -110,7 +112,7 @@ async fn write<K: ToolServer>(
 }
 
 /// Says, while a truce with another writer of this object holds, that there is one; it is looked at again when the truce is over.
-pub(super) fn contested<K: ToolServer>(cx: &Context<K>, owner: &str, child: &ChildRef) -> Option<String> {
+pub(super) fn contested(cx: &Context, owner: &str, child: &ChildRef) -> Option<String> {
     let left = cx.baselines.truce(owner, child, cx.clock.elapsed());
     (!left.is_zero()).then(|| {
         cx.notes.look_again(left);

@@ -26,7 +26,8 @@ pub(crate) use served::{Standing, served, standing};
 pub use server::{ToolServer, tell};
 pub use withdraw::Withdrawing;
 
-use crate::machine::{ActionError, Key};
+use machine::ActionError;
+use meta::Key;
 
 /// The most tools that are taken from a server.
 pub const MOST_TOOLS: usize = 1000;

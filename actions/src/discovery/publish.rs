@@ -8,11 +8,13 @@ use std::{
 
 use crds::{GROUP, MANAGED_BY, Tool, ToolSpec, digest};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use machine::{ActionError, ApiError};
+use meta::{PhasedObject, condition, update_condition};
 use serde_json::{Value, json};
 
 use super::{Catalogue, Definition, ToolServer, keep::contested};
 use crate::{
-    machine::{ActionError, ApiError, Context, Machine, condition, update_condition},
+    kind::Context,
     ports::{ChildKind, ChildRef},
     render::{MANAGED_BY_LABEL, kind_label, tool_manifest},
     stale::{refuse_stale, refuse_stale_repair},
@@ -40,7 +42,7 @@ struct Published {
 /// # Errors
 /// Whatever the API server answered.
 pub(super) async fn publish<K: ToolServer>(
-    cx: &Context<K>,
+    cx: &Context,
     cr: &mut K,
     told: &Catalogue,
     before: Option<&String>,
@@ -58,7 +60,7 @@ pub(super) async fn publish<K: ToolServer>(
 /// A server that never published looks for nothing. That it begins to is in the status before the first Tool is there, or nobody
 /// would look for those that a crash left behind. `known`: the server told the same the last time.
 async fn published<K: ToolServer>(
-    cx: &Context<K>,
+    cx: &Context,
     cr: &K,
     told: &Catalogue,
     known: bool,
@@ -143,7 +145,7 @@ enum Ensured {
 
 /// Brings a Tool to what the server told; what others have in it stays.
 async fn ensure<K: ToolServer>(
-    cx: &Context<K>,
+    cx: &Context,
     cr: &K,
     name: &str,
     tool: &Definition,
@@ -248,13 +250,13 @@ fn object_name(prefix: &str, tool: &str) -> String {
 }
 
 /// Whether the Tool is this server's.
-fn is_own<K: Machine>(cr: &K, tool: &Tool) -> bool {
+fn is_own<K: PhasedObject>(cr: &K, tool: &Tool) -> bool {
     let owners = tool.metadata.owner_references.iter().flatten();
     owners.filter(|owner| owner.controller == Some(true)).any(|owner| owner.uid == cr.uid())
 }
 
 /// Whether the Tool may be changed: it is this server's, a predecessor's of its name, or one that was left behind.
-fn is_ours<K: Machine>(cr: &K, tool: &Tool) -> bool {
+fn is_ours<K: PhasedObject>(cr: &K, tool: &Tool) -> bool {
     let name = cr.key().name;
     let owner = tool.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
     match owner {

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use crds::{
-    MachineStatus, Phase, RefKind, Reference, ReferencePhase, Tool, ToolServerStatus, WorkloadPhase,
+    RefKind, Reference, ReferencePhase, Tool, ToolServerStatus, WorkloadPhase,
     digest::digest,
     tool::ServerCall,
     tool_server::{AllowedNamespaces, ServerHeader, ServerTls, TOOLS_KEY, ValueSource, tools_config_map},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use meta::{MachineStatus, Phase};
 use serde_json::json;
 
 use super::{DISCOVERED, REASONS};

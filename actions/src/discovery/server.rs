@@ -2,15 +2,14 @@
 
 use crds::{MCPServer, RemoteMCPServer, ToolServerStatus, tool_server::Publish};
 use kube::Resource;
+use machine::ActionError;
+use meta::{PhasedObject, update_condition};
 
 use super::{Discovered, keep::keep, publish::publish};
-use crate::{
-    machine::{ActionError, Context, Machine, update_condition},
-    ports::World,
-};
+use crate::kind::Context;
 
 /// A kind whose objects are servers of tools.
-pub trait ToolServer: Machine<World = World> + Resource<DynamicType = ()> {
+pub trait ToolServer: PhasedObject + Resource<DynamicType = ()> {
     /// What is to be made of its tools.
     fn publish(&self) -> Option<&Publish>;
     /// What is known of its tools.
@@ -44,7 +43,7 @@ tool_server!(RemoteMCPServer);
 ///
 /// # Errors
 /// `Terminal` when the name of the ConfigMap is taken; whatever the API server answered.
-pub async fn tell<K: ToolServer>(cx: &Context<K>, next: &mut K, found: &Discovered) -> Result<bool, ActionError> {
+pub async fn tell<K: ToolServer>(cx: &Context, next: &mut K, found: &Discovered) -> Result<bool, ActionError> {
     let before = next.told().cloned().unwrap_or_default();
     let Some((server, said)) = keep(cx, next, &before, found).await? else { return Ok(false) };
     *next.told_mut() = server;

@@ -1,12 +1,14 @@
 //! Takes back what a server published when publishing is switched off, in whatever phase, before the phase's own action: a
 //! server that never runs, or answers nobody, keeps nobody from it.
 
+use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use machine::{Action, ActionError, ApiError};
 
 use super::{Catalogue, ToolServer, publish::publish};
-use crate::machine::{Action, ActionError, ApiError, Context};
+use crate::kind::Context;
 
 /// When it is tried again after a request failed.
 const SOON: Duration = Duration::from_secs(5);
@@ -16,7 +18,7 @@ const SOON: Duration = Duration::from_secs(5);
 pub struct Withdrawing<A>(pub A);
 
 #[async_trait]
-impl<K: ToolServer, A: Action<K>> Action<K> for Withdrawing<A> {
+impl<K: ToolServer, A: Action<K, World>> Action<K, World> for Withdrawing<A> {
     fn name(&self) -> &'static str {
         self.0.name()
     }
@@ -37,7 +39,7 @@ impl<K: ToolServer, A: Action<K>> Action<K> for Withdrawing<A> {
         self.0.recheck(cr)
     }
 
-    async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+    async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         match withdrawn(cx, cr.as_ref()).await {
             Ok(None) => {}
             Ok(Some(next)) => {
@@ -57,7 +59,7 @@ impl<K: ToolServer, A: Action<K>> Action<K> for Withdrawing<A> {
 }
 
 /// The object without what it published, if nothing is to be published any more; `None`: it stays as it is.
-async fn withdrawn<K: ToolServer>(cx: &Context<K>, cr: &K) -> Result<Option<K>, ActionError> {
+async fn withdrawn<K: ToolServer>(cx: &Context, cr: &K) -> Result<Option<K>, ActionError> {
     let published = cr.told().is_some_and(|told| told.published_tools.is_some());
     if !published || cr.publish().is_some_and(|publish| publish.enabled) {
         return Ok(None);

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use machine::ApiError;
 use serde_json::{Value, json};
 
 use super::{
     Id, Obj, Store,
     patch::{escape, set},
 };
-use crate::{machine::ApiError, ports::Manifest};
+use crate::ports::Manifest;
 
 /// Our field manager.
 pub(crate) const OURS: &str = "recif-operator";

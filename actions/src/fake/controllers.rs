@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crds::digest::digest;
+use machine::Clock;
 use serde_json::{Value, json};
 
 use super::{Cascade, Health, Id, Obj, Store};
-use crate::machine::Clock;
 
 /// From creation to ready.
 const STARTUP: Duration = Duration::from_secs(3);

@@ -30,7 +30,7 @@ pub(crate) use samples::{NS, agent, agent_id, child_id, id, object, secret, sett
 pub(crate) use servers::tells;
 pub(crate) use store::{Cascade, Health, Store};
 
-use crate::machine::Clock;
+use machine::Clock;
 
 /// Time of the simulation: follows tokio's paused clock, and begins within a second, because real time does.
 #[derive(Debug, Clone, Copy)]

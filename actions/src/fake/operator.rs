@@ -1,6 +1,7 @@
 //! The operator as a process: real drivers, a queue, and the rules of what wakes, run in virtual time until told to stop
 //! or until it dies.
 
+use crate::kind::ControlledKind;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -8,6 +9,7 @@ use std::{
 };
 
 use crds::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
+use machine::{ApiError, Clock, Next, Sink, StepRecord};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -18,13 +20,9 @@ use super::{
     store::Event,
 };
 use crate::{
-    agent, flow, flow_set,
-    machine::{ApiError, BadTable, Clock, Driver, Machine, Next, Registry, Sink, StepRecord},
-    mcp_server, model, plugin_config,
+    kind::{Driver, Registry},
     ports::World,
-    prompt, remote_mcp_server,
     render::Settings,
-    tool,
     workload::Baselines,
 };
 
@@ -82,7 +80,7 @@ impl Sink for Trace {
 impl Operator {
     /// A start: lists everything, queues everything.
     pub(crate) fn start(sim: &Sim) -> Self {
-        Self::with(sim, agent::registry().expect("a sound table"), settings())
+        Self::with(sim, Agent::registry().expect("a sound table"), settings())
     }
 
     /// A start with other actions or settings.
@@ -104,15 +102,15 @@ impl Operator {
         let queued = sim.store().objs.keys().filter(|id| DRIVEN.contains(&id.kind)).cloned().collect::<Vec<_>>();
         let now = sim.clock.elapsed();
         Self {
-            agents: driver(Ok(actions), &world, &ports, &clock, &sinks),
-            flows: driver(flow::registry(), &world, &ports, &clock, &sinks),
-            flow_sets: driver(flow_set::registry(), &world, &ports, &clock, &sinks),
-            tools: driver(tool::registry(), &world, &ports, &clock, &sinks),
-            models: driver(model::registry(), &world, &ports, &clock, &sinks),
-            plugin_configs: driver(plugin_config::registry(), &world, &ports, &clock, &sinks),
-            prompts: driver(prompt::registry(), &world, &ports, &clock, &sinks),
-            mcp_servers: driver(mcp_server::registry(), &world, &ports, &clock, &sinks),
-            remote_mcp_servers: driver(remote_mcp_server::registry(), &world, &ports, &clock, &sinks),
+            agents: Driver::new(actions, world.clone(), ports.clone(), clock.clone(), sinks.clone()),
+            flows: driver(&world, &ports, &clock, &sinks),
+            flow_sets: driver(&world, &ports, &clock, &sinks),
+            tools: driver(&world, &ports, &clock, &sinks),
+            models: driver(&world, &ports, &clock, &sinks),
+            plugin_configs: driver(&world, &ports, &clock, &sinks),
+            prompts: driver(&world, &ports, &clock, &sinks),
+            mcp_servers: driver(&world, &ports, &clock, &sinks),
+            remote_mcp_servers: driver(&world, &ports, &clock, &sinks),
             servers,
             sim: sim.clone(),
             ports,
@@ -126,7 +124,7 @@ impl Operator {
 
     /// Gives it a lease of this namespace and name, of which it speaks as its own.
     pub(crate) fn named(&mut self, instance: &str) {
-        self.agents.instance = Some(instance.to_owned());
+        self.agents.set_instance(instance);
     }
 
     /// It leads again, after another one did.
@@ -284,14 +282,13 @@ impl Operator {
     }
 }
 
-fn driver<K: Machine<World = World> + DeserializeOwned>(
-    actions: Result<Registry<K>, BadTable>,
+fn driver<K: ControlledKind + DeserializeOwned>(
     world: &Arc<World>,
     ports: &Arc<Ports>,
     clock: &Arc<dyn Clock>,
     sinks: &[Arc<dyn Sink>],
 ) -> Driver<K> {
-    Driver::new(actions.expect("a sound table"), world.clone(), ports.clone(), clock.clone(), sinks.to_vec())
+    Driver::new(K::registry().expect("a sound table"), world.clone(), ports.clone(), clock.clone(), sinks.to_vec())
 }
 
 /// Runs operators one after the other for this long: when one dies, the next one starts.

@@ -1,9 +1,8 @@
 //! JSON Patch as the API server has it: `test` takes null as equal to missing, and whatever cannot be done is a 422
 //! without causes, which the operator reads as stale.
 
+use machine::ApiError;
 use serde_json::{Map, Value};
-
-use crate::machine::ApiError;
 
 /// Applies the patch, or leaves the document alone.
 pub(crate) fn patched(document: &Value, patch: &Value) -> Result<Value, ApiError> {

@@ -13,13 +13,14 @@ use std::{
 
 use async_trait::async_trait;
 use crds::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
+use machine::{ApiError, Objects};
+use meta::{Key, PhasedObject};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::{Cascade, Id, Obj, Sim, Store, cache::Cache, store::Event};
 use crate::{
-    machine::{ApiError, Key, Machine, Objects},
     ports::{Child, ChildKind, ChildRef, Cluster, Manifest, OwnerState, Pod, Views},
     render::MANAGED_BY_LABEL,
     workload::{REPLICAS, SCALER, Turn, Workload as _, scaler_turn},
@@ -395,7 +396,7 @@ impl Views for Ports {
 }
 
 #[async_trait]
-impl<K: Machine + DeserializeOwned> Objects<K> for Ports {
+impl<K: PhasedObject + DeserializeOwned> Objects<K> for Ports {
     fn newest(&self, key: &Key) -> Option<Arc<K>> {
         self.cached(&id::<K>(key))?.typed()
     }
@@ -416,7 +417,7 @@ impl<K: Machine + DeserializeOwned> Objects<K> for Ports {
     }
 }
 
-fn id<K: Machine>(key: &Key) -> Id {
+fn id<K: PhasedObject>(key: &Key) -> Id {
     Id { kind: K::KIND, namespace: key.namespace.clone(), name: key.name.clone() }
 }
 
@@ -427,13 +428,13 @@ pub(super) fn key(id: &Id) -> Key {
 
 /// The kinds that have a driver.
 pub(super) const DRIVEN: [&str; 9] = [
-    <Agent as Machine>::KIND,
-    <Flow as Machine>::KIND,
-    <FlowSet as Machine>::KIND,
-    <Tool as Machine>::KIND,
-    <Model as Machine>::KIND,
-    <PluginConfig as Machine>::KIND,
-    <Prompt as Machine>::KIND,
-    <MCPServer as Machine>::KIND,
-    <RemoteMCPServer as Machine>::KIND,
+    <Agent as PhasedObject>::KIND,
+    <Flow as PhasedObject>::KIND,
+    <FlowSet as PhasedObject>::KIND,
+    <Tool as PhasedObject>::KIND,
+    <Model as PhasedObject>::KIND,
+    <PluginConfig as PhasedObject>::KIND,
+    <Prompt as PhasedObject>::KIND,
+    <MCPServer as PhasedObject>::KIND,
+    <RemoteMCPServer as PhasedObject>::KIND,
 ];

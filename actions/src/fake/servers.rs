@@ -6,11 +6,10 @@ use std::{
     time::Duration,
 };
 
+use machine::Clock;
+
 use super::{Id, SimClock};
-use crate::{
-    discovery::{Catalogue, Definition, Discovered, Discoveries, Outcome, Target, Told, Undiscovered, When},
-    machine::Clock,
-};
+use crate::discovery::{Catalogue, Definition, Discovered, Discoveries, Outcome, Target, Told, Undiscovered, When};
 
 /// What every server says, by address.
 pub(crate) type Answers = Arc<Mutex<BTreeMap<String, Outcome>>>;

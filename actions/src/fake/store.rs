@@ -2,16 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use machine::{ApiError, Clock};
 use serde_json::{Value, json};
 
 use super::{
     Id, Obj, SimClock,
     patch::{assert_whole_seconds, patched},
 };
-use crate::{
-    machine::{ApiError, Clock},
-    ports::PodTrouble,
-};
+use crate::ports::PodTrouble;
 
 /// How an object is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,7 +201,7 @@ impl Store {
         });
         // What the schema says of an object of ours without a status.
         if obj.body["status"].is_null() && crds::KINDS.iter().any(|kind| kind.name == id.kind) {
-            obj.body["status"] = crds::MachineStatus::unseen();
+            obj.body["status"] = meta::MachineStatus::unseen();
         }
         if old.is_none() {
             let nth = self.incarnations.entry(id.clone()).or_default();

@@ -4,6 +4,9 @@ mod parts;
 #[cfg(test)]
 mod tests;
 
+use crate::kind::ControlledKind;
+use crds::WorkloadPhase;
+use machine::Table;
 use std::collections::BTreeMap;
 
 use crds::{
@@ -15,9 +18,11 @@ use crds::{
 
 pub(crate) use parts::flow_parts;
 
+use machine::{ActionError, BadTable};
+use meta::PhasedObject;
+
 use crate::{
-    kind,
-    machine::{ActionError, BadTable, Machine, Registry},
+    kind::Registry,
     ports::{Manifest, World},
     prompt::inline_problem,
     references::{Found, Given, Inputs, Lookup},
@@ -25,7 +30,13 @@ use crate::{
     workload::{self, Rendered, Workload},
 };
 
-kind::workload!(Flow, render version 2);
+impl ControlledKind for Flow {
+    const TABLE: Table<WorkloadPhase> = Table { render_version: 2, ..workload::TABLE };
+
+    fn registry() -> Result<Registry<Self>, BadTable> {
+        workload::registry()
+    }
+}
 
 impl Workload for Flow {
     const LABEL: &'static str = FLOW.label;
@@ -162,14 +173,6 @@ fn rendered(
         model: parts.model.as_ref().map(|model| format!("{}/{}", model.plugin.type_, model.model.model)),
         conditions: Vec::new(),
     })
-}
-
-/// The actions of a Flow.
-///
-/// # Errors
-/// A fault in the table of edges or the list of actions.
-pub fn registry() -> Result<Registry<Flow>, BadTable> {
-    Registry::new(workload::actions())
 }
 
 /// The container that runs the operator's image, with the one that it would get now, unless the spec names one.

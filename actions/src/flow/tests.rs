@@ -1,11 +1,12 @@
 //! The life of a Flow over the simulated cluster.
 
+use crate::kind::ControlledKind;
+use crds::Agent;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::{
-    agent as agents,
     fake::{Operator, Sim, Store, agent, id, object, secret, settings},
     render::Settings,
 };
@@ -73,7 +74,7 @@ fn hash(sim: &Sim, name: &str) -> Value {
 fn upgraded(sim: &Sim) -> Operator {
     let [runner_image, proxy_image] = ["runner", "proxy"].map(|name| format!("recif.local/{name}:2"));
     let settings = Settings { runner_image, proxy_image, ..settings() };
-    Operator::with(sim, agents::registry().unwrap(), settings)
+    Operator::with(sim, Agent::registry().unwrap(), settings)
 }
 
 #[tokio::test(start_paused = true)]
@@ -328,7 +329,7 @@ async fn a_flow_that_runs_without_a_key_is_judged_when_it_is_resolved_anew() {
     // To this build it is as one that an older build has let run.
     let settings = Settings { runner_image: "registry/theirs:1".to_owned(), ..settings() };
     sim.take_requests();
-    Operator::with(&sim, agents::registry().unwrap(), settings).run(20 * MINUTE).await;
+    Operator::with(&sim, Agent::registry().unwrap(), settings).run(20 * MINUTE).await;
     assert_eq!((sim.take_writes(), phase(&sim, "f")), (Vec::new(), "Running".into()));
     sim.store().edit(&id("Flow", "f"), older);
     Operator::start(&sim).run(MINUTE).await;

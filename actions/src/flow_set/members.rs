@@ -1,10 +1,10 @@
 //! The flows of a set: which of them can be rendered.
 
 use crds::{FlowSet, Refers, WorkloadPhase};
+use meta::PhasedObject;
 
 use crate::{
     flow::{flow_parts, never_answers, refused},
-    machine::Machine,
     ports::World,
     prompt::inline_problem,
     references::{Found, Inputs, Lookup},

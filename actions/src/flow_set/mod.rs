@@ -5,22 +5,31 @@ mod members;
 #[cfg(test)]
 mod tests;
 
+use crate::kind::ControlledKind;
+use machine::Table;
 use std::collections::BTreeMap;
 
 use crds::{FlowSet, Refers, Traffic, WorkloadPhase, WorkloadStatus, flow_set::FlowState};
+use machine::{ActionError, BadTable};
+use members::{Member, SERVED, input, is_left_out, is_served, members};
+use meta::PhasedObject;
 
 use crate::{
     flow::{flow_parts, offered_runner, runner_image, settings_digest, terminal},
-    kind,
-    machine::{ActionError, BadTable, Machine, Registry},
+    kind::Registry,
     ports::{Manifest, World},
     references::{Found, Inputs, Lookup},
     render::{self, Contract, FLOW_SET, FlowImages, FlowParts, RenderError, Settings},
     workload::{self, Rendered, Workload, is_available},
 };
-use members::{Member, SERVED, input, is_left_out, is_served, members};
 
-kind::workload!(FlowSet, render version 2, in workload);
+impl ControlledKind for FlowSet {
+    const TABLE: Table<WorkloadPhase> = Table { render_version: 2, ..workload::TABLE };
+
+    fn registry() -> Result<Registry<Self>, BadTable> {
+        workload::registry()
+    }
+}
 
 impl Workload for FlowSet {
     const LABEL: &'static str = FLOW_SET.label;
@@ -177,12 +186,4 @@ fn rendered(
         model: None,
         conditions: Vec::new(),
     })
-}
-
-/// The actions of a FlowSet.
-///
-/// # Errors
-/// A fault in the table of edges or the list of actions.
-pub fn registry() -> Result<Registry<FlowSet>, BadTable> {
-    Registry::new(workload::actions())
 }

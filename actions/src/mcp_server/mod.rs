@@ -5,25 +5,29 @@ mod monitor;
 #[cfg(test)]
 mod tests;
 
+use crate::kind::ControlledKind;
+use crate::workload;
+use crds::WorkloadPhase;
+use machine::Action;
+use machine::Table;
 use std::{
     collections::BTreeMap,
     sync::{Arc, LazyLock},
 };
 
 use crds::{MCPServer, Proxy, Refers, Traffic, WorkloadStatus};
+use machine::{ActionError, BadTable};
+use meta::PhasedObject;
 
 use crate::{
     discovery::{DISCOVERED, PUBLISHED, REASONS, ToolServer as _, Withdrawing},
     flow::{settings_digest, terminal},
-    kind,
-    machine::{ActionError, BadTable, Machine, Registry},
+    kind::Registry,
     ports::{Manifest, World},
     references::{Found, Inputs, Lookup, Unresolved},
     render::{self, BRIDGE, MCP_SERVER_LABEL, ServerImages, Settings},
     workload::{Accept, Deploy, Drain, Recover, Render, Rendered, Resolve, Workload, with_policy},
 };
-
-kind::workload!(MCPServer, render version 1, in workload, conditions CONDITIONS, offers server.tools_digest);
 
 /// What the message of a server that did answer begins with.
 const ANSWERS: &str = "it answers HTTP";
@@ -41,6 +45,23 @@ static IDENTIFIED: LazyLock<Traffic> = LazyLock::new(|| {
     let proxy = Proxy { require_identity: true, ..Proxy::default() };
     Traffic { proxy, ..Traffic::default() }
 });
+
+impl ControlledKind for MCPServer {
+    const TABLE: Table<WorkloadPhase> = Table { render_version: 1, conditions: CONDITIONS, ..workload::TABLE };
+
+    fn registry() -> Result<Registry<Self>, BadTable> {
+        let actions: Vec<Arc<dyn Action<MCPServer, World>>> = vec![
+            Arc::new(Accept),
+            Arc::new(Withdrawing(Resolve)),
+            Arc::new(Withdrawing(Render)),
+            Arc::new(Withdrawing(Deploy)),
+            Arc::new(Withdrawing(monitor::Monitor)),
+            Arc::new(Withdrawing(Recover)),
+            Arc::new(Drain),
+        ];
+        Registry::new(Self::TABLE, actions, workload::outside)
+    }
+}
 
 impl Workload for MCPServer {
     const LABEL: &'static str = MCP_SERVER_LABEL;
@@ -137,20 +158,4 @@ fn rendered(
         model: None,
         conditions: Vec::new(),
     })
-}
-
-/// The actions of an MCPServer.
-///
-/// # Errors
-/// A fault in the table of edges or the list of actions.
-pub fn registry() -> Result<Registry<MCPServer>, BadTable> {
-    Registry::new(vec![
-        Arc::new(Accept),
-        Arc::new(Withdrawing(Resolve)),
-        Arc::new(Withdrawing(Render)),
-        Arc::new(Withdrawing(Deploy)),
-        Arc::new(Withdrawing(monitor::Monitor)),
-        Arc::new(Withdrawing(Recover)),
-        Arc::new(Drain),
-    ])
 }

@@ -1,16 +1,19 @@
 //! `monitor`: as of every workload, and in Running, while a Pod serves, the server is asked for its tools: at once when it has
 //! never told them or its Pods changed, then in turn. Failing to answer is said in a condition and keeps the last tools.
 
+use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::{MCPServer, WorkloadPhase, digest, tool_server::ServerTls};
+use machine::{Action, ActionError, ApiError, RECHECK};
+use meta::{PhasedObject, condition, update_condition};
 use serde_json::json;
 
 use super::{ANSWERS, UNAUTHORIZED};
 use crate::{
     discovery::{DISCOVERED, Target, ToolServer as _, When, tell},
-    machine::{Action, ActionError, ApiError, Context, Machine, RECHECK, condition, update_condition},
+    kind::Context,
     workload::{self, Workload as _, is_available, note_unready},
 };
 
@@ -25,7 +28,7 @@ const SOON: Duration = Duration::from_secs(5);
 pub(super) struct Monitor;
 
 #[async_trait]
-impl Action<MCPServer> for Monitor {
+impl Action<MCPServer, World> for Monitor {
     fn name(&self) -> &'static str {
         "monitor"
     }
@@ -38,7 +41,7 @@ impl Action<MCPServer> for Monitor {
         Some(RECHECK)
     }
 
-    async fn handle(&self, cx: &Context<MCPServer>, cr: Arc<MCPServer>) -> Result<Option<MCPServer>, ActionError> {
+    async fn handle(&self, cx: &Context, cr: Arc<MCPServer>) -> Result<Option<MCPServer>, ActionError> {
         let watched = workload::Monitor.handle(cx, cr.clone()).await?;
         let mut next = watched.unwrap_or_else(|| cr.as_ref().clone());
         let unready = next.unready();
@@ -70,7 +73,7 @@ fn not_kept(next: &mut MCPServer, reason: &'static str, message: &str) {
     update_condition(&mut next.machine_mut().conditions, condition(DISCOVERED, false, reason, message));
 }
 
-async fn discover(cx: &Context<MCPServer>, next: &mut MCPServer) -> Result<(), ActionError> {
+async fn discover(cx: &Context, next: &mut MCPServer) -> Result<(), ActionError> {
     let known = next.told().is_some_and(|told| told.tools_digest.is_some());
     let when = if known { When::InTurn } else { When::Now };
     match cx.discoveries.look(&target(cx, next), when).as_deref() {
@@ -95,7 +98,7 @@ async fn discover(cx: &Context<MCPServer>, next: &mut MCPServer) -> Result<(), A
 
 /// How the server is asked: by its Service. Other Pods are another server, and one that goes may still be who answers until it
 /// is gone.
-fn target(cx: &Context<MCPServer>, server: &MCPServer) -> Target {
+fn target(cx: &Context, server: &MCPServer) -> Target {
     let key = server.key();
     let pods = cx.views.pods(MCPServer::KIND, &key.namespace, &key.name);
     let serving = pods.iter().filter(|pod| pod.ready || pod.terminating);

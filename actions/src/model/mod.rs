@@ -1,26 +1,27 @@
 //! `Model`: what is its own. Its life is that of every reference (`crate::reference`): it is Available when its
 //! PluginConfig is.
 
+use crate::kind::ControlledKind;
 use crds::Model;
+use crds::ReferencePhase;
+use machine::Table;
+use machine::{ActionError, BadTable};
 
 use crate::{
-    kind,
-    machine::{ActionError, BadTable, Registry},
+    kind::Registry,
     reference::{self, Reference},
 };
 
-kind::reference!(Model, render version 1);
+impl ControlledKind for Model {
+    const TABLE: Table<ReferencePhase> = Table { render_version: 1, ..reference::TABLE };
+
+    fn registry() -> Result<Registry<Self>, BadTable> {
+        reference::registry()
+    }
+}
 
 impl Reference for Model {
     fn validate(&self) -> Result<(), ActionError> {
         Ok(())
     }
-}
-
-/// The actions of a Model.
-///
-/// # Errors
-/// A fault in the table of edges or the list of actions.
-pub fn registry() -> Result<Registry<Model>, BadTable> {
-    Registry::new(reference::actions())
 }

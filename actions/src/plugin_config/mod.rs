@@ -1,16 +1,25 @@
 //! `PluginConfig`: what is its own. Its life is that of every reference (`crate::reference`): it is Available when the
 //! Secret with the credentials exists and has every key.
 
+use crate::kind::ControlledKind;
+use crds::ReferencePhase;
 use crds::{PluginConfig, PluginConfigSpec};
+use machine::Table;
+use machine::{ActionError, BadTable};
 
 use crate::{
-    kind,
-    machine::{ActionError, BadTable, Registry},
+    kind::Registry,
     reference::{self, Reference},
     render::is_web_address,
 };
 
-kind::reference!(PluginConfig, render version 1);
+impl ControlledKind for PluginConfig {
+    const TABLE: Table<ReferencePhase> = Table { render_version: 1, ..reference::TABLE };
+
+    fn registry() -> Result<Registry<Self>, BadTable> {
+        reference::registry()
+    }
+}
 
 impl Reference for PluginConfig {
     fn validate(&self) -> Result<(), ActionError> {
@@ -42,14 +51,6 @@ fn problem(spec: &PluginConfigSpec) -> Option<String> {
         );
     }
     None
-}
-
-/// The actions of a PluginConfig.
-///
-/// # Errors
-/// A fault in the table of edges or the list of actions.
-pub fn registry() -> Result<Registry<PluginConfig>, BadTable> {
-    Registry::new(reference::actions())
 }
 
 #[cfg(test)]

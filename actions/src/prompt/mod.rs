@@ -2,23 +2,33 @@
 
 mod verdicts;
 
+use crate::kind::ControlledKind;
+use crds::ReferencePhase;
 use crds::{Prompt, digest::sha256_hex, flow::FlowDefinition};
+use machine::Table;
 use serde_json::Value;
 
 pub use verdicts::{Verdicts, refused};
 
+use machine::{ActionError, BadTable};
+
 use crate::{
-    kind,
-    machine::{ActionError, BadTable, Registry},
+    kind::Registry,
     ports::World,
     reference::{self, Reference},
 };
 
-kind::reference!(Prompt, render version 1);
-
 /// The most of a frontmatter that the status repeats, in bytes of JSON: an object that is much larger than its spec may
 /// be more than the API server stores.
 const MOST_FRONTMATTER: usize = 64 * 1024;
+
+impl ControlledKind for Prompt {
+    const TABLE: Table<ReferencePhase> = Table { render_version: 1, ..reference::TABLE };
+
+    fn registry() -> Result<Registry<Self>, BadTable> {
+        reference::registry()
+    }
+}
 
 impl Reference for Prompt {
     fn validate(&self) -> Result<(), ActionError> {
@@ -60,12 +70,4 @@ pub(crate) fn inline_problem(flow: &FlowDefinition) -> Option<String> {
 /// As [`Reference::validate`] would find.
 pub(crate) fn template(prompt: &Prompt) -> Result<&str, ActionError> {
     dotprompt::template(&prompt.spec.content).map_err(|error| ActionError::terminal("InvalidSpec", error.to_string()))
-}
-
-/// The actions of a Prompt.
-///
-/// # Errors
-/// A fault in the table of edges or the list of actions.
-pub fn registry() -> Result<Registry<Prompt>, BadTable> {
-    Registry::new(reference::actions())
 }

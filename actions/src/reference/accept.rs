@@ -1,19 +1,21 @@
 //! `accept`: Pending → Resolving. Judges the spec beyond what the CRD can.
 
+use crate::ports::World;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use crds::ReferencePhase;
+use machine::{Action, ActionError};
 
 use super::Reference;
-use crate::machine::{Action, ActionError, Context};
+use crate::kind::Context;
 
 /// See the module.
 #[derive(Debug)]
 pub struct Accept;
 
 #[async_trait]
-impl<K: Reference> Action<K> for Accept {
+impl<K: Reference> Action<K, World> for Accept {
     fn name(&self) -> &'static str {
         "accept"
     }
@@ -22,7 +24,7 @@ impl<K: Reference> Action<K> for Accept {
         &[ReferencePhase::Pending]
     }
 
-    async fn handle(&self, _cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+    async fn handle(&self, _cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         cr.validate()?;
         Ok(Some(cr.moved_to(ReferencePhase::Resolving)))
     }

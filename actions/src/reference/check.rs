@@ -1,22 +1,21 @@
 //! `check`: Resolving → Available. Waits until everything the spec refers to may be used, and pins what it read.
 
+use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::ReferencePhase;
+use machine::{Action, ActionError, RECHECK};
 
 use super::Reference;
-use crate::{
-    machine::{Action, ActionError, Context, RECHECK},
-    references::Unresolved,
-};
+use crate::{kind::Context, references::Unresolved};
 
 /// See the module.
 #[derive(Debug)]
 pub struct Check;
 
 #[async_trait]
-impl<K: Reference> Action<K> for Check {
+impl<K: Reference> Action<K, World> for Check {
     fn name(&self) -> &'static str {
         "check"
     }
@@ -29,7 +28,7 @@ impl<K: Reference> Action<K> for Check {
         Some(RECHECK)
     }
 
-    async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+    async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         if let Some(error) = cr.refused(cx) {
             return Err(error);
         }

@@ -9,6 +9,10 @@ mod monitor;
 #[cfg(test)]
 mod tests;
 
+use crate::kind::ControlledKind;
+use crate::kind::Registry;
+use machine::BadTable;
+use machine::Table;
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
@@ -25,14 +29,15 @@ pub use accept::Accept;
 pub use check::Check;
 pub use monitor::Monitor;
 
+use machine::{Action, ActionError, At, Edge, Rule};
+
 use crate::{
-    machine::{Action, ActionError, At, Edge, Machine, Rule},
     ports::World,
     references::{Inputs, Lookup},
 };
 
 /// What a kind that others refer to brings of its own.
-pub trait Reference: Machine<Phase = ReferencePhase, World = World> + Refers {
+pub trait Reference: ControlledKind<Phase = ReferencePhase> + Refers {
     /// Judges what the CRD cannot.
     ///
     /// # Errors
@@ -81,7 +86,25 @@ pub const EDGES: &[Edge<ReferencePhase>] = &[
 /// Failures that waiting does not mend.
 pub const NOT_BY_TIME: &[&str] = &["InvalidSpec"];
 
+/// The table of a kind that others refer to. Each kind says its own version of the rendering.
+pub const TABLE: Table<ReferencePhase> = Table {
+    edges: EDGES,
+    render_version: 0,
+    not_by_time: NOT_BY_TIME,
+    conditions: &["Available"],
+    available_by_phase: true,
+    steered_by: &["publishedTools"],
+};
+
+/// Returns the actions of such a kind with its table.
+///
+/// # Errors
+/// A fault in the table or in the list of actions.
+pub fn registry<K: Reference>() -> Result<Registry<K>, BadTable> {
+    Registry::new(K::TABLE, actions(), outside)
+}
+
 /// The actions, in the order in which they are asked.
-pub fn actions<K: Reference>() -> Vec<Arc<dyn Action<K>>> {
+pub fn actions<K: Reference>() -> Vec<Arc<dyn Action<K, World>>> {
     vec![Arc::new(Accept), Arc::new(Check), Arc::new(Monitor)]
 }

@@ -1,20 +1,22 @@
 //! `monitor`: Available and Error → Resolving, when something the object refers to changed, or, in Error, when it is
 //! time to try again.
 
+use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::ReferencePhase;
+use machine::{Action, ActionError, RECHECK, is_due};
 
 use super::Reference;
-use crate::machine::{Action, ActionError, Context, RECHECK, is_due};
+use crate::kind::Context;
 
 /// See the module.
 #[derive(Debug)]
 pub struct Monitor;
 
 #[async_trait]
-impl<K: Reference> Action<K> for Monitor {
+impl<K: Reference> Action<K, World> for Monitor {
     fn name(&self) -> &'static str {
         "monitor"
     }
@@ -27,7 +29,7 @@ impl<K: Reference> Action<K> for Monitor {
         Some(RECHECK)
     }
 
-    async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+    async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let failed = cr.phase() == Some(ReferencePhase::Error);
         if let Some(error) = cr.refused(cx).filter(|_| failed) {
             return Err(error);

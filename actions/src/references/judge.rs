@@ -3,16 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{
-    Phase, RefKind, Reference, ReferencePhase, Refers, WorkloadPhase, WorkloadStatus, cycle::Node, digest,
-    tool::is_builtin,
+    RefKind, Reference, ReferencePhase, Refers, WorkloadPhase, WorkloadStatus, cycle::Node, digest, tool::is_builtin,
 };
+use meta::{Phase, PhasedObject};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Found, Lookup};
 use crate::{
     discovery::{Standing, standing},
-    machine::Machine,
     ports::{Child, ChildKind, ChildRef},
 };
 
@@ -143,7 +142,7 @@ fn of_server(lookup: &Lookup<'_>, subject: &Subject<'_>, reference: &Reference) 
 }
 
 /// A kind that others refer to: it must be Available as it stands, and so must be what stands behind it.
-fn of_reference<K: Machine<Phase = ReferencePhase> + Refers>(
+fn of_reference<K: PhasedObject<Phase = ReferencePhase> + Refers>(
     lookup: &Lookup<'_>,
     subject: &Subject<'_>,
     object: Option<Arc<K>>,

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{
-    Agent, Flow, MCPServer, MachineStatus, Model, PluginConfig, Prompt, RefKind, Refers, RemoteMCPServer, Tool,
-    cycle::Node, digest,
+    Agent, Flow, MCPServer, Model, PluginConfig, Prompt, RefKind, Refers, RemoteMCPServer, Tool, cycle::Node, digest,
 };
+use meta::MachineStatus;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

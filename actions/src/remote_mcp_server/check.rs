@@ -1,14 +1,17 @@
 //! `check`: Resolving → Available. Waits for what its headers and certificates are read from, then for what the server tells.
 
+use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::{ReferencePhase, RemoteMCPServer};
+use machine::{Action, ActionError};
+use meta::PhasedObject;
 
 use super::{foreign, target};
 use crate::{
     discovery::{When, tell},
-    machine::{Action, ActionError, Context, Machine},
+    kind::Context,
     reference::Reference,
     references::Unresolved,
 };
@@ -18,7 +21,7 @@ use crate::{
 pub(super) struct Check;
 
 #[async_trait]
-impl Action<RemoteMCPServer> for Check {
+impl Action<RemoteMCPServer, World> for Check {
     fn name(&self) -> &'static str {
         "check"
     }
@@ -31,11 +34,7 @@ impl Action<RemoteMCPServer> for Check {
         Some(Duration::from_secs(600))
     }
 
-    async fn handle(
-        &self,
-        cx: &Context<RemoteMCPServer>,
-        cr: Arc<RemoteMCPServer>,
-    ) -> Result<Option<RemoteMCPServer>, ActionError> {
+    async fn handle(&self, cx: &Context, cr: Arc<RemoteMCPServer>) -> Result<Option<RemoteMCPServer>, ActionError> {
         let inputs = cr.inputs(cx);
         if let Some(Unresolved { reason, sentence, missing }) = inputs.waiting_for() {
             match missing {

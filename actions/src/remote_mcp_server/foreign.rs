@@ -4,12 +4,11 @@
 //! Service of another namespace is asked only where that is an MCPServer whose `allowedNamespaces` admits this namespace.
 
 use crds::RemoteMCPServer;
+use machine::ActionError;
+use meta::PhasedObject;
 use url::Url;
 
-use crate::{
-    machine::{ActionError, Machine},
-    ports::{Views, World},
-};
+use crate::ports::{Views, World};
 
 /// Whether the server may be asked.
 ///

@@ -7,24 +7,26 @@ mod monitor;
 #[cfg(test)]
 mod tests;
 
+use crate::kind::ControlledKind;
+use crate::reference;
+use machine::Action;
+use machine::Table;
 use std::sync::Arc;
 
 use crds::{
     ReferencePhase::{self, Available, Error, Pending, Resolving},
     Refers, RemoteMCPServer,
 };
+use machine::{ActionError, At, BadTable, Edge, Rule};
+use meta::PhasedObject;
 
 use crate::{
     discovery::{self, DISCOVERED, PUBLISHED, Target, Withdrawing},
-    kind,
-    machine::{ActionError, At, BadTable, Edge, Machine, Registry, Rule},
+    kind::Registry,
     ports::World,
     reference::{Accept, Reference},
     references::Lookup,
 };
-
-kind::reference!(RemoteMCPServer, render version 1, edges EDGES, failures discovery::REASONS,
-    conditions &["Available", DISCOVERED, PUBLISHED], offers server.tools_digest);
 
 /// The moves of a RemoteMCPServer.
 pub const EDGES: &[Edge<ReferencePhase>] = &[
@@ -41,6 +43,22 @@ pub const EDGES: &[Edge<ReferencePhase>] = &[
     Edge::rule(At::In(Available), Error, Rule::Fail, "failed for good"),
     Edge::rule(At::Any, Pending, Rule::SpecChanged, "the spec changed"),
 ];
+
+impl ControlledKind for RemoteMCPServer {
+    const TABLE: Table<ReferencePhase> = Table {
+        render_version: 1,
+        edges: EDGES,
+        not_by_time: discovery::REASONS,
+        conditions: &["Available", DISCOVERED, PUBLISHED],
+        ..reference::TABLE
+    };
+
+    fn registry() -> Result<Registry<Self>, BadTable> {
+        let actions: Vec<Arc<dyn Action<RemoteMCPServer, World>>> =
+            vec![Arc::new(Accept), Arc::new(Withdrawing(check::Check)), Arc::new(Withdrawing(monitor::Monitor))];
+        Registry::new(Self::TABLE, actions, reference::outside)
+    }
+}
 
 impl Reference for RemoteMCPServer {
     /// As the CRD's rules, for an object that is older than them.
@@ -71,12 +89,4 @@ fn target(cr: &RemoteMCPServer, world: &World) -> Target {
         data: Lookup::new(world, &key.namespace).data(&cr.references()),
         key,
     }
-}
-
-/// The actions of a RemoteMCPServer.
-///
-/// # Errors
-/// A fault in the table of edges or the list of actions.
-pub fn registry() -> Result<Registry<RemoteMCPServer>, BadTable> {
-    Registry::new(vec![Arc::new(Accept), Arc::new(Withdrawing(check::Check)), Arc::new(Withdrawing(monitor::Monitor))])
 }

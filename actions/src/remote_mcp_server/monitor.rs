@@ -1,15 +1,18 @@
 //! `monitor`: Available and Error. Looks at what the server last told: the same moves nothing and writes nothing, other tools
 //! are told in place, and a server that does not answer is an Error until it does.
 
+use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::{ReferencePhase, RemoteMCPServer};
+use machine::{Action, ActionError, RECHECK};
+use meta::PhasedObject;
 
 use super::{foreign, target};
 use crate::{
     discovery::{When, tell},
-    machine::{Action, ActionError, Context, Machine, RECHECK},
+    kind::Context,
     reference::Reference,
 };
 
@@ -21,7 +24,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 pub(super) struct Monitor;
 
 #[async_trait]
-impl Action<RemoteMCPServer> for Monitor {
+impl Action<RemoteMCPServer, World> for Monitor {
     fn name(&self) -> &'static str {
         "monitor"
     }
@@ -34,11 +37,7 @@ impl Action<RemoteMCPServer> for Monitor {
         Some(RECHECK)
     }
 
-    async fn handle(
-        &self,
-        cx: &Context<RemoteMCPServer>,
-        cr: Arc<RemoteMCPServer>,
-    ) -> Result<Option<RemoteMCPServer>, ActionError> {
+    async fn handle(&self, cx: &Context, cr: Arc<RemoteMCPServer>) -> Result<Option<RemoteMCPServer>, ActionError> {
         let failed = cr.phase() == Some(ReferencePhase::Error);
         if failed && cr.validate().is_err() {
             return Ok(None);

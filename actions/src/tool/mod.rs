@@ -1,21 +1,32 @@
 //! `Tool`: what is its own. Its life is that of every reference (`crate::reference`).
 
+use crate::kind::ControlledKind;
+use crds::ReferencePhase;
 use crds::{RefKind, Reference, Refers, Tool};
+use machine::Table;
+use machine::{ActionError, BadTable};
+use meta::{PhasedObject, condition, update_condition};
 
 use crate::{
     discovery::{Standing, standing},
-    kind,
-    machine::{ActionError, BadTable, Machine, Registry, condition, update_condition},
+    kind::Registry,
     ports::World,
     reference,
     references::{Lookup, ONLY_GATEWAYS},
     render,
 };
 
-kind::reference!(Tool, render version 1, conditions &["Available", REACHABLE]);
-
 /// The condition that says whether the server of a discovered tool answers.
 const REACHABLE: &str = "ServerReachable";
+
+impl ControlledKind for Tool {
+    const TABLE: Table<ReferencePhase> =
+        Table { render_version: 1, conditions: &["Available", REACHABLE], ..reference::TABLE };
+
+    fn registry() -> Result<Registry<Self>, BadTable> {
+        reference::registry()
+    }
+}
 
 impl reference::Reference for Tool {
     fn validate(&self) -> Result<(), ActionError> {
@@ -74,12 +85,4 @@ fn standing_of(tool: &Tool, world: &World) -> Option<(Reference, Standing)> {
     let reference =
         tool.references().into_iter().find(|found| found.keys.contains(name) && found.name == server.name)?;
     Some((reference.clone(), standing(world.views.as_ref(), &reference, namespace, name)))
-}
-
-/// The actions of a Tool.
-///
-/// # Errors
-/// A fault in the table of edges or the list of actions.
-pub fn registry() -> Result<Registry<Tool>, BadTable> {
-    Registry::new(reference::actions())
 }

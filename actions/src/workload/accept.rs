@@ -1,19 +1,21 @@
 //! `accept`: Pending → Resolving. Judges the spec beyond what the CRD can, before anything else is done.
 
+use crate::ports::World;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use crds::WorkloadPhase;
+use machine::{Action, ActionError};
 
 use super::Workload;
-use crate::machine::{Action, ActionError, Context};
+use crate::kind::Context;
 
 /// See the module.
 #[derive(Debug)]
 pub struct Accept;
 
 #[async_trait]
-impl<K: Workload> Action<K> for Accept {
+impl<K: Workload> Action<K, World> for Accept {
     fn name(&self) -> &'static str {
         "accept"
     }
@@ -22,7 +24,7 @@ impl<K: Workload> Action<K> for Accept {
         &[WorkloadPhase::Pending]
     }
 
-    async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+    async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         cr.validate(&cx.settings)?;
         Ok(Some(cr.moved_to(WorkloadPhase::Resolving)))
     }

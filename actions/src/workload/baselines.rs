@@ -8,9 +8,10 @@ use std::{
 };
 
 use crds::ChildRecord;
+use machine::remove_and_shrink;
 
 use super::{Workload, children::stored};
-use crate::{machine::remove_and_shrink, ports::ChildRef};
+use crate::ports::ChildRef;
 
 /// By owner uid: baselines of applies whose record no status holds yet. The record goes out with the next status write; should the
 /// process end before, the child is applied once more, which changes nothing.

@@ -6,12 +6,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crds::{ChildRecord, GROUP, MANAGED_BY, Phase, digest, tool_server};
+use crds::{ChildRecord, GROUP, MANAGED_BY, digest, tool_server};
+use machine::{ActionError, ApiError, Notes};
+use meta::{Phase, PhasedObject};
 use serde_json::{Value, json};
 
 use super::{Workload, replicas};
 use crate::{
-    machine::{ActionError, ApiError, Context, Machine, Notes},
+    kind::Context,
     ports::{Child, ChildKind, ChildRef, Manifest},
     render::{MANAGED_BY_LABEL, kind_label},
     stale::{refuse_stale, refuse_stale_repair},
@@ -60,7 +62,7 @@ pub(super) enum Drift {
 
 /// Brings a child to what the manifest says, and its record into the status of `next`.
 pub(super) async fn ensure<K: Workload>(
-    cx: &Context<K>,
+    cx: &Context,
     next: &mut K,
     manifest: &Manifest,
 ) -> Result<Ensured, ActionError> {
@@ -146,7 +148,7 @@ fn numbered(manifest: &Manifest, replicas: Option<i32>) -> Option<Value> {
 
 /// The user's number that is in force for a Deployment: the one it is made with, else the one that was applied last, if that is
 /// known.
-fn number_of<K: Workload>(cx: &Context<K>, cr: &K, manifest: &Manifest, made: bool) -> Option<i32> {
+fn number_of<K: Workload>(cx: &Context, cr: &K, manifest: &Manifest, made: bool) -> Option<i32> {
     let known = cx.baselines.record(cr, &manifest.child).and_then(|record| record.replicas).filter(|_| !made);
     (manifest.child.kind == ChildKind::Deployment).then(|| known.unwrap_or(cr.replicas()))
 }
@@ -159,7 +161,7 @@ fn carries_as(seen: &Child, manifest: &Manifest) -> bool {
 
 /// Applies the replicas of the Deployment alone (`None`: leaves them to whoever else has them), if that is due, and brings the
 /// user's number that is in force then into the status of `next`, which is to follow `cr`.
-pub(super) async fn scale<K: Workload>(cx: &Context<K>, cr: &K, next: &mut K) -> Result<(), ActionError> {
+pub(super) async fn scale<K: Workload>(cx: &Context, cr: &K, next: &mut K) -> Result<(), ActionError> {
     let child = cr.deployment();
     let Some(seen) = cx.views.child(&child).filter(|seen| !seen.deleting && is_ours(cr, seen)) else { return Ok(()) };
     let (Some(state), Some(record)) = (&seen.deployment, cx.baselines.record(cr, &child)) else { return Ok(()) };
@@ -197,7 +199,7 @@ pub(super) fn drift(seen: Option<&Child>, record: &ChildRecord) -> Drift {
 }
 
 /// Whether a child is ours: controlled by us or by a predecessor of our name, or an orphan with our labels.
-pub(super) fn is_ours<K: Machine>(cr: &K, seen: &Child) -> bool {
+pub(super) fn is_ours<K: PhasedObject>(cr: &K, seen: &Child) -> bool {
     let name = cr.meta().name.as_deref().unwrap_or_default();
     match &seen.controller {
         Some(controller) if controller.uid == cr.uid() => true,
@@ -212,7 +214,7 @@ pub(super) fn is_ours<K: Machine>(cr: &K, seen: &Child) -> bool {
 /// Removes from the status, and from the cluster where it is ours, what is no longer wanted: what the status names, and what
 /// we applied besides. The status write that was to name it may have been lost, to a crash or to an edit of the spec.
 pub(super) async fn remove_unwanted<K: Workload>(
-    cx: &Context<K>,
+    cx: &Context,
     next: &mut K,
     wanted: &[&Manifest],
 ) -> Result<(), ActionError> {
@@ -241,7 +243,7 @@ pub(super) async fn remove_unwanted<K: Workload>(
 }
 
 /// Children that we applied and that the status does not name. What a discovery made of a server's tools is not the workload's.
-pub(super) fn unnamed<K: Workload>(cx: &Context<K>, cr: &K) -> Vec<Arc<Child>> {
+pub(super) fn unnamed<K: Workload>(cx: &Context, cr: &K) -> Vec<Arc<Child>> {
     let key = cr.key();
     let tools = tool_server::tools_config_map(K::KIND, &key.name);
     let mut children = cx.views.children(&key.namespace, cr.uid());
@@ -252,7 +254,7 @@ pub(super) fn unnamed<K: Workload>(cx: &Context<K>, cr: &K) -> Vec<Arc<Child>> {
 }
 
 /// Brings records that no status holds yet into the status of `next`: the write that was to carry them failed.
-pub(super) fn recall<K: Workload>(cx: &Context<K>, next: &mut K) {
+pub(super) fn recall<K: Workload>(cx: &Context, next: &mut K) {
     let namespace = next.meta().namespace.clone().unwrap_or_default();
     let records = next.status().map(|status| status.children.clone()).unwrap_or_default();
     for record in records {
@@ -266,7 +268,7 @@ pub(super) fn recall<K: Workload>(cx: &Context<K>, next: &mut K) {
 
 /// Takes along the uid of a Service that was made again: gateways send requests only to Pods of the Service with this uid.
 /// Whether there was a new one.
-pub(super) fn renew_service<K: Workload>(cx: &Context<K>, next: &mut K) -> bool {
+pub(super) fn renew_service<K: Workload>(cx: &Context, next: &mut K) -> bool {
     let key = next.key();
     let service = ChildRef { kind: ChildKind::Service, namespace: key.namespace, name: key.name };
     let Some(seen) = cx.views.child(&service).filter(|seen| !seen.deleting && is_ours(next, seen)) else {
@@ -314,7 +316,7 @@ fn keep<K: Workload>(next: &mut K, record: ChildRecord) {
 }
 
 /// A child of somebody else stays as it is.
-pub(crate) fn refuse_foreign<K: Machine>(cr: &K, seen: &Child) -> Result<(), ActionError> {
+pub(crate) fn refuse_foreign<K: PhasedObject>(cr: &K, seen: &Child) -> Result<(), ActionError> {
     if is_ours(cr, seen) {
         return Ok(());
     }

@@ -1,9 +1,11 @@
 //! `deploy`: Deploying → Running or Terminated. Applies Service and Deployment and waits for the Pods.
 
+use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::WorkloadPhase;
+use machine::{Action, ActionError, RECHECK};
 
 use super::{
     Workload,
@@ -13,7 +15,7 @@ use super::{
     replicas,
 };
 use crate::{
-    machine::{Action, ActionError, Context, RECHECK},
+    kind::Context,
     ports::{ChildRef, Manifest},
 };
 
@@ -22,7 +24,7 @@ use crate::{
 pub struct Deploy;
 
 #[async_trait]
-impl<K: Workload> Action<K> for Deploy {
+impl<K: Workload> Action<K, World> for Deploy {
     fn name(&self) -> &'static str {
         "deploy"
     }
@@ -35,7 +37,7 @@ impl<K: Workload> Action<K> for Deploy {
         Some(RECHECK)
     }
 
-    async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+    async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let inputs = inputs(cx, cr.as_ref());
         if let Some(why) = changed_inputs(cr.as_ref(), &inputs) {
             cx.notes.because(why);
@@ -121,7 +123,7 @@ impl<K: Workload> Action<K> for Deploy {
 }
 
 /// A child that Pods read and that is not as we left it. Those that are no longer wanted may go.
-fn drifted<K: Workload>(cx: &Context<K>, cr: &K, config: &[Manifest]) -> Option<ChildRef> {
+fn drifted<K: Workload>(cx: &Context, cr: &K, config: &[Manifest]) -> Option<ChildRef> {
     let children = config.iter().map(|manifest| &manifest.child);
     let mut drifted = children.filter(|child| {
         let seen = cx.views.child(child);

@@ -4,23 +4,23 @@
 //! In a namespace that is being deleted the object goes at once: the namespace takes the Deployment with it, and the rights of an
 //! operator that may only work in some namespaces go with the namespace too.
 
+use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::WorkloadPhase;
+use machine::{Action, ActionError, RECHECK};
+use meta::PhasedObject;
 
 use super::{Workload, children::is_orphaning};
-use crate::{
-    machine::{Action, ActionError, Context, Machine, RECHECK},
-    ports::Child,
-};
+use crate::{kind::Context, ports::Child};
 
 /// See the module.
 #[derive(Debug)]
 pub struct Drain;
 
 #[async_trait]
-impl<K: Workload> Action<K> for Drain {
+impl<K: Workload> Action<K, World> for Drain {
     fn name(&self) -> &'static str {
         "drain"
     }
@@ -33,7 +33,7 @@ impl<K: Workload> Action<K> for Drain {
         Some(RECHECK)
     }
 
-    async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+    async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         if cx.views.is_namespace_going(&cr.meta().namespace.clone().unwrap_or_default()) {
             cx.notes.note("namespace", "being deleted");
             return Ok(Some(let_go(cx, cr.as_ref())));
@@ -59,12 +59,12 @@ impl<K: Workload> Action<K> for Drain {
 }
 
 /// The object without our finalizer.
-fn let_go<K: Workload>(cx: &Context<K>, cr: &K) -> K {
+fn let_go<K: Workload>(cx: &Context, cr: &K) -> K {
     cx.baselines.forget(cr.uid());
     cx.settling.forget(cr.uid());
     let mut next = cr.clone();
     if let Some(finalizers) = &mut next.meta_mut().finalizers {
-        finalizers.retain(|finalizer| Some(finalizer.as_str()) != <K as Machine>::FINALIZER);
+        finalizers.retain(|finalizer| Some(finalizer.as_str()) != <K as PhasedObject>::FINALIZER);
     }
     next
 }

@@ -1,8 +1,7 @@
 //! Every move a workload may make: the table behind the driver's check and the diagram in the documentation.
 
 use crds::WorkloadPhase::{self, Deploying, Failed, Pending, Rendering, Resolving, Running, Terminated, Terminating};
-
-use crate::machine::{At, Edge, Rule};
+use machine::{At, Edge, Rule};
 
 /// The moves of Agent, Flow, FlowSet and MCPServer.
 pub const EDGES: &[Edge<WorkloadPhase>] = &[

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use crds::{Phase, Standing, WorkloadPhase};
+use crds::WorkloadPhase;
+use meta::{Phase, SCALED_TO_ZERO, Standing, condition, set_condition};
 
 use super::{Workload, children::renew_service, replicas};
 use crate::{
-    machine::{Context, SCALED_TO_ZERO, condition, set_condition},
+    kind::Context,
     ports::{Child, DeploymentState, Pod, PodTrouble},
     references::{Inputs, Unresolved},
 };
@@ -95,7 +96,7 @@ pub(super) fn observe<K: Workload>(next: &mut K, deployment: Option<&DeploymentS
 
 /// The object with what its Deployment says, if it became available or ceased to be since the status was written, or if its
 /// kind has something to tell. Old Pods count: they serve while a new configuration is on its way.
-pub(super) fn news<K: Workload>(cx: &Context<K>, cr: &K, inputs: &Inputs) -> Option<K> {
+pub(super) fn news<K: Workload>(cx: &Context, cr: &K, inputs: &Inputs) -> Option<K> {
     let live = cx.views.child(&cr.deployment());
     let mut next = cr.clone();
     observe(&mut next, live.as_ref().and_then(|live| live.deployment.as_ref()), cr.replicas() == 0);
@@ -105,7 +106,7 @@ pub(super) fn news<K: Workload>(cx: &Context<K>, cr: &K, inputs: &Inputs) -> Opt
 }
 
 /// Notes, for the status that begins the rollout, how many Pods it waits for.
-pub(super) fn note_rollout<K: Workload>(cx: &Context<K>, cr: &K) {
+pub(super) fn note_rollout<K: Workload>(cx: &Context, cr: &K) {
     let live = cx.views.child(&cr.deployment());
     let awaited = replicas::awaited(cr, live.as_ref().and_then(|live| live.deployment.as_ref()));
     let new = if live.is_some() { "new " } else { "" };
@@ -129,7 +130,7 @@ pub(crate) fn is_available<K: Workload>(cr: &K) -> bool {
 }
 
 /// Notes why the Pods are not ready.
-pub(super) fn explain<K: Workload>(cx: &Context<K>, cr: &K) {
+pub(super) fn explain<K: Workload>(cx: &Context, cr: &K) {
     let key = cr.key();
     let pods = cx.views.pods(K::KIND, &key.namespace, &key.name);
     match trouble(&pods) {
@@ -142,13 +143,13 @@ pub(super) fn explain<K: Workload>(cx: &Context<K>, cr: &K) {
 }
 
 /// Notes why the Pods of a workload that wakes are not ready, and keeps it to itself while that may be their usual start.
-pub(super) fn explain_waking<K: Workload>(cx: &Context<K>, cr: &K) {
+pub(super) fn explain_waking<K: Workload>(cx: &Context, cr: &K) {
     explain(cx, cr);
     cx.notes.hold_back(WAKING);
 }
 
 /// Notes why a running workload is not ready although its Pods are.
-pub(crate) fn note_unready<K: Workload>(cx: &Context<K>, cr: &K) {
+pub(crate) fn note_unready<K: Workload>(cx: &Context, cr: &K) {
     match cr.unready().filter(|_| cr.phase() == Some(WorkloadPhase::Running)) {
         Some(Unresolved { reason, sentence, missing: true }) => cx.notes.missing(reason, sentence),
         Some(Unresolved { reason, sentence, .. }) => cx.notes.waiting(reason, sentence),

@@ -4,16 +4,14 @@
 use std::collections::BTreeMap;
 
 use crds::{WorkloadPhase, digest};
+use machine::ActionError;
 use serde_json::Value;
 
 use super::{Rendered, Workload};
-use crate::{
-    machine::{ActionError, Context},
-    ports::ChildKind,
-};
+use crate::{kind::Context, ports::ChildKind};
 
 /// Renders `next` with the images and keys that its status is to keep, and puts them there.
-pub(super) fn render_with_images<K: Workload>(cx: &Context<K>, next: &mut K) -> Result<Rendered, ActionError> {
+pub(super) fn render_with_images<K: Workload>(cx: &Context, next: &mut K) -> Result<Rendered, ActionError> {
     let replicas = Some(next.replicas());
     let offered = next.images(&cx.settings);
     let status = next.status_mut();
@@ -43,7 +41,7 @@ pub(super) fn render_with_images<K: Workload>(cx: &Context<K>, next: &mut K) -> 
 ///
 /// # Errors
 /// As rendering has them.
-pub(super) fn is_template_new<K: Workload>(cx: &Context<K>, cr: &K) -> Result<bool, ActionError> {
+pub(super) fn is_template_new<K: Workload>(cx: &Context, cr: &K) -> Result<bool, ActionError> {
     let mut plain = cr.clone();
     let status = plain.status_mut();
     let Some(known) = status.template.clone() else { return Ok(false) };
@@ -69,7 +67,7 @@ fn template_digest(rendered: &Rendered, images: &BTreeMap<String, String>) -> St
 }
 
 /// Notes that the Pods of a running workload do not know the key by which gateways vouch for callers now.
-pub(super) fn note_unknown_keys<K: Workload>(cx: &Context<K>, cr: &K) {
+pub(super) fn note_unknown_keys<K: Workload>(cx: &Context, cr: &K) {
     let current = cx.views.caller_keys();
     let current = current.as_deref().and_then(|keys| keys.split(',').next());
     let known = cr.status().and_then(|status| status.caller_keys.as_deref());

@@ -23,6 +23,10 @@ mod settling;
 #[cfg(test)]
 mod tests;
 
+use crate::kind::ControlledKind;
+use crate::kind::Registry;
+use machine::BadTable;
+use machine::Table;
 use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{Scaling, Traffic, WorkloadPhase, WorkloadStatus};
@@ -45,15 +49,16 @@ pub use replicas::{REPLICAS, SCALER, Turn, fewest, scaler_turn};
 pub use resolve::Resolve;
 pub use settling::Settling;
 
+use machine::{Action, ActionError};
+
 use crate::{
-    machine::{Action, ActionError, Machine},
     ports::{ChildKind, ChildRef, Manifest, World},
     references::{Inputs, Unresolved},
     render::{PROXY, PinnedProxy, Settings, check_pod_security, child_labels, selector_text},
 };
 
 /// What a kind that runs Pods brings of its own.
-pub trait Workload: Machine<Phase = WorkloadPhase, World = World> {
+pub trait Workload: ControlledKind<Phase = WorkloadPhase> {
     /// The label that names it on its children, such as `recif.dev/agent`.
     const LABEL: &'static str;
     /// Whether its Pods read their configuration as files, of which each Pod has those that its template names. Of variables by
@@ -217,8 +222,26 @@ impl Rendered {
     }
 }
 
+/// The table of a workload. Each kind says its own version of the rendering.
+pub const TABLE: Table<WorkloadPhase> = Table {
+    edges: EDGES,
+    render_version: 0,
+    not_by_time: NOT_BY_TIME,
+    conditions: CONDITIONS,
+    available_by_phase: false,
+    steered_by: STEERED_BY,
+};
+
+/// Returns the actions of a workload with the table of its kind.
+///
+/// # Errors
+/// A fault in the table or in the list of actions.
+pub fn registry<K: Workload>() -> Result<Registry<K>, BadTable> {
+    Registry::new(K::TABLE, actions(), outside)
+}
+
 /// The actions of a workload, in the order in which they are asked.
-pub fn actions<K: Workload>() -> Vec<Arc<dyn Action<K>>> {
+pub fn actions<K: Workload>() -> Vec<Arc<dyn Action<K, World>>> {
     vec![
         Arc::new(Accept),
         Arc::new(Resolve),

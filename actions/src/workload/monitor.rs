@@ -1,10 +1,12 @@
 //! `monitor`: Running and Terminated. Leaves them when something the workload depends on changed; puts back in place
 //! what somebody else changed; says how the Pods are doing. Without a cause it sends nothing.
 
+use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::WorkloadPhase;
+use machine::{Action, ActionError, RECHECK};
 
 use super::{
     Workload,
@@ -16,7 +18,7 @@ use super::{
     replicas,
 };
 use crate::{
-    machine::{Action, ActionError, Context, RECHECK},
+    kind::Context,
     ports::{ChildKind, ChildRef, DeploymentState},
 };
 
@@ -46,7 +48,7 @@ enum Repair {
 }
 
 #[async_trait]
-impl<K: Workload> Action<K> for Monitor {
+impl<K: Workload> Action<K, World> for Monitor {
     fn name(&self) -> &'static str {
         "monitor"
     }
@@ -59,7 +61,7 @@ impl<K: Workload> Action<K> for Monitor {
         Some(RECHECK)
     }
 
-    async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+    async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let running = cr.phase() == Some(WorkloadPhase::Running);
         let inputs = inputs(cx, cr.as_ref());
         if let Some(why) = changed_inputs(cr.as_ref(), &inputs) {
@@ -157,7 +159,7 @@ fn has_policy<K: Workload>(cr: &K) -> bool {
 
 impl Monitor {
     /// What the children ask for, the Deployment first.
-    fn look<K: Workload>(&self, cx: &Context<K>, cr: &K, state: &DeploymentState) -> Repair {
+    fn look<K: Workload>(&self, cx: &Context, cr: &K, state: &DeploymentState) -> Repair {
         let namespace = cr.meta().namespace.clone().unwrap_or_default();
         let deployment = cr.deployment();
         match cx.views.child(&deployment) {
@@ -185,7 +187,7 @@ impl Monitor {
     }
 
     /// Fewer Pods than wanted: say why, and fail when there has been none for long.
-    fn ailing<K: Workload>(&self, cx: &Context<K>, cr: &K, state: &DeploymentState) -> Result<(), ActionError> {
+    fn ailing<K: Workload>(&self, cx: &Context, cr: &K, state: &DeploymentState) -> Result<(), ActionError> {
         if is_asleep(cr) {
             explain_waking(cx, cr)
         } else {
@@ -210,11 +212,11 @@ impl Monitor {
     }
 }
 
-fn is_drifted<K: Workload>(cx: &Context<K>, cr: &K, child: &ChildRef) -> bool {
+fn is_drifted<K: Workload>(cx: &Context, cr: &K, child: &ChildRef) -> bool {
     drifted(cx, cr, child) != Drift::None
 }
 
-fn drifted<K: Workload>(cx: &Context<K>, cr: &K, child: &ChildRef) -> Drift {
+fn drifted<K: Workload>(cx: &Context, cr: &K, child: &ChildRef) -> Drift {
     let Some(record) = cx.baselines.record(cr, child) else { return Drift::None };
     drift(cx.views.child(child).as_deref(), &record)
 }

@@ -10,18 +10,15 @@
 
 use std::borrow::Cow;
 
+use machine::ActionError;
 use serde_json::Value;
 
 use super::{Workload, children::is_ours};
-use crate::{
-    machine::{ActionError, Context},
-    ports::Manifest,
-    render::MAX_OBJECT,
-};
+use crate::{kind::Context, ports::Manifest, render::MAX_OBJECT};
 
 /// The manifest, with the files of the live object that it would take away from Pods that run, as far as there is room.
 pub(super) async fn keep_old_files<'a, K: Workload>(
-    cx: &Context<K>,
+    cx: &Context,
     cr: &K,
     manifest: &'a Manifest,
 ) -> Result<Cow<'a, Manifest>, ActionError> {

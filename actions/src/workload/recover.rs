@@ -1,11 +1,13 @@
 //! `recover`: Failed → Resolving. Looks whether the cause is gone while staying in Failed, where nothing is written;
 //! where the cause cannot be looked at, it tries again when the backoff is over.
 
+use crate::ports::World;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::{ENDED_BY_READY_PODS, WorkloadPhase};
 use jiff::Timestamp;
+use machine::{Action, ActionError, ApiError, RECHECK, is_due};
 
 use super::{
     Workload,
@@ -14,11 +16,7 @@ use super::{
     render::inputs,
     replicas,
 };
-use crate::{
-    machine::{Action, ActionError, ApiError, Context, RECHECK, is_due},
-    ports::Manifest,
-    references::Inputs,
-};
+use crate::{kind::Context, ports::Manifest, references::Inputs};
 
 /// Nothing tells us that an object without our label is gone, so its name is looked at: this soon at first, ever more
 /// rarely the longer it is taken, and this rarely at last.
@@ -29,7 +27,7 @@ const LOOKS: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs
 pub struct Recover;
 
 #[async_trait]
-impl<K: Workload> Action<K> for Recover {
+impl<K: Workload> Action<K, World> for Recover {
     fn name(&self) -> &'static str {
         "recover"
     }
@@ -42,7 +40,7 @@ impl<K: Workload> Action<K> for Recover {
         Some(RECHECK)
     }
 
-    async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+    async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let inputs = inputs(cx, cr.as_ref());
         let Some(why) = cause_gone(cx, cr.as_ref(), &inputs).await? else {
             if matches!(reason(cr.as_ref()), "NameConflict" | "SelectorImmutable" | "Refused") {
@@ -57,7 +55,7 @@ impl<K: Workload> Action<K> for Recover {
 
 /// When to look at the cause again: after a quarter of the time for which the object has been Failed, and not before the next
 /// attempt is due.
-fn next_look<K: Workload>(cx: &Context<K>, cr: &K) -> Duration {
+fn next_look<K: Workload>(cx: &Context, cr: &K) -> Duration {
     let conditions = cr.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
     let failed = conditions.iter().find(|found| found.type_ == "Stalled").map(|stalled| stalled.last_transition_time.0);
     let age = failed.and_then(|since| Duration::try_from(cx.clock.now().duration_since(since)).ok());
@@ -72,7 +70,7 @@ fn next_attempt<K: Workload>(cr: &K) -> Option<Timestamp> {
 }
 
 /// Why it is worth another attempt.
-async fn cause_gone<K: Workload>(cx: &Context<K>, cr: &K, inputs: &Inputs) -> Result<Option<String>, ActionError> {
+async fn cause_gone<K: Workload>(cx: &Context, cr: &K, inputs: &Inputs) -> Result<Option<String>, ActionError> {
     if cr.is_edited() {
         return Ok(Some("spec.replicas was edited".to_owned()));
     }
@@ -121,10 +119,7 @@ async fn cause_gone<K: Workload>(cx: &Context<K>, cr: &K, inputs: &Inputs) -> Re
 
 /// Whether the API server still refuses one of these, by a dry run of each: an admission policy or webhook changes its mind
 /// without a word. Where dry runs are not judged, only another attempt can tell.
-async fn still_refused<K: Workload>(
-    cx: &Context<K>,
-    manifests: impl Iterator<Item = &Manifest>,
-) -> Result<bool, ActionError> {
+async fn still_refused(cx: &Context, manifests: impl Iterator<Item = &Manifest>) -> Result<bool, ActionError> {
     for manifest in manifests {
         match cx.cluster.dry_run(manifest).await {
             Err(error) if error.is_undecided() => {}
@@ -148,7 +143,7 @@ fn changed_since<K: Workload>(cr: &K, inputs: &Inputs, pinned: &BTreeMap<String,
 }
 
 async fn still_taken<K: Workload>(
-    cx: &Context<K>,
+    cx: &Context,
     cr: &K,
     manifests: impl Iterator<Item = &Manifest>,
 ) -> Result<bool, ActionError> {

@@ -1,9 +1,12 @@
 //! `render`: Rendering → Deploying. Writes what the Pods read, and pins the content hash that decides whether they roll.
 
+use crate::ports::World;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use crds::WorkloadPhase;
+use machine::{Action, ActionError, ApiError, in_words};
+use meta::set_condition;
 use serde_json::Value;
 
 use super::{
@@ -16,7 +19,7 @@ use super::{
     resolve::was_stopped,
 };
 use crate::{
-    machine::{Action, ActionError, ApiError, Context, in_words, set_condition},
+    kind::Context,
     ports::{ChildKind, ChildRef, Manifest},
     references::{Found, Inputs},
 };
@@ -26,7 +29,7 @@ use crate::{
 pub struct Render;
 
 #[async_trait]
-impl<K: Workload> Action<K> for Render {
+impl<K: Workload> Action<K, World> for Render {
     fn name(&self) -> &'static str {
         "render"
     }
@@ -35,7 +38,7 @@ impl<K: Workload> Action<K> for Render {
         &[WorkloadPhase::Rendering]
     }
 
-    async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+    async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let inputs = inputs(cx, cr.as_ref());
         if let Some(why) = changed_inputs(cr.as_ref(), &inputs) {
             cx.notes.because(why);
@@ -95,7 +98,7 @@ impl<K: Workload> Action<K> for Render {
 
 /// Whether a Secret gains a key that its ConfigMap has. It is applied first then, as the ConfigMap is otherwise: a container
 /// that starts in between finds the key in one of them.
-fn gains<K: Workload>(cx: &Context<K>, manifest: &Manifest) -> bool {
+fn gains(cx: &Context, manifest: &Manifest) -> bool {
     let Manifest { child, body } = manifest;
     let keys = body.get("data").and_then(Value::as_object).filter(|_| child.kind == ChildKind::Secret);
     let other = keys.and_then(|_| cx.views.child(&ChildRef { kind: ChildKind::ConfigMap, ..child.clone() }));
@@ -103,7 +106,7 @@ fn gains<K: Workload>(cx: &Context<K>, manifest: &Manifest) -> bool {
 }
 
 /// Everything the workload refers to, and the rollout that somebody asked for.
-pub(super) fn inputs<K: Workload>(cx: &Context<K>, cr: &K) -> Inputs {
+pub(super) fn inputs<K: Workload>(cx: &Context, cr: &K) -> Inputs {
     let mut inputs = cr.inputs(cx);
     let annotations = cr.meta().annotations.as_ref();
     if let Some(at) = annotations.and_then(|annotations| annotations.get(crds::ROLLOUT_AT)) {
@@ -127,7 +130,7 @@ pub(super) fn changed_inputs<K: Workload>(cr: &K, inputs: &Inputs) -> Option<Str
 }
 
 /// Whether something referred to is on its way, which is noted: rendering now would leave it out.
-pub(super) fn is_unsettled<K: Workload>(cx: &Context<K>, cr: &K, inputs: &Inputs) -> bool {
+pub(super) fn is_unsettled<K: Workload>(cx: &Context, cr: &K, inputs: &Inputs) -> bool {
     let waiting = if cr.replicas() == 0 { None } else { inputs.waiting_for() };
     waiting.map(|wait| cx.notes.waiting(wait.reason, wait.sentence)).is_some()
 }

@@ -1,15 +1,18 @@
 //! `resolve`: Resolving → Rendering. Waits until everything the spec refers to may be used, naming all that is not, and
 //! pins what it read.
 
+use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::WorkloadPhase;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use machine::{Action, ActionError, RECHECK};
+use meta::{condition, with_condition};
 
 use super::{Workload, health::news, render::inputs};
 use crate::{
-    machine::{Action, ActionError, Context, RECHECK, condition, with_condition},
+    kind::Context,
     references::{Inputs, Unresolved},
 };
 
@@ -27,7 +30,7 @@ const NEVER: &str = "MissingDependency";
 pub struct Resolve;
 
 #[async_trait]
-impl<K: Workload> Action<K> for Resolve {
+impl<K: Workload> Action<K, World> for Resolve {
     fn name(&self) -> &'static str {
         "resolve"
     }
@@ -40,7 +43,7 @@ impl<K: Workload> Action<K> for Resolve {
         Some(RECHECK)
     }
 
-    async fn handle(&self, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+    async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let mut next = cr.moved_to(WorkloadPhase::Rendering);
         if cr.replicas() == 0 {
             // No Pod will read the result, so nothing is worth waiting for. What is there is pinned all the same: a failure
@@ -99,7 +102,7 @@ fn resolved<K: Workload>(cr: &K) -> Option<&Condition> {
 }
 
 /// What there is to wait for: without what the workload can do without, once that has been waited for long enough.
-fn without_late<K: Workload>(cx: &Context<K>, cr: &K, inputs: Inputs) -> Inputs {
+fn without_late<K: Workload>(cx: &Context, cr: &K, inputs: Inputs) -> Inputs {
     let without = cr.without_late(inputs.clone());
     if without == inputs {
         return inputs;

@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use crate::{machine::remove_and_shrink, references::Inputs};
+use machine::remove_and_shrink;
+
+use crate::references::Inputs;
 
 /// Nothing has come for so long.
 const QUIET: Duration = Duration::from_millis(300);

@@ -1,10 +1,11 @@
 //! The schema of what servers of tools have: where they are, and what is sent to them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use meta::schema::{brief, list_map};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
-use super::{add_rules, list_map, traffic::period};
+use super::{add_rules, traffic::period};
 use crate::{
     PROXY_PORT,
     tool::ServerRef,
@@ -130,7 +131,7 @@ pub(crate) fn allowed_from(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(crate) fn label_selector(generator: &mut SchemaGenerator) -> Schema {
-    super::brief::<LabelSelector>(generator)
+    brief::<LabelSelector>(generator)
 }
 
 /// A selector says what `Selector` means.

@@ -1,7 +1,7 @@
 //! One line of a timeline, from whichever source.
 
-use crds::HistoryEntry;
 use jiff::Timestamp;
+use meta::HistoryEntry;
 use serde::Serialize;
 
 /// One step of an object: a move, or a wait or retry (`from` = `to`).

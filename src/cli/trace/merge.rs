@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::HistoryEntry;
 use jiff::Timestamp;
+use meta::HistoryEntry;
 
 use super::{Entry, Span};
 

@@ -16,10 +16,11 @@ use std::{
     time::Duration,
 };
 
-use crds::{HistoryEntry, Kind};
+use crds::Kind;
 use futures::StreamExt;
 use jiff::Timestamp;
 use kube::api::{DynamicObject, LogParams};
+use meta::HistoryEntry;
 use tokio::time::{MissedTickBehavior, interval};
 
 pub use entry::{Entry, Span};

@@ -1,6 +1,6 @@
 //! What a timeline says, from a history, from log lines, and from both.
 
-use crds::HistoryEntry;
+use meta::HistoryEntry;
 use serde_json::{Value, json};
 
 use super::*;

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use crds::MachineStatus;
 use jiff::{Timestamp, tz::TimeZone};
 use kube::api::DynamicObject;
+use meta::MachineStatus;
 
 use super::{CliError, Entry, Output, Span};
 

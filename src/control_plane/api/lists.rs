@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use crds::{KINDS, Kind, Phase as _, ReferencePhase, WorkloadPhase, digest::sha256_hex};
+use crds::{KINDS, Kind, ReferencePhase, WorkloadPhase, digest::sha256_hex};
 use futures::{FutureExt as _, future::BoxFuture};
+use meta::Phase as _;
 
 use super::{
     App,

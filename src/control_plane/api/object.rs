@@ -1,14 +1,14 @@
 //! One object, and what there is to know about it.
 
-use actions::machine::Key;
 use crds::{
-    ChildRecord, HistoryEntry, Kind, MCPServerSpec, MachineStatus, Role,
+    ChildRecord, Kind, MCPServerSpec, Role,
     tool_server::tools_config_map,
     trouble::{brief, reference_trouble},
     why::why,
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use meta::{HistoryEntry, Key, MachineStatus};
 use serde::Deserialize as _;
 use serde_json::Value;
 

@@ -1,11 +1,13 @@
 //! What is told of all objects or of none: the graph, the state machines, who asks.
 
+use actions::kind::ControlledKind;
 use std::collections::BTreeSet;
 
-use actions::machine::{At, Edge as TableEdge, Key, Machine as _};
-use crds::{Kind, Phase, RemoteMCPServer, Role};
+use crds::{Kind, RemoteMCPServer, Role};
 use futures::{FutureExt as _, future::BoxFuture};
 use http::StatusCode;
+use machine::{At, Edge as TableEdge};
+use meta::{Key, Phase, PhasedObject as _};
 
 use super::{
     App,
@@ -91,7 +93,7 @@ pub(super) fn machine(app: App, caller: Caller, asked: Asked) -> Handled {
         let word = asked.part("kind");
         let kind = Kind::find(word).ok_or_else(|| Problem::missing(format!("there is no kind {word}")))?;
         let edges = match kind.role {
-            Role::Reference if kind.name == RemoteMCPServer::KIND => edges(RemoteMCPServer::EDGES),
+            Role::Reference if kind.name == RemoteMCPServer::KIND => edges(RemoteMCPServer::TABLE.edges),
             Role::Workload => edges(actions::workload::EDGES),
             Role::Reference => edges(actions::reference::EDGES),
         };

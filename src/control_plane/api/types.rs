@@ -77,8 +77,8 @@ pub(crate) struct Step {
     pub(crate) trace_id: String,
 }
 
-impl From<&crds::HistoryEntry> for Step {
-    fn from(entry: &crds::HistoryEntry) -> Self {
+impl From<&meta::HistoryEntry> for Step {
+    fn from(entry: &meta::HistoryEntry) -> Self {
         Self {
             seq: entry.seq,
             at: entry.at.0.to_string(),

@@ -6,8 +6,7 @@ use std::{
     time::Instant,
 };
 
-use actions::machine::Key;
-use crds::HistoryEntry;
+use meta::{HistoryEntry, Key};
 
 use super::{Record, Transition};
 

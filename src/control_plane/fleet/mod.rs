@@ -23,8 +23,8 @@ use std::{
     time::Instant,
 };
 
-use actions::machine::Key;
-use crds::{HistoryEntry, KINDS, Kind};
+use crds::{KINDS, Kind};
+use meta::{HistoryEntry, Key};
 use tokio::sync::watch;
 
 use crate::cluster::Change;

@@ -1,8 +1,8 @@
 //! One object as it is kept: what is sorted and searched by, and the JSON that is sent.
 
-use actions::machine::Key;
-use crds::{HistoryEntry, Kind, MachineStatus, RefKind, why::why};
+use crds::{Kind, RefKind, why::why};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use meta::{HistoryEntry, Key, MachineStatus};
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crds::{Kind, MachineStatus, Phase, ReferencePhase, Role, Standing, Why, WorkloadPhase};
+use crds::{Kind, ReferencePhase, Role, Why, WorkloadPhase};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use meta::{MachineStatus, Phase, Standing};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;

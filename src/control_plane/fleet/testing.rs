@@ -1,6 +1,6 @@
 //! Objects for tests of the read model.
 
-use actions::machine::Key;
+use meta::Key;
 use serde_json::{Value, json};
 
 use super::*;

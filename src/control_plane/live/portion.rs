@@ -102,7 +102,7 @@ fn applied(epoch: &str, change: &Changed, text: &mut Vec<u8>) {
     text.extend_from_slice(b"}\n\n");
 }
 
-fn transition(record: &Record, entry: &crds::HistoryEntry, text: &mut Vec<u8>) {
+fn transition(record: &Record, entry: &meta::HistoryEntry, text: &mut Vec<u8>) {
     let told = Transition {
         kind: record.kind.name.to_owned(),
         namespace: record.key.namespace.clone(),

@@ -1,8 +1,8 @@
 //! What is stored of an object.
 
-use actions::machine::Key;
 use crds::{Role, digest::sha256_hex};
 use jiff::Timestamp;
+use meta::Key;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use actions::machine::Key;
 use crds::digest::sha256_hex;
+use meta::Key;
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use tokio::task::AbortHandle;

@@ -3,12 +3,13 @@
 //! That goes on in a thread of its own, so that no step waits while a large answer is read. Headers and certificates are read
 //! for each discovery and are in memory for as long as it takes.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, OnceLock},
+};
 
 use actions::{
     discovery::{Catalogue, Definition, Discovered, MOST_TOOLS, Target, Told, Undiscovered},
-    machine::{ApiError, Machine as _},
     ports::{ChildKind, ChildRef, Cluster},
 };
 use async_trait::async_trait;
@@ -18,6 +19,8 @@ use crds::{
 };
 use http::{HeaderName, HeaderValue};
 use k8s_openapi::ByteString;
+use machine::ApiError;
+use meta::PhasedObject as _;
 use reqwest::Client;
 use tokio::{
     runtime,

@@ -10,17 +10,19 @@ mod turns;
 #[cfg(test)]
 mod turns_tests;
 
-use std::collections::HashMap;
-use std::fmt;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
 
 use actions::{
     discovery::{Discoveries, Outcome, Target, When},
-    machine::Key,
     ports::Cluster,
 };
+use meta::Key;
 use tokio::{
     sync::{Notify, Semaphore},
     task::AbortHandle,

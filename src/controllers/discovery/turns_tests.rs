@@ -1,17 +1,17 @@
 //! When servers are asked, with servers that answer as a test says.
 
-use std::collections::BTreeMap;
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
-use std::time::Duration;
 
-use actions::{
-    discovery::{Catalogue, Discovered, Discoveries, Target, Undiscovered, When},
-    machine::Key,
-};
+use actions::discovery::{Catalogue, Discovered, Discoveries, Target, Undiscovered, When};
 use async_trait::async_trait;
+use meta::Key;
 use tokio::time::{Instant, sleep};
 
 use super::{

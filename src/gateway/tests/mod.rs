@@ -12,8 +12,8 @@ mod waiting;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use actions::machine::Key;
 use clap::Parser;
+use meta::Key;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},

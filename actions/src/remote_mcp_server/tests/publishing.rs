@@ -257,10 +257,9 @@ async fn a_crd_that_drops_what_publishing_goes_by_starts_no_loop() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_is_refused_keeps_no_other_from_being_published() {
-    use crate::{
-        fake::{Fault, Verb},
-        machine::ApiError,
-    };
+    use machine::ApiError;
+
+    use crate::fake::{Fault, Verb};
     for error in [ApiError::Refused("not today".into()), ApiError::Invalid("too long".into())] {
         let sim = Sim::new();
         sim.serve(URL, tells(&[("add", "Adds"), ("echo", "Echoes")]));

@@ -130,7 +130,7 @@ fn make(store: &mut Store, mess: &Mess) {
     store.edit(&tool_id("weather"), |body| phase(body, mess.tool_phase));
     store.edit(&agent_id("a"), |body| {
         // What is written by one step of the way and believed from then on; it is written anew from the start.
-        let restarts = <crds::WorkloadPhase as crds::Phase>::parse(mess.phase).is_none();
+        let restarts = <crds::WorkloadPhase as meta::Phase>::parse(mess.phase).is_none();
         let believed = |field: &str| matches!(field, "specDigest" | "contentHash" | "endpoint" | "conditions");
         for field in mess
             .wrong
@@ -173,7 +173,7 @@ async fn ends_in_the_same_place(mess: Mess) {
             continue;
         }
         let allowed = EDGES.iter().any(|edge| {
-            let parse = <crds::WorkloadPhase as crds::Phase>::parse;
+            let parse = <crds::WorkloadPhase as meta::Phase>::parse;
             parse(&step.to).is_some_and(|to| {
                 let by = edge.by.as_str();
                 edge.allows(parse(&step.from), to, edge.by) && (by == step.action || by == "Fail")

@@ -6,11 +6,10 @@ use std::{
     time::Duration,
 };
 
+use machine::{ApiError, Clock as _};
+
 use super::scenarios::{ALL, CREATE, REST, phase, same};
-use crate::{
-    fake::{Fault, Operator, Sim, Verb},
-    machine::{ApiError, Clock as _},
-};
+use crate::fake::{Fault, Operator, Sim, Verb};
 
 fn transient() -> ApiError {
     ApiError::Transient { message: "503".into(), after: None }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use machine::ApiError;
 use serde_json::json;
 
 use super::{
@@ -10,7 +11,6 @@ use super::{
 };
 use crate::{
     fake::{Cascade, Fault, Health, Operator, Sim, Verb, agent, agent_id, child_id},
-    machine::ApiError,
     ports::PodTrouble,
 };
 

@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
+use machine::ApiError;
 use serde_json::{Value, json};
 
 use super::{
     running::running,
     scenarios::{ALL, CREATE, REST, phase, reason, same},
 };
-use crate::{
-    fake::{Fault, Health, Operator, Sim, Verb, agent, agent_id, child_id, id, secret, tool_id},
-    machine::ApiError,
-};
+use crate::fake::{Fault, Health, Operator, Sim, Verb, agent, agent_id, child_id, id, secret, tool_id};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -1,12 +1,13 @@
 //! The NetworkPolicy of a workload: made with it, removed with the flag or the sidecar, and never beside one of somebody else.
 
+use crate::kind::ControlledKind;
+use crds::Agent;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::running::running;
 use crate::{
-    agent as agents,
     fake::{Cascade, Operator, Sim, agent, agent_id, id, settings},
     render::Settings,
 };
@@ -14,7 +15,7 @@ use crate::{
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn operator(sim: &Sim, network_policies: bool) -> Operator {
-    Operator::with(sim, agents::registry().unwrap(), Settings { network_policies, ..settings() })
+    Operator::with(sim, Agent::registry().unwrap(), Settings { network_policies, ..settings() })
 }
 
 fn policy(sim: &Sim) -> Option<Value> {

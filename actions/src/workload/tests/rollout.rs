@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
+use machine::ApiError;
 use serde_json::{Value, json};
 
-use crate::{
-    fake::{Fault, Operator, Request, Sim, Store, agent, agent_id, child_id, id, object, tool, tool_id},
-    machine::ApiError,
-};
+use crate::fake::{Fault, Operator, Request, Sim, Store, agent, agent_id, child_id, id, object, tool, tool_id};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
+use machine::Clock as _;
 use serde_json::{Value, json};
 
 use super::scenarios::{CREATE, REST, phase, reason, scale};
-use crate::{
-    fake::{End, Fault, Health, Operator, Sim, Store, agent, agent_id, child_id},
-    machine::Clock as _,
-};
+use crate::fake::{End, Fault, Health, Operator, Sim, Store, agent, agent_id, child_id};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
+use machine::ApiError;
 use serde_json::{Value, json};
 
 use super::scenarios::{message, phase, reason, scale};
-use crate::{
-    fake::{Cascade, Fault, Operator, Sim, Verb, agent, agent_id, child_id, settings, tool, tool_id},
-    machine::ApiError,
-};
+use crate::fake::{Cascade, Fault, Operator, Sim, Verb, agent, agent_id, child_id, settings, tool, tool_id};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

@@ -26,8 +26,7 @@ async fn an_object_says_why_as_the_command_does() {
     let stage = stage();
     let api = Api::new(&stage);
     let (_, why) = api.get("/v1/tools/a/ask/why").await;
-    let record =
-        stage.fleet.get(crds::Kind::find("Tool").unwrap(), &actions::machine::Key::new("a", "ask")).unwrap().record;
+    let record = stage.fleet.get(crds::Kind::find("Tool").unwrap(), &meta::Key::new("a", "ask")).unwrap().record;
     let metadata = serde_json::from_value(record.object()["metadata"].take()).unwrap();
     let expected = crds::why::why("Tool", &metadata, record.status().as_ref());
     assert_eq!(why["sentence"], expected.sentence);
@@ -47,8 +46,7 @@ async fn an_object_says_why_as_the_command_does() {
 #[tokio::test]
 async fn what_hangs_on_an_object_is_shown() {
     let api = Api::new(&stage());
-    let head =
-        |name: &str| crate::cluster::Head { key: actions::machine::Key::new("a", name), uid: name.into(), version: 1 };
+    let head = |name: &str| crate::cluster::Head { key: meta::Key::new("a", name), uid: name.into(), version: 1 };
     let seen = |map: &crate::cluster::ObjectMap<around::ConfigMapSeen>, name: &str, object: Value| {
         let seen = around::config_map(&head(name), &object.to_string()).unwrap();
         map.observe(crate::cluster::Seen::new(head(name), seen), crate::cluster::Cause::Watch);
@@ -122,7 +120,7 @@ async fn tools_of_servers_come_with_the_path_that_calls_them() {
     let stage = stage();
     let api = Api::new(&stage);
     let text = r#"[{"name":"read","description":"reads","inputSchema":{"type":"object"},"annotations":{}}]"#;
-    let key = actions::machine::Key::new("a", "files");
+    let key = meta::Key::new("a", "files");
     stage.fleet.define(crds::Kind::find("MCPServer").unwrap(), &key, Some(text.into()));
     assert_eq!(
         api.get("/v1/toolservers/a/files/tools").await.1,

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use crds::WorkloadPhase;
+use machine::StepOutcome;
+use meta::PhasedObject;
 use serde_json::json;
 
 use super::{Does, MINUTE, operator, ready, status};
-use crate::{
-    fake::{Operator, Sim, agent, agent_id, id, secret, tool, tool_id},
-    machine::{Machine, StepOutcome},
-};
+use crate::fake::{Operator, Sim, agent, agent_id, id, secret, tool, tool_id};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,14 +1,13 @@
 //! Two operators over one object.
 
+use crate::kind::ControlledKind;
+use crds::Agent;
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::{MINUTE, ready, status};
-use crate::{
-    agent,
-    fake::{Operator, Sim, agent as agent_body, agent_id, settings},
-};
+use crate::fake::{Operator, Sim, agent as agent_body, agent_id, settings};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -16,15 +15,15 @@ const SECOND: Duration = Duration::from_secs(1);
 fn instance(sim: &Sim, lease: &str) -> Operator {
     let mut settings = settings();
     settings.operator_namespace = lease.to_owned();
-    let mut operator = Operator::with(sim, agent::registry().expect("a table"), settings);
+    let mut operator = Operator::with(sim, Agent::registry().expect("a table"), settings);
     operator.named(&format!("{lease}/recif-operator"));
     operator
 }
 
 /// Status writes of the Agent within this time, while both work.
 async fn both(sim: &Sim, one: &mut Operator, other: &mut Operator, time: Duration) -> usize {
-    let end = crate::machine::Clock::elapsed(&sim.clock) + time;
-    while crate::machine::Clock::elapsed(&sim.clock) < end {
+    let end = machine::Clock::elapsed(&sim.clock) + time;
+    while machine::Clock::elapsed(&sim.clock) < end {
         one.run(SECOND / 10).await;
         other.run(SECOND / 10).await;
     }
@@ -108,7 +107,7 @@ async fn one_after_the_other_waits_once_and_writes_nothing_without_a_cause() {
     sim.store().create(&agent_id("a"), agent_body(json!({})));
     instance(&sim, "one").run(MINUTE).await;
     sim.take_requests();
-    let mut same = Operator::with(&sim, agent::registry().expect("a table"), {
+    let mut same = Operator::with(&sim, Agent::registry().expect("a table"), {
         let mut settings = settings();
         settings.operator_namespace = "one".to_owned();
         settings

@@ -1,31 +1,43 @@
 //! A faulty table of edges or list of actions is refused at start.
 
+use crate::kind::ControlledKind;
+use crate::ports::World;
+use crds::Tool;
+use machine::Table;
 use std::sync::Arc;
 
 use crds::{
     Agent,
     WorkloadPhase::{self, Deploying, Failed, Pending, Running},
 };
+use machine::{Action, At, BadTable, Edge, Rule};
 
 use super::Does;
-use crate::{
-    agent,
-    machine::{Action, At, BadTable, Edge, Registry, Rule},
-    tool, workload,
-};
+use crate::{kind::Registry, workload};
 
-fn edges(change: impl Fn(&Edge<WorkloadPhase>) -> bool, more: &[Edge<WorkloadPhase>]) -> Vec<Edge<WorkloadPhase>> {
-    workload::EDGES.iter().filter(|edge| change(edge)).chain(more).copied().collect()
+/// The edges of an Agent that pass, and more; leaked, for a table's edges are static.
+fn edges(
+    passes: impl Fn(&Edge<WorkloadPhase>) -> bool,
+    more: &[Edge<WorkloadPhase>],
+) -> &'static [Edge<WorkloadPhase>] {
+    workload::EDGES.iter().filter(|edge| passes(edge)).chain(more).copied().collect::<Vec<_>>().leak()
 }
 
-fn without(name: &str) -> Vec<Arc<dyn Action<Agent>>> {
-    workload::actions().into_iter().filter(|action: &Arc<dyn Action<Agent>>| action.name() != name).collect()
+fn registry(
+    actions: Vec<Arc<dyn Action<Agent, World>>>,
+    edges: &'static [Edge<WorkloadPhase>],
+) -> Result<Registry<Agent>, BadTable> {
+    Registry::new(Table { edges, ..Agent::TABLE }, actions, workload::outside)
+}
+
+fn without(name: &str) -> Vec<Arc<dyn Action<Agent, World>>> {
+    workload::actions().into_iter().filter(|action: &Arc<dyn Action<Agent, World>>| action.name() != name).collect()
 }
 
 #[test]
 fn the_real_tables_pass() {
-    agent::registry().expect("Agent");
-    tool::registry().expect("Tool");
+    Agent::registry().expect("Agent");
+    Tool::registry().expect("Tool");
 }
 
 #[test]
@@ -33,7 +45,7 @@ fn each_fault_is_refused_by_its_name() {
     let kind = "Agent";
     let all = || without("");
     let twice = || {
-        let again: Arc<dyn Action<Agent>> = Arc::new(Does::new(|_| Ok(None)));
+        let again: Arc<dyn Action<Agent, World>> = Arc::new(Does::new(|_| Ok(None)));
         all().into_iter().chain([again]).collect::<Vec<_>>()
     };
     let stranger = [Edge::new(Running, Failed, "explode", "it may")];
@@ -56,7 +68,7 @@ fn each_fault_is_refused_by_its_name() {
         ),
     ];
     for (actions, edges, fault) in cases {
-        assert_eq!(Registry::over(actions, &edges).err(), Some(fault));
+        assert_eq!(registry(actions, edges).err(), Some(fault));
     }
 }
 
@@ -66,6 +78,6 @@ fn an_exit_by_a_rule_for_any_phase_does_not_hide_a_trap() {
         |edge| edge.from != At::In(Pending),
         &[Edge::rule(At::Any, Failed, Rule::SpecChanged, "leads out, but the user has to do something")],
     );
-    let actions: Vec<Arc<dyn Action<Agent>>> = workload::actions();
-    assert_eq!(Registry::over(actions, &edges).err(), Some(BadTable::Trap { kind: "Agent", phase: "Pending" }));
+    let actions: Vec<Arc<dyn Action<Agent, World>>> = workload::actions();
+    assert_eq!(registry(actions, edges).err(), Some(BadTable::Trap { kind: "Agent", phase: "Pending" }));
 }

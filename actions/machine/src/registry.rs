@@ -2,16 +2,22 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use crds::{Phase, Standing};
+use meta::{Phase, Standing};
 
-use super::{Action, At, By, Edge, Machine};
+use meta::PhasedObject;
 
-/// A kind's actions, in the order in which they are asked.
-pub struct Registry<K: Machine>(Vec<Arc<dyn Action<K>>>);
+use super::{Action, At, By, Edge, Table};
 
-impl<K: Machine> fmt::Debug for Registry<K> {
+/// A kind's actions, in the order in which they are asked, with its table.
+pub struct Registry<K: PhasedObject, D> {
+    actions: Vec<Arc<dyn Action<K, D>>>,
+    pub(super) table: Table<K::Phase>,
+    pub(super) outside: fn(&K, &D) -> u64,
+}
+
+impl<K: PhasedObject, D> fmt::Debug for Registry<K, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|action| action.name())).finish()
+        f.debug_list().entries(self.actions.iter().map(|action| action.name())).finish()
     }
 }
 
@@ -62,27 +68,27 @@ pub enum BadTable {
     },
 }
 
-impl<K: Machine> Registry<K> {
-    /// Checks the list against [`Machine::EDGES`].
+impl<K: PhasedObject, D> Registry<K, D> {
+    /// Checks the actions against the table's edges. `outside` returns a digest of what others may change that an object depends
+    /// on: its references, and children that are not as they were applied.
     ///
     /// # Errors
     /// The first fault found.
-    pub fn new(actions: Vec<Arc<dyn Action<K>>>) -> Result<Self, BadTable> {
-        Self::over(actions, K::EDGES)
-    }
-
-    /// Checks the list against these edges.
-    pub(super) fn over(actions: Vec<Arc<dyn Action<K>>>, edges: &[Edge<K::Phase>]) -> Result<Self, BadTable> {
-        let registry = Self(actions);
-        registry.check(edges)?;
+    pub fn new(
+        table: Table<K::Phase>,
+        actions: Vec<Arc<dyn Action<K, D>>>,
+        outside: fn(&K, &D) -> u64,
+    ) -> Result<Self, BadTable> {
+        let registry = Self { actions, table, outside };
+        registry.check()?;
         Ok(registry)
     }
 
     /// The first action that takes the object, and the names of those that claim its phase but declined.
-    pub(super) fn pick(&self, cr: &K) -> (Option<&Arc<dyn Action<K>>>, Vec<&'static str>) {
+    pub(super) fn pick(&self, cr: &K) -> (Option<&Arc<dyn Action<K, D>>>, Vec<&'static str>) {
         let mut passed_over = Vec::new();
         let Some(phase) = cr.phase() else { return (None, passed_over) };
-        for action in self.0.iter().filter(|action| action.phases().contains(&phase)) {
+        for action in self.actions.iter().filter(|action| action.phases().contains(&phase)) {
             if action.can_handle(cr) {
                 return (Some(action), passed_over);
             }
@@ -91,27 +97,28 @@ impl<K: Machine> Registry<K> {
         (None, passed_over)
     }
 
-    fn check(&self, edges: &[Edge<K::Phase>]) -> Result<(), BadTable> {
-        let kind = K::KIND;
+    fn check(&self) -> Result<(), BadTable> {
+        let (kind, edges) = (K::KIND, self.table.edges);
         let mut names = BTreeSet::new();
-        for action in &self.0 {
+        for action in &self.actions {
             if !names.insert(action.name()) {
                 return Err(BadTable::ListedTwice { kind, action: action.name() });
             }
         }
         for edge in edges {
             let By::Action(action) = edge.by else { continue };
-            let claimed = self.0.iter().find(|found| found.name() == action).is_some_and(|found| match edge.from {
-                At::In(phase) => found.phases().contains(&phase),
-                At::Nothing | At::Any => false,
-            });
+            let claimed =
+                self.actions.iter().find(|found| found.name() == action).is_some_and(|found| match edge.from {
+                    At::In(phase) => found.phases().contains(&phase),
+                    At::Nothing | At::Any => false,
+                });
             if !claimed {
                 return Err(BadTable::UnknownAction { kind, from: format!("{:?}", edge.from), action });
             }
         }
         for phase in K::Phase::ALL.iter().copied() {
             let name = phase.as_str();
-            if !self.0.iter().any(|action| action.phases().contains(&phase)) {
+            if !self.actions.iter().any(|action| action.phases().contains(&phase)) {
                 return Err(BadTable::Unclaimed { kind, phase: name });
             }
             let stable = phase.standing() == Standing::Terminating;

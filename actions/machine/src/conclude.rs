@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crds::{Phase, Standing};
+use meta::{Key, Phase, PhasedObject, Standing};
 
 use super::{
-    ActionError, ApiError, By, Driver, Key, Machine, Next, Rule, StepOutcome, Wait,
+    ActionError, ApiError, By, Driver, Next, Rule, StepOutcome, Wait,
     conditions::CRD_OUTDATED,
     driver::{Step, by_others},
     in_words,
@@ -37,7 +37,7 @@ enum Verdict<K> {
     Fail(Failed),
 }
 
-impl<K: Machine> Driver<K> {
+impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
     /// Checks what was decided, writes it, tells the sinks and says when to look again.
     pub(super) async fn conclude(&self, mut step: Step<'_, K>) -> Next {
         let (key, cr) = (step.key, step.cr.clone());
@@ -98,7 +98,7 @@ impl<K: Machine> Driver<K> {
 
     fn judge(&self, step: &Step<'_, K>, result: Result<Option<K>, ActionError>) -> Verdict<K> {
         let fail = |reason, message| {
-            let retryable = !K::NOT_BY_TIME.contains(&reason);
+            let retryable = !self.table().not_by_time.contains(&reason);
             Verdict::Fail(Failed { reason, message, retryable, after: None })
         };
         match result {
@@ -155,7 +155,7 @@ impl<K: Machine> Driver<K> {
             return defect("IllegalEdge", format!("{by} returned an object without a phase; please report it"));
         };
         let same = cr.phase() == Some(to);
-        if same || K::EDGES.iter().any(|edge| edge.allows(cr.phase(), to, by)) {
+        if same || self.table().edges.iter().any(|edge| edge.allows(cr.phase(), to, by)) {
             return None;
         }
         let from = cr.raw_phase().unwrap_or("nothing");
@@ -174,7 +174,7 @@ impl<K: Machine> Driver<K> {
             observed,
             dropped: self.dropped.sentence::<K>(),
         };
-        let done = step::complete(step.cr.as_ref(), decision, self.clock.now(), step.took);
+        let done = step::complete(step.cr.as_ref(), decision, self.table(), self.clock.now(), step.took);
         match (self.write(&step, done, outcome).await, step.recheck) {
             (Next::Idle, Some(recheck)) => Next::After(recheck),
             (Next::After(due), recheck) => soonest(due, recheck),
@@ -190,7 +190,7 @@ impl<K: Machine> Driver<K> {
             let after = step::backoff(refusals, cr.uid(), step::LONGEST_BACKOFF);
             return self.told(&step, StepOutcome::Retry, Next::After(after));
         }
-        let leads = |by| K::EDGES.iter().any(|edge| edge.allows(cr.phase(), K::Phase::FAILED, by));
+        let leads = |by| self.table().edges.iter().any(|edge| edge.allows(cr.phase(), K::Phase::FAILED, by));
         let moves = last && (leads(By::Rule(Rule::Fail)) || leads(step.by));
         // Where no edge leads to the failed phase, as in Terminating, giving up would leave the object stuck.
         failed.retryable |= !moves && cr.phase() != Some(K::Phase::FAILED);
@@ -204,7 +204,7 @@ impl<K: Machine> Driver<K> {
             dropped: self.dropped.sentence::<K>(),
         };
         self.brake(&mut step, &decision.next);
-        let done = step::complete(cr.as_ref(), decision, self.clock.now(), step.took);
+        let done = step::complete(cr.as_ref(), decision, self.table(), self.clock.now(), step.took);
         self.write(&step, done, if moves { StepOutcome::Failed } else { StepOutcome::Retry }).await
     }
 
@@ -246,9 +246,9 @@ impl<K: Machine> Driver<K> {
         if stays {
             return;
         }
-        let (object, world) = (by_others(cr.meta()), || cr.outside(&self.world));
+        let (object, world) = (by_others(cr.meta()), || self.outside(cr));
         step.braked = self.memory.is_braked((step.key, cr.uid()), object, world, self.clock.elapsed());
-        let said = match self.dropped.sentence::<K>().filter(|_| self.dropped.steers::<K>()) {
+        let said = match self.dropped.sentence::<K>().filter(|_| self.dropped.steers(self.table())) {
             Some(sentence) => Some((CRD_OUTDATED, sentence)),
             None => step.braked.then(|| {
                 let from = cr.raw_phase().unwrap_or_default();
@@ -275,7 +275,7 @@ impl<K: Machine> Driver<K> {
         let edge = next
             .phase()
             .filter(|to| Some(*to) != from)
-            .and_then(|to| K::EDGES.iter().find(|edge| edge.allows(from, to, step.by)));
+            .and_then(|to| self.table().edges.iter().find(|edge| edge.allows(from, to, step.by)));
         match (edge, &step.wait) {
             (Some(edge), _) => edge.why.to_owned(),
             (None, Some(wait)) => wait.message.clone(),
@@ -295,14 +295,14 @@ impl<K: Machine> Driver<K> {
 }
 
 /// Whether the object is Failed and says so already: looking again writes nothing.
-fn is_known<K: Machine>(cr: &K, failed: &Failed) -> bool {
+fn is_known<K: PhasedObject>(cr: &K, failed: &Failed) -> bool {
     let Some(machine) = cr.machine().filter(|_| cr.phase() == Some(K::Phase::FAILED)) else { return false };
     let reason = machine.failure.as_ref().is_some_and(|failure| failure.reason == failed.reason);
     reason && machine.conditions.iter().any(|found| found.type_ == "Ready" && found.message == failed.message)
 }
 
 /// Whether `Ready` says that two operators write the object.
-fn is_contested<K: Machine>(cr: &K) -> bool {
+fn is_contested<K: PhasedObject>(cr: &K) -> bool {
     cr.machine().is_some_and(|old| old.conditions.iter().any(|it| it.type_ == "Ready" && it.reason == CONTESTED))
 }
 

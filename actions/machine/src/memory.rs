@@ -12,9 +12,10 @@ use std::{
 };
 
 use jiff::Timestamp;
+use meta::Key;
 
 use super::{
-    Key, Wait,
+    Wait,
     brake::{Brake, Outside, WINDOW},
     step::short_backoff,
     truce::Truce,
@@ -309,7 +310,7 @@ impl Observed {
 }
 
 /// Removes an entry, and with the last one gives back what a busy time took.
-pub(crate) fn remove_and_shrink<K: Borrow<Q> + Eq + Hash, Q: Eq + Hash + ?Sized, V>(map: &mut HashMap<K, V>, key: &Q) {
+pub fn remove_and_shrink<K: Borrow<Q> + Eq + Hash, Q: Eq + Hash + ?Sized, V>(map: &mut HashMap<K, V>, key: &Q) {
     map.remove(key);
     if map.is_empty() {
         map.shrink_to_fit();

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crds::Phase;
+use meta::Phase;
 
 /// Where an edge begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

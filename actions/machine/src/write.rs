@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crds::{Phase, Standing};
+use meta::{Phase, PhasedObject, Standing};
 
 use super::{
-    Announcement, ApiError, By, Driver, Machine, Next, StepOutcome, StepRecord, Wait,
+    Announcement, ApiError, By, Driver, Next, StepOutcome, StepRecord, Wait,
     conclude::UNREACHABLE,
     driver::{Step, by_others},
     patch::{metadata_patch, status_patch},
@@ -23,7 +23,7 @@ enum Sent<K> {
     Gone,
 }
 
-impl<K: Machine> Driver<K> {
+impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
     /// Sends what differs, tells the sinks, and says when to look again.
     pub(super) async fn write(&self, step: &Step<'_, K>, mut done: K, outcome: StepOutcome) -> Next {
         let stays = done.phase() == step.cr.phase() && matches!(step.by, By::Action(_));
@@ -136,12 +136,12 @@ impl<K: Machine> Driver<K> {
     fn not_held(&self, step: &Step<'_, K>, done: &K, answer: &K) -> Option<(Duration, String)> {
         let cr = &step.cr;
         let lost = self.dropped.learn::<K>(&cr.status_json(), &done.status_json(), &answer.status_json());
-        if steers::<K>(&lost) {
-            let (object, world) = (by_others(cr.meta()), || cr.outside(&self.world));
+        if steers(&lost, self.table()) {
+            let (object, world) = (by_others(cr.meta()), || self.outside(cr));
             let pause = self.memory.not_held((step.key, cr.uid()), object, world, self.clock.elapsed());
             return Some((pause, sentence::<K>(&lost)));
         }
-        if !self.dropped.steers::<K>() {
+        if !self.dropped.steers(self.table()) {
             self.memory.held(step.key);
         }
         None
@@ -212,7 +212,7 @@ impl<K: Machine> Driver<K> {
 }
 
 /// What a person wants to be told about a write.
-fn announcement<K: Machine>(before: &K, after: &K, wait: Option<&Wait>) -> Option<Announcement> {
+fn announcement<K: PhasedObject>(before: &K, after: &K, wait: Option<&Wait>) -> Option<Announcement> {
     let to = after.phase()?;
     let moved = before.phase() != Some(to);
     let failure = |cr: &K| cr.machine().is_some_and(|machine| machine.failure.is_some());

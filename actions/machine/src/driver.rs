@@ -12,13 +12,13 @@ use std::{
     time::Duration,
 };
 
-use crds::Phase;
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use meta::{Key, Phase, PhasedObject};
 
 use super::{
-    Action, ActionError, ApiError, By, Clock, Context, Key, Machine, Notes, Objects, Registry, Rule, Sink, Wait,
+    Action, ActionError, ApiError, By, Clock, Context, Notes, Objects, Registry, Rule, Sink, Table, Wait,
     memory::{Memory, Observed},
     step,
     written::Dropped,
@@ -42,15 +42,15 @@ const HANDOVER: SignedDuration = SignedDuration::from_secs(30);
 const UNKNOWN: Duration = Duration::from_secs(10);
 
 /// Takes the objects of one kind through their life.
-pub struct Driver<K: Machine> {
-    pub(super) registry: Registry<K>,
-    pub(super) world: Arc<K::World>,
+pub struct Driver<K: PhasedObject, D> {
+    pub(super) registry: Registry<K, D>,
+    pub(super) world: Arc<D>,
     pub(super) objects: Arc<dyn Objects<K>>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) sinks: Vec<Arc<dyn Sink>>,
     pub(super) memory: Arc<Memory>,
     /// This operator, as namespace and name of its lease; `None`: it is alone for sure.
-    pub(crate) instance: Option<String>,
+    pub(super) instance: Option<String>,
     /// When this operator began to lead: another one that wrote later is at work too.
     began: Mutex<Timestamp>,
     /// What the API server does not keep of statuses.
@@ -58,7 +58,7 @@ pub struct Driver<K: Machine> {
 }
 
 /// One step: the object it is based on, who was picked to decide, and what came of it.
-pub(super) struct Step<'a, K: Machine> {
+pub(super) struct Step<'a, K: PhasedObject> {
     pub(super) key: &'a Key,
     pub(super) cr: Arc<K>,
     pub(super) by: By,
@@ -76,7 +76,7 @@ pub(super) struct Step<'a, K: Machine> {
     pub(super) took: Duration,
 }
 
-impl<'a, K: Machine> Step<'a, K> {
+impl<'a, K: PhasedObject> Step<'a, K> {
     /// A step for which no action was picked yet, and that changes nothing.
     fn new(key: &'a Key, cr: Arc<K>) -> Self {
         Self {
@@ -95,17 +95,17 @@ impl<'a, K: Machine> Step<'a, K> {
     }
 }
 
-impl<K: Machine> fmt::Debug for Driver<K> {
+impl<K: PhasedObject, D> fmt::Debug for Driver<K, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver").field("kind", &K::KIND).field("actions", &self.registry).finish_non_exhaustive()
     }
 }
 
-impl<K: Machine> Driver<K> {
+impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
     /// A driver over these actions and ports.
     pub fn new(
-        registry: Registry<K>,
-        world: Arc<K::World>,
+        registry: Registry<K, D>,
+        world: Arc<D>,
         objects: Arc<dyn Objects<K>>,
         clock: Arc<dyn Clock>,
         sinks: Vec<Arc<dyn Sink>>,
@@ -124,10 +124,18 @@ impl<K: Machine> Driver<K> {
         }
     }
 
-    /// The same as the operator with this lease, given as `namespace/name`: what another one wrote last is spared for a while.
-    #[must_use]
-    pub fn of_instance(self, instance: impl Into<String>) -> Self {
-        Self { instance: Some(instance.into()), ..self }
+    /// Names this operator by its lease, `namespace/name`: what another one wrote last is left alone for a while.
+    pub fn set_instance(&mut self, instance: impl Into<String>) {
+        self.instance = Some(instance.into());
+    }
+
+    pub(super) fn table(&self) -> &Table<K::Phase> {
+        &self.registry.table
+    }
+
+    /// A digest of what others may change that the object depends on.
+    pub(super) fn outside(&self, cr: &K) -> u64 {
+        (self.registry.outside)(cr, &self.world)
     }
 
     /// Begins to lead. Until then others may have written with good reason.
@@ -159,9 +167,7 @@ impl<K: Machine> Driver<K> {
                 return self.spare(Step::new(key, cr), left).await;
             }
         }
-        if let Some(left) =
-            self.memory.pause_left((key, cr.uid()), by_others(cr.meta()), || cr.outside(&self.world), now)
-        {
+        if let Some(left) = self.memory.pause_left((key, cr.uid()), by_others(cr.meta()), || self.outside(&cr), now) {
             return Next::After(left);
         }
         let mut step = Step::new(key, cr);
@@ -210,7 +216,7 @@ impl<K: Machine> Driver<K> {
         }
         // A status that says Terminating of an object that nobody deletes was copied or edited: it says nothing.
         if phase.is_none() || phase == K::Phase::TERMINATING {
-            return Some((Rule::Admit, admitted(cr.as_ref())));
+            return Some((Rule::Admit, self.admitted(cr.as_ref())));
         }
         let machine = cr.machine()?;
         // The API server has admitted it: the first write pins what, and says so.
@@ -218,13 +224,20 @@ impl<K: Machine> Driver<K> {
             return None;
         }
         let moved = machine.observed_generation != Some(cr.generation());
-        let older = machine.render_version.is_none_or(|version| version < K::RENDER_VERSION);
+        let older = machine.render_version.is_none_or(|version| version < self.table().render_version);
         let changed = older || (moved && machine.spec_digest.as_deref() != Some(cr.spec_digest().as_str()));
         changed.then(|| {
-            let mut next = admitted(cr.as_ref());
+            let mut next = self.admitted(cr.as_ref());
             next.machine_mut().failure = None;
             (Rule::SpecChanged, next)
         })
+    }
+
+    /// The object as it is admitted: Pending, with what is pinned at that moment.
+    fn admitted(&self, cr: &K) -> K {
+        let mut next = cr.moved_to(K::Phase::FIRST);
+        step::pin(&mut next, self.table());
+        next
     }
 
     /// Runs the first action that takes the object.
@@ -254,22 +267,19 @@ impl<K: Machine> Driver<K> {
 }
 
 /// A digest of what others may change of the object itself.
-pub(crate) fn by_others(meta: &ObjectMeta) -> u64 {
-    let ours = meta.annotations.iter().flatten().filter(|(name, _)| name.starts_with("recif.dev/"));
+pub fn by_others(meta: &ObjectMeta) -> u64 {
+    let ours = meta.annotations.iter().flatten().filter(|(name, _)| name.starts_with(meta::ANNOTATION_PREFIX));
     let mut digest = DefaultHasher::new();
     (meta.generation, &meta.labels, ours.collect::<Vec<_>>(), meta.deletion_timestamp.is_some()).hash(&mut digest);
     digest.finish()
 }
 
-/// The object as it is admitted: Pending, with what is pinned at that moment.
-fn admitted<K: Machine>(cr: &K) -> K {
-    let mut next = cr.moved_to(K::Phase::FIRST);
-    step::pin(&mut next);
-    next
-}
-
 /// Runs an action under its deadline, with panics caught.
-async fn bounded<K: Machine>(action: &dyn Action<K>, cx: &Context<K>, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+async fn bounded<K: PhasedObject, D: Sync>(
+    action: &dyn Action<K, D>,
+    cx: &Context<D>,
+    cr: Arc<K>,
+) -> Result<Option<K>, ActionError> {
     let run = AssertUnwindSafe(action.handle(cx, cr)).catch_unwind();
     match tokio::time::timeout(action.deadline(), run).await {
         Ok(Ok(result)) => result,

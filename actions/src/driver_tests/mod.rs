@@ -8,17 +8,20 @@ mod registry;
 mod rules;
 mod truce;
 
+use crate::kind::ControlledKind;
+use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::{Agent, WorkloadPhase};
 use serde_json::json;
 
-use super::{Action, ActionError, Context, Registry};
+use crate::kind::{Context, Registry};
 use crate::{
     fake::{Operator, Sim, agent, agent_id, settings},
     workload,
 };
+use machine::{Action, ActionError};
 
 type Work = Arc<dyn Fn(Arc<Agent>) -> Result<Option<Agent>, ActionError> + Send + Sync>;
 
@@ -39,7 +42,7 @@ impl Does {
 }
 
 #[async_trait]
-impl Action<Agent> for Does {
+impl Action<Agent, World> for Does {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -49,7 +52,7 @@ impl Action<Agent> for Does {
     fn can_handle(&self, _cr: &Agent) -> bool {
         self.willing
     }
-    async fn handle(&self, _cx: &Context<Agent>, cr: Arc<Agent>) -> Result<Option<Agent>, ActionError> {
+    async fn handle(&self, _cx: &Context, cr: Arc<Agent>) -> Result<Option<Agent>, ActionError> {
         if self.hangs {
             std::future::pending::<()>().await;
         }
@@ -59,10 +62,10 @@ impl Action<Agent> for Does {
 
 /// The actions of an Agent, the one of this name replaced.
 fn registry_with(action: Does) -> Registry<Agent> {
-    let action: Arc<dyn Action<Agent>> = Arc::new(action);
+    let action: Arc<dyn Action<Agent, World>> = Arc::new(action);
     let actions = workload::actions().into_iter();
     let actions = actions.map(|usual| if usual.name() == action.name() { action.clone() } else { usual });
-    Registry::new(actions.collect()).expect("a sound table")
+    Registry::new(Agent::TABLE, actions.collect(), workload::outside).expect("a sound table")
 }
 
 /// An operator with this action, over a cluster with the new Agent `a`.

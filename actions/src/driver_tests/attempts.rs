@@ -6,13 +6,12 @@ use std::{
 };
 
 use crds::WorkloadPhase;
+use machine::{ActionError, Clock};
+use meta::PhasedObject;
 use serde_json::json;
 
 use super::{Does, MINUTE, operator, ready, status};
-use crate::{
-    fake::{Operator, Sim, agent_id, tool, tool_id},
-    machine::{ActionError, Clock, Machine},
-};
+use crate::fake::{Operator, Sim, agent_id, tool, tool_id};
 
 /// An action that panics, and the times at which it was asked.
 fn panics(sim: &Sim) -> (Does, Arc<Mutex<Vec<Duration>>>) {

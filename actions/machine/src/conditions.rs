@@ -4,11 +4,11 @@
 //! composed here, once, for every kind. Times and generations are filled in last, so that a condition that says the
 //! same as before is the same, byte for byte.
 
-use crds::{Phase, Standing, UNDATED};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use meta::{Phase, PhasedObject, SCALED_TO_ZERO, Standing, UNDATED, condition, set_condition};
 
-use super::{Machine, Wait};
+use super::{Table, Wait};
 
 /// The types every kind has; the driver writes them.
 const DERIVED: [&str; 3] = ["Ready", "Reconciling", "Stalled"];
@@ -17,47 +17,8 @@ const DERIVED: [&str; 3] = ["Ready", "Reconciling", "Stalled"];
 /// object cannot go on for that.
 pub(super) const CRD_OUTDATED: &str = "CRDOutdated";
 
-/// The reason of `Available` while nobody calls and no Pod runs.
-pub const SCALED_TO_ZERO: &str = "ScaledToZero";
-
 /// Reasons that say all.
 const WORDLESS: [&str; 2] = ["Stopped", SCALED_TO_ZERO];
-
-/// A condition of this type, its time and generation left to the driver.
-pub fn condition(type_: &str, status: bool, reason: &str, message: impl Into<String>) -> Condition {
-    Condition {
-        type_: type_.to_owned(),
-        status: if status { "True" } else { "False" }.to_owned(),
-        reason: reason.to_owned(),
-        message: message.into(),
-        last_transition_time: Time(UNDATED),
-        observed_generation: None,
-    }
-}
-
-/// Puts a condition into the list in place of the one of its type.
-pub fn set_condition(conditions: &mut Vec<Condition>, new: Condition) {
-    match conditions.iter_mut().find(|found| found.type_ == new.type_) {
-        Some(found) => *found = new,
-        None => conditions.push(new),
-    }
-}
-
-/// Puts a condition into the list unless the one there says the same: that one keeps its time.
-pub fn update_condition(conditions: &mut Vec<Condition>, new: Condition) {
-    let words =
-        |found: &Condition| (found.type_.clone(), found.status.clone(), found.reason.clone(), found.message.clone());
-    if !conditions.iter().any(|known| words(known) == words(&new)) {
-        set_condition(conditions, new);
-    }
-}
-
-/// The object with this condition set.
-#[must_use]
-pub fn with_condition<K: Machine>(mut cr: K, new: Condition) -> K {
-    set_condition(&mut cr.machine_mut().conditions, new);
-    cr
-}
 
 /// What a step found out that the conditions must say.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +31,7 @@ pub(super) struct Findings<'a> {
 
 /// Sets `Ready`, `Reconciling` and `Stalled` (and `Available`, where the phase decides it) as the phase and the
 /// findings demand.
-pub(super) fn derive<K: Machine>(cr: &mut K, phase: K::Phase, findings: Findings<'_>) {
+pub(super) fn derive<K: PhasedObject>(cr: &mut K, phase: K::Phase, findings: Findings<'_>, table: &Table<K::Phase>) {
     let name = phase.as_str();
     let wait = findings.failure.or(findings.wait.map(|wait| (wait.reason, wait.message.as_str())));
     let asleep = asleep(cr);
@@ -108,7 +69,7 @@ pub(super) fn derive<K: Machine>(cr: &mut K, phase: K::Phase, findings: Findings
         set_condition(conditions, condition(type_, status, reason, message));
     }
     let unknown = !conditions.iter().any(|found| found.type_ == "Available");
-    if K::AVAILABLE_BY_PHASE {
+    if table.available_by_phase {
         set_condition(conditions, condition("Available", available.0, &available.1, available.2));
     } else if unknown {
         // Every kind has it from the first status on; from then on it is the actions'.
@@ -117,7 +78,7 @@ pub(super) fn derive<K: Machine>(cr: &mut K, phase: K::Phase, findings: Findings
 }
 
 /// Leaves the words of reasons that say all as they were: another build may have others, which is not worth a write.
-pub(super) fn keep_words<K: Machine>(cr: &mut K, before: &[Condition]) {
+pub(super) fn keep_words<K: PhasedObject>(cr: &mut K, before: &[Condition]) {
     for condition in &mut cr.machine_mut().conditions {
         let same = |old: &&Condition| {
             old.type_ == condition.type_ && old.status == condition.status && old.reason == condition.reason
@@ -132,7 +93,7 @@ pub(super) fn keep_words<K: Machine>(cr: &mut K, before: &[Condition]) {
 
 /// Brings the reason of an `Available` that is False up to date, for a status that is written anyway: none of an earlier
 /// phase stays, and what failed does not sleep.
-pub(super) fn renew_available<K: Machine>(cr: &mut K, phase: K::Phase, wait: Option<&Wait>) {
+pub(super) fn renew_available<K: PhasedObject>(cr: &mut K, phase: K::Phase, wait: Option<&Wait>) {
     let (name, standing) = (phase.as_str(), phase.standing());
     let failed = standing == Standing::Failed;
     let in_progress = failed || standing == Standing::Progressing;
@@ -150,7 +111,7 @@ pub(super) fn renew_available<K: Machine>(cr: &mut K, phase: K::Phase, wait: Opt
 }
 
 /// Sets or removes the condition [`CRD_OUTDATED`].
-pub(super) fn say_dropped<K: Machine>(cr: &mut K, dropped: Option<String>) {
+pub(super) fn say_dropped<K: PhasedObject>(cr: &mut K, dropped: Option<String>) {
     let conditions = &mut cr.machine_mut().conditions;
     match dropped {
         Some(sentence) => set_condition(conditions, condition(CRD_OUTDATED, true, "FieldsDropped", sentence)),
@@ -160,10 +121,16 @@ pub(super) fn say_dropped<K: Machine>(cr: &mut K, dropped: Option<String>) {
 
 /// Fills in times and generations: a condition keeps its time, if it has one, while its status stays, and somebody else's
 /// condition is left alone.
-pub(super) fn stamp<K: Machine>(cr: &mut K, before: &[Condition], generation: Option<i64>, now: Timestamp) {
+pub(super) fn stamp<K: PhasedObject>(
+    cr: &mut K,
+    before: &[Condition],
+    generation: Option<i64>,
+    now: Timestamp,
+    table: &Table<K::Phase>,
+) {
     for condition in &mut cr.machine_mut().conditions {
         let type_ = condition.type_.as_str();
-        let ours = type_ == CRD_OUTDATED || DERIVED.contains(&type_) || K::CONDITIONS.contains(&type_);
+        let ours = type_ == CRD_OUTDATED || DERIVED.contains(&type_) || table.conditions.contains(&type_);
         if !ours {
             continue;
         }
@@ -182,7 +149,7 @@ pub(super) fn to_seconds(now: Timestamp) -> Timestamp {
 }
 
 /// What `Available` says of an object that serves without Pods.
-fn asleep<K: Machine>(cr: &K) -> Option<String> {
+fn asleep<K: PhasedObject>(cr: &K) -> Option<String> {
     let available = cr.machine()?.conditions.iter().find(|found| found.type_ == "Available" && found.status == "True");
     available.filter(|found| found.reason == SCALED_TO_ZERO).map(|found| found.message.clone())
 }
@@ -191,7 +158,7 @@ fn said<'a>(status: bool, reason: &'a str, message: &'a str) -> (bool, &'a str, 
     (status, reason, message)
 }
 
-fn is_false<K: Machine>(cr: &K, type_: &str) -> bool {
+fn is_false<K: PhasedObject>(cr: &K, type_: &str) -> bool {
     cr.machine()
         .is_some_and(|machine| machine.conditions.iter().any(|found| found.type_ == type_ && found.status == "False"))
 }

@@ -9,11 +9,12 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use meta::PhasedObject;
 use serde_json::Value;
 
-use super::Machine;
+use super::Table;
 
-/// Fields of every status by which steps are chosen; those of the kind are [`Machine::STEERED_BY`].
+/// Fields of every status by which steps are chosen; those of the kind are [`Table::steered_by`].
 const STEERING: [&str; 7] =
     ["phase", "observedGeneration", "conditions", "specDigest", "renderVersion", "inputs", "failure"];
 
@@ -23,7 +24,7 @@ pub(super) struct Dropped(Mutex<BTreeMap<String, BTreeSet<String>>>);
 
 impl Dropped {
     /// Learns from a write: the paths that are not as they were sent. `before` is the status that was changed.
-    pub(super) fn learn<K: Machine>(&self, before: &Value, sent: &Value, stored: &Value) -> BTreeSet<String> {
+    pub(super) fn learn<K: PhasedObject>(&self, before: &Value, sent: &Value, stored: &Value) -> BTreeSet<String> {
         let mut lost = BTreeSet::new();
         let mut known = self.lock();
         for (field, value) in
@@ -44,14 +45,14 @@ impl Dropped {
     }
 
     /// What it drops, as a sentence that says what to do.
-    pub(super) fn sentence<K: Machine>(&self) -> Option<String> {
+    pub(super) fn sentence<K: PhasedObject>(&self) -> Option<String> {
         let known: BTreeSet<_> = self.lock().values().flatten().cloned().collect();
         (!known.is_empty()).then(|| sentence::<K>(&known))
     }
 
     /// Whether steps are chosen by what it drops.
-    pub(super) fn steers<K: Machine>(&self) -> bool {
-        self.lock().values().any(|paths| steers::<K>(paths))
+    pub(super) fn steers<P>(&self, table: &Table<P>) -> bool {
+        self.lock().values().any(|paths| steers(paths, table))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, BTreeSet<String>>> {
@@ -60,18 +61,17 @@ impl Dropped {
 }
 
 /// Whether steps are chosen by one of these.
-pub(super) fn steers<K: Machine>(paths: &BTreeSet<String>) -> bool {
+pub(super) fn steers<P>(paths: &BTreeSet<String>, table: &Table<P>) -> bool {
     let field = |path: &str| path.split(['.', '[']).next().unwrap_or_default().to_owned();
-    paths.iter().any(|path| STEERING.contains(&field(path).as_str()) || K::STEERED_BY.contains(&path.as_str()))
+    paths.iter().any(|path| STEERING.contains(&field(path).as_str()) || table.steered_by.contains(&path.as_str()))
 }
 
 /// Names what the CRD of a kind drops.
-pub(super) fn sentence<K: Machine>(paths: &BTreeSet<String>) -> String {
-    let plural = crds::Kind::find(K::KIND).map_or(K::KIND, |kind| kind.plural);
+pub(super) fn sentence<K: PhasedObject>(paths: &BTreeSet<String>) -> String {
     let fields: Vec<_> = paths.iter().map(|path| format!("status.{path}")).collect();
     format!(
-        "the CRD {plural}.{} drops {}: upgrade the CRDs, with `kubectl apply --server-side -k config/crd`",
-        crds::GROUP,
+        "the CRD {} drops {}: upgrade the CRDs, with `kubectl apply --server-side -k config/crd`",
+        K::CRD,
         fields.join(", ")
     )
 }
@@ -98,13 +98,13 @@ fn differences(path: &str, sent: &Value, stored: &Value, found: &mut BTreeSet<St
 
 #[cfg(test)]
 mod tests {
-    use crds::Agent;
     use serde_json::json;
 
     use super::*;
+    use crate::toy::{Lamp, TABLE};
 
     fn learned(dropped: &Dropped, before: Value, sent: Value, stored: Value) -> Vec<String> {
-        dropped.learn::<Agent>(&before, &sent, &stored).into_iter().collect()
+        dropped.learn::<Lamp>(&before, &sent, &stored).into_iter().collect()
     }
 
     #[test]
@@ -114,13 +114,13 @@ mod tests {
         assert_eq!(learned(&dropped, json!({}), sent.clone(), sent.clone()), Vec::<String>::new());
         let stored = json!({"phase": "Pending", "children": [{"uid": "u"}]});
         assert_eq!(learned(&dropped, json!({}), sent.clone(), stored), ["children[].replicas", "renderVersion"]);
-        assert!(dropped.steers::<Agent>());
-        let said = dropped.sentence::<Agent>().unwrap_or_default();
+        assert!(dropped.steers(&TABLE));
+        let said = dropped.sentence::<Lamp>().unwrap_or_default();
         let start =
-            "the CRD agents.agents.recif.dev drops status.children[].replicas, status.renderVersion: upgrade the CRDs";
+            "the CRD lamps.example.com drops status.children[].replicas, status.renderVersion: upgrade the CRDs";
         assert!(said.starts_with(start), "{said}");
         assert_eq!(learned(&dropped, json!({}), sent.clone(), sent), Vec::<String>::new());
-        assert_eq!(dropped.sentence::<Agent>(), None);
+        assert_eq!(dropped.sentence::<Lamp>(), None);
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn steps_are_chosen_by_the_content_hash_and_not_by_the_endpoint_or_a_childs_replicas() {
-        let steers = |path: &str| steers::<Agent>(&BTreeSet::from([path.to_owned()]));
+        let steers = |path: &str| steers(&BTreeSet::from([path.to_owned()]), &TABLE);
         assert!(
             ["phase", "failure.attempts", "conditions[].reason", "contentHash", "children"].into_iter().all(steers)
         );

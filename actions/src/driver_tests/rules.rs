@@ -1,16 +1,16 @@
 //! Admit, SpecChanged and Delete, waits, history, and what no action handles.
 
+use crate::kind::ControlledKind;
+use crds::Agent;
 use std::{sync::Arc, time::Duration};
 
-use crds::{MachineStatus, Phase, WorkloadPhase};
+use crds::WorkloadPhase;
+use machine::{ApiError, Next};
+use meta::{MachineStatus, Phase};
 use serde_json::{Value, json};
 
 use super::{Does, MINUTE, operator, ready, status};
-use crate::{
-    agent,
-    fake::{Cascade, Fault, Operator, Sim, agent as agent_body, agent_id, settings, tool, tool_id},
-    machine::{ApiError, Machine, Next},
-};
+use crate::fake::{Cascade, Fault, Operator, Sim, agent as agent_body, agent_id, settings, tool, tool_id};
 
 #[tokio::test(start_paused = true)]
 async fn what_no_action_handles_is_said_and_traced() {
@@ -50,7 +50,7 @@ async fn a_phase_that_says_deleted_on_an_object_that_is_not_is_admitted_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn an_older_rendering_starts_over_and_a_current_one_does_not() {
-    let current = <crds::Agent as Machine>::RENDER_VERSION;
+    let current = Agent::TABLE.render_version;
     for (version, writes) in [(json!(current), 0), (json!(current - 1), 5), (Value::Null, 5)] {
         let sim = Sim::new();
         sim.store().create(&agent_id("a"), agent_body(json!({})));
@@ -73,7 +73,7 @@ async fn a_short_wait_is_not_written_a_long_one_is_once() {
         let mut operator = Operator::start(&sim);
         // The Tool stays as it is: somebody else's write of its status is always in the way.
         sim.plan(|request, _| match request.id.kind {
-            "Tool" => crate::fake::Fault::Refuse(crate::machine::ApiError::Stale),
+            "Tool" => crate::fake::Fault::Refuse(machine::ApiError::Stale),
             _ => crate::fake::Fault::No,
         });
         operator.run(Duration::from_secs(lasts)).await;
@@ -91,7 +91,7 @@ async fn an_object_left_behind_in_a_namespace_that_is_gone_is_tried_ever_more_ra
     let sim = Sim::new();
     sim.store().create(&tool_id("weather"), tool("http://weather"));
     let mut operator = Operator::start(&sim);
-    sim.plan(|_, _| crate::fake::Fault::Refuse(crate::machine::ApiError::NotFound));
+    sim.plan(|_, _| crate::fake::Fault::Refuse(machine::ApiError::NotFound));
     operator.run(60 * MINUTE).await;
     let tries = sim.take_requests().len();
     assert!((50..120).contains(&tries), "{tries} tries in an hour");
@@ -177,7 +177,7 @@ async fn other_settings_of_the_operator_reach_every_agent_that_uses_them() {
     let before = status(&sim, "/contentHash");
     let mut other = settings();
     other.ollama_base_url = Some("http://ollama:11434".to_owned());
-    Operator::with(&sim, agent::registry().expect("a table"), other).run(MINUTE).await;
+    Operator::with(&sim, Agent::registry().expect("a table"), other).run(MINUTE).await;
     assert_eq!(status(&sim, "/phase"), json!("Running"));
     assert_ne!(status(&sim, "/contentHash"), before);
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crds::{Failure, HistoryEntry, MachineStatus, Phase, Standing};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+use meta::{Failure, HistoryEntry, MachineStatus, Phase, PhasedObject, Standing};
 use sha2::{Digest, Sha256};
 
 use super::{
-    By, Machine, Rule, Wait,
+    By, Rule, Table, Wait,
     conditions::{self, Findings},
 };
 
@@ -50,15 +50,21 @@ pub(super) struct Failed {
 }
 
 /// The decision with the machine's part of the status filled in, ready to be compared with `before`.
-pub(super) fn complete<K: Machine>(before: &K, decision: Decision<K>, now: Timestamp, took: Duration) -> K {
+pub(super) fn complete<K: PhasedObject>(
+    before: &K,
+    decision: Decision<K>,
+    table: &Table<K::Phase>,
+    now: Timestamp,
+    took: Duration,
+) -> K {
     let Decision { mut next, by, reason, wait, failure, observed, dropped } = decision;
     let from = before.phase();
     let Some(phase) = next.phase() else { return next };
     let exact = now;
     let now = conditions::to_seconds(now);
     if is_new(before) {
-        pin(&mut next);
-        next.machine_mut().history.push(admission(before, now));
+        pin(&mut next, table);
+        next.machine_mut().history.push(admission(before, now, table));
     }
     let old = before.machine().cloned().unwrap_or_default();
 
@@ -77,21 +83,21 @@ pub(super) fn complete<K: Machine>(before: &K, decision: Decision<K>, now: Times
         failure: failure.as_ref().map(|failed| (failed.reason, failed.message.as_str())),
     };
     if let Some(Wait { unmet: Some(unmet), reason, message, .. }) = &wait {
-        let condition = conditions::condition(unmet, false, reason, message);
-        conditions::set_condition(&mut next.machine_mut().conditions, condition);
+        let condition = meta::condition(unmet, false, reason, message);
+        meta::set_condition(&mut next.machine_mut().conditions, condition);
     }
     // Not worth a write of its own.
     if from != Some(phase) {
         conditions::say_dropped(&mut next, dropped);
     }
-    conditions::derive(&mut next, phase, findings);
+    conditions::derive(&mut next, phase, findings, table);
     let generation = if observed { Some(before.generation()) } else { old.observed_generation };
     conditions::keep_words(&mut next, &old.conditions);
     let says_new = from != Some(phase) || failure.is_some() || ready_words(&next) != words(&old.conditions);
-    if says_new && !K::AVAILABLE_BY_PHASE {
+    if says_new && !table.available_by_phase {
         conditions::renew_available(&mut next, phase, wait.as_ref());
     }
-    conditions::stamp(&mut next, &old.conditions, generation, now);
+    conditions::stamp(&mut next, &old.conditions, generation, now, table);
     let machine = next.machine_mut();
     machine.failure = record;
     machine.observed_generation = generation;
@@ -114,15 +120,15 @@ pub(super) fn complete<K: Machine>(before: &K, decision: Decision<K>, now: Times
 }
 
 /// Whether the object is as it was created: Pending by the default of its schema, and nobody has written its status.
-pub(super) fn is_new<K: Machine>(cr: &K) -> bool {
+pub(super) fn is_new<K: PhasedObject>(cr: &K) -> bool {
     cr.phase() == Some(K::Phase::FIRST) && cr.machine().is_some_and(MachineStatus::is_unseen)
 }
 
 /// The entry of a new object's admission, which no step of ours was.
-fn admission<K: Machine>(cr: &K, now: Timestamp) -> HistoryEntry {
+fn admission<K: PhasedObject>(cr: &K, now: Timestamp, table: &Table<K::Phase>) -> HistoryEntry {
     let (phase, by) = (K::Phase::FIRST, By::Rule(Rule::Admit));
     let at = cr.meta().creation_timestamp.as_ref().map_or(now, |created| created.0);
-    let edge = K::EDGES.iter().find(|edge| edge.allows(None, phase, by));
+    let edge = table.edges.iter().find(|edge| edge.allows(None, phase, by));
     HistoryEntry {
         seq: 1,
         at: MicroTime(at),
@@ -136,11 +142,11 @@ fn admission<K: Machine>(cr: &K, now: Timestamp) -> HistoryEntry {
 }
 
 /// Pins the spec that is looked at, and how this build renders it.
-pub(super) fn pin<K: Machine>(cr: &mut K) {
+pub(super) fn pin<K: PhasedObject>(cr: &mut K, table: &Table<K::Phase>) {
     let digest = cr.spec_digest();
     let machine = cr.machine_mut();
     machine.spec_digest = Some(digest);
-    machine.render_version = Some(K::RENDER_VERSION);
+    machine.render_version = Some(table.render_version);
 }
 
 /// Joins a history entry with its trace line: 16 hex digits of SHA-256 over uid, number and time.
@@ -184,7 +190,7 @@ pub fn is_due(at: Timestamp, now: Timestamp) -> bool {
     at <= now || at.duration_since(now) > LONGEST_WAIT
 }
 
-fn count<K: Machine>(
+fn count<K: PhasedObject>(
     failed: &Failed,
     previous: Option<&Failure>,
     during: K::Phase,
@@ -211,12 +217,12 @@ fn count<K: Machine>(
 }
 
 /// Whether the object has been well for so long that old attempts no longer count.
-fn forgiven<K: Machine>(before: &K, phase: K::Phase, now: Timestamp) -> bool {
+fn forgiven<K: PhasedObject>(before: &K, phase: K::Phase, now: Timestamp) -> bool {
     settled_since(before, phase).is_some_and(|since| now.duration_since(since) >= FORGIVEN_AFTER)
 }
 
 /// Since when the object has been well, if it still carries a failure to be forgotten.
-pub(super) fn settled_since<K: Machine>(cr: &K, phase: K::Phase) -> Option<Timestamp> {
+pub(super) fn settled_since<K: PhasedObject>(cr: &K, phase: K::Phase) -> Option<Timestamp> {
     let machine = cr.machine()?;
     machine.failure.as_ref()?;
     let well = matches!(phase.standing(), Standing::Settled | Standing::Stopped);
@@ -224,7 +230,7 @@ pub(super) fn settled_since<K: Machine>(cr: &K, phase: K::Phase) -> Option<Times
     well.then_some(ready.last_transition_time.0)
 }
 
-fn ready_words<K: Machine>(cr: &K) -> Option<(String, String)> {
+fn ready_words<K: PhasedObject>(cr: &K) -> Option<(String, String)> {
     words(&cr.machine()?.conditions)
 }
 

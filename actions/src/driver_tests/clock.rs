@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
+use machine::Clock;
 use serde_json::json;
 
 use super::{Does, MINUTE, operator, status};
-use crate::{
-    fake::{Health, Operator, Sim, agent, agent_id},
-    machine::Clock,
-};
+use crate::fake::{Health, Operator, Sim, agent, agent_id};
 
 const HOUR: i64 = 3600;
 

@@ -1,0 +1,44 @@
+//! Makes conditions and puts them into a list, each type once.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use crate::{PhasedObject, UNDATED};
+
+/// The reason of `Available` while nobody calls and no Pod runs.
+pub const SCALED_TO_ZERO: &str = "ScaledToZero";
+
+/// A condition of this type, its time and generation left to the driver.
+pub fn condition(type_: &str, status: bool, reason: &str, message: impl Into<String>) -> Condition {
+    Condition {
+        type_: type_.to_owned(),
+        status: if status { "True" } else { "False" }.to_owned(),
+        reason: reason.to_owned(),
+        message: message.into(),
+        last_transition_time: Time(UNDATED),
+        observed_generation: None,
+    }
+}
+
+/// Puts a condition into the list in place of the one of its type.
+pub fn set_condition(conditions: &mut Vec<Condition>, new: Condition) {
+    match conditions.iter_mut().find(|found| found.type_ == new.type_) {
+        Some(found) => *found = new,
+        None => conditions.push(new),
+    }
+}
+
+/// Puts a condition into the list unless the one there says the same: that one keeps its time.
+pub fn update_condition(conditions: &mut Vec<Condition>, new: Condition) {
+    let words =
+        |found: &Condition| (found.type_.clone(), found.status.clone(), found.reason.clone(), found.message.clone());
+    if !conditions.iter().any(|known| words(known) == words(&new)) {
+        set_condition(conditions, new);
+    }
+}
+
+/// The object with this condition set.
+#[must_use]
+pub fn with_condition<K: PhasedObject>(mut cr: K, new: Condition) -> K {
+    set_condition(&mut cr.machine_mut().conditions, new);
+    cr
+}
