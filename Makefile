@@ -50,7 +50,7 @@ manifests generate: cargo-found ## write config/crd, the rights on our kinds, th
 	cargo run -q --locked --bin recif -- crds --write config/crd
 	RECIF_WRITE=1 cargo test -q --locked --test diagrams
 	RECIF_WRITE=1 cargo test -q --locked --test rbac the_rules_on_our_kinds
-	RECIF_WRITE=1 cargo test -q --locked --lib the_copy_that_the_web_ui_is_made_from
+	RECIF_WRITE=1 cargo test -q --locked -p control_plane --lib the_copy_that_the_web_ui_is_made_from
 	@hack/ui types
 
 images docker-build: ## build the images and load them into the running cluster

@@ -1,62 +1,12 @@
-//! Takes the built web UI into the build, for `src/control_plane/ui.rs`, each file with its compressed forms.
-//!
-//! Without a build of it (`make ui`) there is none, and the program says so where the UI would be.
-//!
-//! Several checkouts may share one target folder, in which cargo takes their packages for the same one. So the files are copied
-//! into the output, and no path of a checkout is compiled in.
+//! Lets the linker keep equal functions once (1 MB of the operator's image), only where Rust's own linker, which can do that, is
+//! the default. What is published also gets its relocations packed (RELR: 0.8 MB that stay in the operator's memory, 0.1 MB in the
+//! sidecar's), which needs glibc 2.36: that of the operator's base image, and that of the builder for the sidecar, which is linked
+//! statically. What is built elsewhere has to run there.
 
-use std::env;
-use std::error::Error;
-use std::fmt::Write;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::{env, path::Path};
 
-/// Where `hack/ui` puts it, below the package.
-const DIST: &str = "src/control_plane/ui/dist";
-
-fn main() -> Result<(), Box<dyn Error>> {
-    make_smaller();
-    let dist = variable("CARGO_MANIFEST_DIR")?.join(DIST);
-    let out = variable("OUT_DIR")?;
-    // An absolute path, which cargo does not find below another checkout: there it runs this again.
-    println!("cargo::rerun-if-changed={}", dist.display());
-    let mut files = Vec::new();
-    if dist.join("index.html").is_file() {
-        collect(&dist, &mut files)?;
-    }
-    files.sort();
-    let copies = out.join("ui");
-    match fs::remove_dir_all(&copies) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-        _ => fs::create_dir(&copies)?,
-    }
-    let mut table = String::from("&[\n");
-    for (number, file) in files.iter().enumerate() {
-        let name = file.strip_prefix(&dist)?.to_str().ok_or("a file of the web UI has a name that is no text")?;
-        let copy = |from: &Path, form: &str| -> io::Result<String> {
-            let copied = format!("{number}.{form}");
-            fs::copy(from, copies.join(&copied))?;
-            Ok(format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/ui/{copied}\"))"))
-        };
-        let compressed = |form: &str| -> io::Result<String> {
-            let path = PathBuf::from(format!("{}.{form}", file.display()));
-            Ok(if path.is_file() { format!("Some({})", copy(&path, form)?) } else { "None".into() })
-        };
-        let (brotli, gzip) = (compressed("br")?, compressed("gz")?);
-        let plain = if gzip == "None" { format!("Some({})", copy(file, "plain")?) } else { "None".into() };
-        writeln!(table, "    Asset {{ path: {name:?}, plain: {plain}, brotli: {brotli}, gzip: {gzip} }},")?;
-    }
-    table.push(']');
-    fs::write(out.join("ui_assets.rs"), table)?;
-    Ok(())
-}
-
-/// Lets the linker keep equal functions once (1 MB of the operator's image), only where Rust's own linker, which can do that, is
-/// the default. What is published also gets its relocations packed (RELR: 0.8 MB that stay in the operator's memory, 0.1 MB in the
-/// sidecar's), which needs glibc 2.36: that of the operator's base image, and that of the builder for the sidecar, which is linked
-/// statically. What is built elsewhere has to run there.
-fn make_smaller() {
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);
     let own_linker = env::var("CARGO_ENCODED_RUSTFLAGS").is_ok_and(|flags| flags.is_empty());
     if is("PROFILE", "release") && is("TARGET", "x86_64-unknown-linux-gnu") && own_linker {
@@ -68,24 +18,4 @@ fn make_smaller() {
             }
         }
     }
-}
-
-/// A path as cargo tells it when this runs; `env!` would hold that of the checkout in which this was compiled.
-fn variable(name: &str) -> Result<PathBuf, Box<dyn Error>> {
-    Ok(PathBuf::from(env::var_os(name).ok_or_else(|| format!("{name} is not set: this is run by cargo"))?))
-}
-
-/// The files below `folder` that are served under their own names.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, files)?;
-        } else if !path.extension().is_some_and(|extension| extension == "br" || extension == "gz")
-            && !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
-        {
-            files.push(path);
-        }
-    }
-    Ok(())
 }

@@ -5,12 +5,10 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use recif::{
-    control_plane::{self, ControlPlaneArgs},
-    controllers::operator::{self, OperatorArgs},
-    gateway::{self, GatewayArgs},
-    telemetry::logs::{self, LogArgs},
-};
+use control_plane::{self, ControlPlaneArgs};
+use daemon::logs::{self, LogArgs};
+use gateway::{self, GatewayArgs};
+use operator::run::OperatorArgs;
 
 /// The operator makes and drops many small JSON values: with this allocator that costs a tenth less CPU time than with the
 /// system's, and no more memory; what it no longer needs, a thread of its own gives back. It runs only where pages are as large as
@@ -25,7 +23,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
     name = "recif",
     version,
     propagate_version = true,
-    after_help = recif::cli::Exit::table() + "\nAs kubectl plugin: ln -s recif kubectl-recif"
+    after_help = cli::Exit::table() + "\nAs kubectl plugin: ln -s recif kubectl-recif"
 )]
 struct Recif {
     #[command(subcommand)]
@@ -51,25 +49,25 @@ enum Command {
         logs: LogArgs,
     },
     #[command(flatten)]
-    Cli(recif::cli::Command),
+    Cli(cli::Command),
 }
 
 // One thread: the operator needs less than a core, and handing tasks from thread to thread would be a fifth of that; the gateway
 // serves connections on threads of its own.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    recif::limits::raise_open_files();
+    daemon::limits::raise_open_files();
     // Fails only if a provider is installed already, and then there is one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let arguments: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = arguments.first().map(String::as_str);
-    let root = Recif::command().bin_name(recif::cli::called_as(program));
-    if let Some(code) = recif::cli::complete(program, arguments.get(1..).unwrap_or_default(), &root) {
+    let root = Recif::command().bin_name(cli::called_as(program));
+    if let Some(code) = cli::complete(program, arguments.get(1..).unwrap_or_default(), &root) {
         return code;
     }
     let recif = Recif::from_arg_matches(&root.clone().get_matches()).unwrap_or_else(|error| error.exit());
     match recif.command {
-        Command::Operator(args) => operator::run(*args).await,
+        Command::Operator(args) => operator::run::run(*args).await,
         Command::Gateway { args, logs } => match logs::init(logs.log_format, &logs.log) {
             Ok(()) => gateway::run(*args).await,
             Err(error) => bad_filter(&logs.log, &error),

@@ -7,7 +7,7 @@
 
 use std::{env, fs, path::PathBuf};
 
-use recif::cli::machine::diagram;
+use cli::machine::diagram;
 
 const END: &str = "<!-- /machine -->";
 

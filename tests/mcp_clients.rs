@@ -9,14 +9,13 @@
 
 mod bridge;
 mod hops;
-#[path = "../src/runner/tests/peers.rs"]
-mod peers;
 
 use std::{
     collections::BTreeMap,
     process::{Command, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
 };
+use testing::peers;
 
 use bridge::SOON;
 use hops::Hops;

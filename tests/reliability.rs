@@ -34,7 +34,7 @@ fn sources(folder: &Path) -> Result<String> {
 fn every_test_that_the_page_names_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let units: String =
-        ["src", "actions/src", "crds/src", "tests"].iter().map(|part| sources(&root.join(part)).unwrap()).collect();
+        ["src", "actions", "crds", "tests"].iter().map(|part| sources(&root.join(part)).unwrap()).collect();
     let faults = sources(&root.join("e2e/src/bin/faults")).unwrap();
     let missing: Vec<_> = names()
         .into_iter()

@@ -1,121 +1,64 @@
-//! Inside `src` a room may use only the rooms that its `//! Uses:` line names.
+//! Holds the members to what they may import of each other and of the crates behind which the outside stands.
 //!
-//! Dependencies that point one way are what lets a reader understand one room at a time, so they are checked rather than
-//! trusted.
+//! That an edge exists only where a `Cargo.toml` names it, and that there is no circle, cargo sees to.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+#![allow(clippy::unwrap_used)]
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, process::Command};
 
-/// The Rust files below a folder.
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut files = Vec::new();
-    for path in entries {
-        if path.is_dir() {
-            files.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    files
-}
+use serde_json::Value;
 
-/// Each room with its folder; `bin` is no room, nor is a package, whose `Cargo.toml` names what it uses.
-fn rooms() -> BTreeMap<String, PathBuf> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let folders = fs::read_dir(src)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_dir() && !path.join("Cargo.toml").exists());
-    let named = folders.map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), path));
-    named.filter(|(name, _)| name != "bin").collect()
-}
+/// A member, and the members that it may import.
+const MEMBERS: &[(&str, &str)] = &[
+    ("meta", ""),
+    ("crds", "meta"),
+    ("machine", "meta"),
+    ("actions", "meta crds machine dotprompt"),
+    ("dotprompt", ""),
+    ("daemon", ""),
+    ("identity", ""),
+    ("http1", ""),
+    ("mcp", ""),
+    ("store", "crds"),
+    ("bridge", "daemon"),
+    ("proxy", "http1 daemon crds identity"),
+    ("runner", "mcp daemon crds dotprompt"),
+    ("cluster", "meta crds machine actions identity"),
+    ("operator", "meta crds machine actions cluster mcp http1 daemon identity"),
+    ("gateway", "meta crds machine cluster http1 daemon identity"),
+    ("control_plane", "meta crds machine actions cluster store http1 daemon"),
+    ("cli", "meta crds machine actions cluster identity"),
+    ("recif", "bridge cli control_plane daemon gateway operator proxy runner"),
+    ("testing", ""),
+    ("e2e", "crds meta testing"),
+];
 
-/// What the room says that it uses.
-fn stated(folder: &Path) -> BTreeSet<String> {
-    let text = fs::read_to_string(folder.join("mod.rs")).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix("//! Uses: "));
-    let line = line.unwrap_or_else(|| panic!("{}: the first file of a room has a `//! Uses:` line", folder.display()));
-    line.split(',').map(|name| name.trim().to_owned()).filter(|name| name != "–").collect()
-}
-
-/// The names that follow `crate::`, also in groups such as `crate::{cache::A, cluster}`.
-fn mentioned(text: &str) -> BTreeSet<String> {
-    let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
-    let mut found = BTreeSet::new();
-    for (at, _) in code.match_indices("crate::") {
-        let rest = &code[at + "crate::".len()..];
-        let mut depth = 0;
-        let mut word = String::new();
-        let mut path_begins = true;
-        for character in rest.chars() {
-            if character.is_alphanumeric() || character == '_' {
-                word.push(character);
-                continue;
-            }
-            let word = std::mem::take(&mut word);
-            if path_begins && !word.is_empty() {
-                found.insert(word);
-                path_begins = false;
-            }
-            match character {
-                '{' => depth += 1,
-                '}' => depth -= 1,
-                ',' if depth == 1 => path_begins = true,
-                _ => {}
-            }
-            if depth == 0 {
-                break;
-            }
-        }
-    }
-    found
-}
+/// A crate behind which the outside stands, and the members that may import it.
+const OUTSIDE: &[(&str, &str)] =
+    &[("kube", "crds actions cluster cli e2e"), ("reqwest", "mcp runner operator cli e2e"), ("rmcp", "mcp")];
 
 #[test]
-fn a_room_uses_only_what_it_says() {
-    let rooms = rooms();
-    let mut wrong = Vec::new();
-    for (room, folder) in &rooms {
-        let stated = stated(folder);
-        for name in stated.iter().filter(|name| !rooms.contains_key(*name)) {
-            println!("{room} may use {name}, which is not there yet");
-        }
-        for file in sources(folder) {
-            for used in mentioned(&fs::read_to_string(&file).unwrap()) {
-                if used != *room && rooms.contains_key(&used) && !stated.contains(&used) {
-                    wrong.push(format!("{}: {room} may not use {used}", file.display()));
+fn a_member_imports_only_what_it_may() {
+    let mut metadata = Command::new(env!("CARGO"));
+    metadata.args(["metadata", "--no-deps", "--format-version=1", "--offline"]);
+    let output = metadata.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let names: BTreeSet<_> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
+    assert_eq!(names, MEMBERS.iter().map(|(name, _)| *name).collect(), "each member has its row here");
+    for package in packages {
+        let name = package["name"].as_str().unwrap();
+        let dependencies = package["dependencies"].as_array().unwrap().iter().filter(|found| found["kind"].is_null());
+        let allows = |list: &str, what: &str| list.split(' ').any(|allowed| allowed == what);
+        for dependency in dependencies.filter_map(|found| found["name"].as_str()) {
+            let allowed = match OUTSIDE.iter().find(|(outside, _)| *outside == dependency) {
+                Some((_, members)) => allows(members, name),
+                None if names.contains(dependency) => {
+                    MEMBERS.iter().any(|(member, allowed)| *member == name && allows(allowed, dependency))
                 }
-            }
+                None => true,
+            };
+            assert!(allowed, "{name} may not import {dependency}");
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-#[test]
-fn rooms_depend_one_way() {
-    let stated: BTreeMap<_, _> = rooms().into_iter().map(|(room, folder)| (room, stated(&folder))).collect();
-    let mut left: BTreeSet<_> = stated.keys().cloned().collect();
-    loop {
-        let free: Vec<_> = left.iter().filter(|room| stated[*room].is_disjoint(&left)).cloned().collect();
-        if free.is_empty() {
-            break;
-        }
-        left.retain(|room| !free.contains(room));
-    }
-    assert!(left.is_empty(), "these rooms use each other in a circle: {left:?}");
-}
-
-#[test]
-fn mentions_are_found_in_every_form() {
-    let found = |text: &str| mentioned(text).into_iter().collect::<Vec<_>>().join(" ");
-    assert_eq!(found("use crate::cluster::Change;"), "cluster");
-    assert_eq!(found("use crate::{cache::{A, B}, cluster};"), "cache cluster");
-    assert_eq!(found("use crate::{\n    cache::A,\n    telemetry::{http::{self, P}, logs},\n};"), "cache telemetry");
-    assert_eq!(found("fn a(b: crate::scaler::B) {}\n// crate::proxy"), "scaler");
 }

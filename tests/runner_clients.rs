@@ -2,9 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../src/runner/tests/peers.rs"]
-mod peers;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::iter;
@@ -13,6 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use testing::peers;
 
 /// A runner called `peer`, of the stub model, on a port of its own; ends with this value.
 struct Runner {

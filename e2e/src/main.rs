@@ -15,12 +15,6 @@ mod mutate;
 mod namespace;
 mod object;
 mod operator;
-#[path = "../../src/runner/tests/peers.rs"]
-#[allow(clippy::unwrap_used, reason = "it fails a scenario")]
-mod peers;
-#[path = "../../src/runner/tests/postgres.rs"]
-#[allow(dead_code, clippy::unwrap_used, clippy::expect_used, reason = "it fails a scenario, which needs a part of it")]
-mod postgres;
 mod report;
 mod run;
 mod scenarios;

@@ -1,5 +1,5 @@
-//! Cuts the body of a message: see `entries::body`.
+//! Cuts the body of a message: see `http1::entries::body`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz::entries::body(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| http1::entries::body(bytes));

@@ -1,5 +1,5 @@
-//! Relays a request and its answer: see `entries::exchange`.
+//! Relays a request and its answer: see `http1::entries::exchange`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz::entries::exchange(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| http1::entries::exchange(bytes));

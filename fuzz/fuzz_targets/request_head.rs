@@ -1,5 +1,5 @@
-//! Reads the head of a request: see `entries::request_head`.
+//! Reads the head of a request: see `http1::entries::request_head`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz::entries::request_head(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| http1::entries::request_head(bytes));

@@ -1,5 +1,5 @@
-//! Reads the head of a response: see `entries::response_head`.
+//! Reads the head of a response: see `http1::entries::response_head`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz::entries::response_head(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| http1::entries::response_head(bytes));

@@ -4,19 +4,19 @@ use std::collections::VecDeque;
 
 use serde_json::Value;
 
-#[path = "../../src/bridge/framing.rs"]
+#[path = "../../src/bridge/src/framing.rs"]
 #[allow(dead_code, reason = "the bridge uses more of it")]
 mod framing;
-#[path = "../../src/bridge/headers.rs"]
+#[path = "../../src/bridge/src/headers.rs"]
 #[allow(dead_code, reason = "the bridge uses more of it")]
 mod headers;
-#[path = "../../src/bridge/message.rs"]
+#[path = "../../src/bridge/src/message.rs"]
 #[allow(dead_code, reason = "the bridge uses more of it")]
 mod message;
-#[path = "../../src/bridge/rewrite.rs"]
+#[path = "../../src/bridge/src/rewrite.rs"]
 #[allow(dead_code, reason = "the bridge uses more of it")]
 mod rewrite;
-#[path = "../../src/bridge/scanner.rs"]
+#[path = "../../src/bridge/src/scanner.rs"]
 mod scanner;
 
 /// Stands in for `src/bridge/reply.rs`, of which `headers` needs this type only.

@@ -2,9 +2,9 @@
 
 use percent_encoding::percent_decode;
 
-use crate::http1::{Fields, RequestHead};
+use http1::{Fields, RequestHead};
 
-#[path = "../../src/gateway/path.rs"]
+#[path = "../../src/gateway/src/path.rs"]
 mod path;
 
 use path::{Astray, Path};

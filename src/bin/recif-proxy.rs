@@ -2,11 +2,9 @@
 
 use std::{fmt::Display, path::PathBuf, process::ExitCode};
 
+use bridge::{self, ServeError};
 use clap::{Parser, Subcommand};
-use recif::{
-    bridge::{self, ServeError},
-    proxy::{self, Config},
-};
+use proxy::{self, Config};
 use tracing_subscriber::{filter::Targets, fmt, prelude::*};
 
 /// Takes the requests of a workload, lets no more in than its cap, and empties its Pod before it goes. It is configured by
@@ -46,7 +44,7 @@ fn main() -> ExitCode {
     };
     match instead {
         None => {
-            recif::limits::raise_open_files();
+            daemon::limits::raise_open_files();
             match Config::read(|name| std::env::var(name).ok()) {
                 Ok(config) => ended(runtime.block_on(proxy::run(config))),
                 Err(error) => failed(2, error),

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use recif::runner::{self, Config, LogFormat, Mode};
+use runner::{self, Config, LogFormat, Mode};
 use tracing_subscriber::EnvFilter;
 
 /// Serves one AI agent, one flow or a set of flows over HTTP.

@@ -253,7 +253,7 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         let observed = Observed { memory: self.memory.clone(), key: step.key.clone(), uid: step.cr.uid().to_owned() };
         let cx = Context { world: self.world.clone(), clock: self.clock.clone(), notes: Notes::default(), observed };
         step.by = By::Action(action.name());
-        step.result = bounded(action.as_ref(), &cx, step.cr.clone()).await;
+        step.result = bounded(action, &cx, step.cr.clone()).await;
         let said = cx.notes.take();
         let usual = action.recheck(&step.cr).map(|usual| step::spread(usual, step.cr.uid()));
         step.recheck = match (said.look_again, usual) {

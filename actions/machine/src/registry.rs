@@ -85,12 +85,12 @@ impl<K: PhasedObject, D> Registry<K, D> {
     }
 
     /// The first action that takes the object, and the names of those that claim its phase but declined.
-    pub(super) fn pick(&self, cr: &K) -> (Option<&Arc<dyn Action<K, D>>>, Vec<&'static str>) {
+    pub(super) fn pick(&self, cr: &K) -> (Option<&dyn Action<K, D>>, Vec<&'static str>) {
         let mut passed_over = Vec::new();
         let Some(phase) = cr.phase() else { return (None, passed_over) };
         for action in self.actions.iter().filter(|action| action.phases().contains(&phase)) {
             if action.can_handle(cr) {
-                return (Some(action), passed_over);
+                return (Some(action.as_ref()), passed_over);
             }
             passed_over.push(action.name());
         }

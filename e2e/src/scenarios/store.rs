@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use serde_json::json;
+use testing::postgres::Server;
 
 use super::{Scenario, scenarios};
 use crate::{
@@ -12,7 +13,6 @@ use crate::{
     manifests::{agent, tool},
     namespace::{Namespace, START},
     object::{Object, Read as _},
-    postgres::Server,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
@@ -99,7 +99,7 @@ async fn a_database_that_was_stopped_is_caught_up_with(ns: Namespace) -> Result<
         Ok((ready.contains("\ndatabase: ") && ready.contains("behind")).then_some(ready))
     };
     let said = crate::watch::poll(crate::namespace::SAID, "readiness tells that the database is away", says_so).await?;
-    ensure!(!said.contains(crate::postgres::PASSWORD), "{said}");
+    ensure!(!said.contains(testing::postgres::PASSWORD), "{said}");
     ns.delete(AGENT, "a4").await?;
     server.resume().await;
     copy.is_the_list().await?;

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use sqlx::{AnyConnection, Connection as _, Row as _};
+use testing::postgres::Server;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -24,7 +25,6 @@ use crate::{
     manifests::{agent, object, workload},
     namespace::{Namespace, SAID, START},
     object::Read as _,
-    postgres::Server,
     watch::poll,
 };
 
@@ -51,7 +51,7 @@ async fn suffers(ns: &Namespace, control_plane: &ControlPlane, history: bool) ->
         let behind = control_plane.metric("recif_mirror_behind_seconds").await? > 0.0;
         let ready = control_plane.get("/readyz").await?;
         ensure!(ready.contains(" 200 "), "it is not ready without its database: {ready}");
-        ensure!(!ready.contains(crate::postgres::PASSWORD), "{ready}");
+        ensure!(!ready.contains(testing::postgres::PASSWORD), "{ready}");
         Ok((failing && behind && ready.contains("\ndatabase: unavailable")).then_some(()))
     };
     poll(NOTICED, "metrics and readiness tell that the database fails", told).await?;

@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, stream};
 
-#[path = "../../../src/runner/models/error.rs"]
+#[path = "../../../src/runner/src/models/error.rs"]
 #[allow(dead_code, reason = "the models use more of it")]
 mod error;
-#[path = "../../../src/runner/models/frames.rs"]
+#[path = "../../../src/runner/src/models/frames.rs"]
 #[allow(dead_code, reason = "the models use more of it")]
 mod frames;
-#[path = "../../../src/runner/models/refusal.rs"]
+#[path = "../../../src/runner/src/models/refusal.rs"]
 #[allow(dead_code, reason = "the models use more of it")]
 mod refusal;
 

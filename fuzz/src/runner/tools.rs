@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use url::{Position, Url};
 
-#[path = "../../../src/runner/tools/template.rs"]
+#[path = "../../../src/runner/src/tools/template.rs"]
 mod template;
 
 use template::Template;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::Stdio;
+use testing::peers;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::differential_cases::{BLOCKS, DIFFERENT, FRONTMATTERS, LEAVES, TEMPLATES, input_of_cases, partials};
 use super::tests::words;
-use super::{Part, Prompt, RenderedMessage, Role, blocks, input, peers};
+use super::{Part, Prompt, RenderedMessage, Role, blocks, input};
 
 /// A prompt with what it is rendered with.
 #[derive(Debug, Clone)]

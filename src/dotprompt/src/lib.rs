@@ -56,9 +56,6 @@ mod differential_cases;
 #[cfg(test)]
 mod differential_tests;
 #[cfg(test)]
-#[path = "../../runner/tests/peers.rs"]
-mod peers;
-#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,187 @@
+//! The body of an answer: nothing, a text, or the events of a stream.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http_body::{Frame, SizeHint};
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::outlet::{Event, Inlet};
+
+/// Longest silence on a stream: a comment tells those in between that it is alive.
+pub(super) const SILENCE: Duration = Duration::from_secs(15);
+/// Up to this many bytes an event is sent in one piece.
+const COPIED: usize = 64 << 10;
+const COMMENT: &[u8] = b": still here\n\n";
+
+/// The stream was broken off; the connection must not end as if it were complete.
+#[derive(Debug, thiserror::Error)]
+#[error("the client did not read what it asked for")]
+pub(super) struct Broken;
+
+/// A body.
+pub(super) enum Body {
+    /// Known as a whole; nothing once it is taken.
+    Whole(Option<Bytes>),
+    /// Messages as they come.
+    Events(Events),
+}
+
+/// A stream of server-sent events.
+pub(super) struct Events {
+    inlet: Inlet,
+    /// Came before anybody knew that this would be a stream.
+    first: Option<Event>,
+    silence: Pin<Box<Sleep>>,
+    /// What is left of an event that is not copied.
+    rest: Vec<Bytes>,
+    is_over: bool,
+}
+
+impl Body {
+    /// A text, or nothing.
+    pub(super) fn whole(text: impl Into<Bytes>) -> Self {
+        Self::Whole(Some(text.into()).filter(|bytes| !bytes.is_empty()))
+    }
+
+    /// A stream that begins with `first`.
+    pub(super) fn events(inlet: Inlet, first: Option<Event>) -> Self {
+        Self::Events(Events { inlet, first, silence: Box::pin(sleep(SILENCE)), rest: Vec::new(), is_over: false })
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match self.get_mut() {
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Events(events) => events.poll(cx).map(|next| next.map(|next| next.map(Frame::data))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::Events(events) => events.is_over && events.rest.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Events(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl Events {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+        if let Some(piece) = self.rest.pop() {
+            return Poll::Ready(Some(Ok(piece)));
+        }
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        let next = match self.first.take() {
+            Some(first) => Poll::Ready(Some(first)),
+            None => self.inlet.poll_next(cx),
+        };
+        let bytes = match next {
+            Poll::Ready(Some(Event::Message(message))) => self.event(message),
+            Poll::Ready(Some(Event::Answer { message, .. })) => {
+                self.is_over = true;
+                self.event(message)
+            }
+            Poll::Ready(Some(Event::End)) => {
+                self.is_over = true;
+                return Poll::Ready(None);
+            }
+            Poll::Ready(None) => {
+                self.is_over = true;
+                return Poll::Ready(Some(Err(Broken)));
+            }
+            Poll::Pending => {
+                ready!(self.silence.as_mut().poll(cx));
+                Bytes::from_static(COMMENT)
+            }
+        };
+        self.silence.as_mut().reset(Instant::now() + SILENCE);
+        Poll::Ready(Some(Ok(bytes)))
+    }
+}
+
+impl Events {
+    /// The first piece of an event. A large message is not copied: it takes its share of the memory of all until it is sent.
+    fn event(&mut self, message: Bytes) -> Bytes {
+        const START: &[u8] = b"event: message\ndata: ";
+        const END: &[u8] = b"\n\n";
+        if message.len() > COPIED {
+            self.rest = vec![Bytes::from_static(END), message];
+            return Bytes::from_static(START);
+        }
+        let mut event = BytesMut::with_capacity(message.len() + START.len() + END.len());
+        for part in [START, &message, END] {
+            event.put_slice(part);
+        }
+        event.freeze()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use http_body::Body as _;
+
+    use super::*;
+    use crate::outlet::stream;
+
+    async fn next(body: &mut Body) -> Option<Result<String, ()>> {
+        let frame = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await?;
+        Some(frame.map_err(|_| ()).map(|frame| String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_stream_says_that_it_is_alive() {
+        let (outlet, inlet) = stream(|| ());
+        let mut body = Body::events(inlet, Some(Event::Message("a".into())));
+        assert_eq!(next(&mut body).await.unwrap().unwrap(), "event: message\ndata: a\n\n");
+        for _ in 0..3 {
+            let before = Instant::now();
+            assert_eq!(next(&mut body).await.unwrap().unwrap(), ": still here\n\n");
+            assert_eq!(before.elapsed(), SILENCE);
+        }
+        outlet.force(Event::Answer { message: "b".into(), status: 200 });
+        assert_eq!(next(&mut body).await.unwrap().unwrap(), "event: message\ndata: b\n\n");
+        assert!(body.is_end_stream() && next(&mut body).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_large_event_is_sent_in_pieces() {
+        let (outlet, inlet) = stream(|| ());
+        let message = "x".repeat(COPIED + 1);
+        outlet.force(Event::Answer { message: message.clone().into(), status: 200 });
+        let mut body = Body::events(inlet, None);
+        let mut sent = String::new();
+        while !body.is_end_stream() {
+            sent += &next(&mut body).await.unwrap().unwrap();
+        }
+        assert_eq!(sent, format!("event: message\ndata: {message}\n\n"));
+    }
+
+    #[tokio::test]
+    async fn only_a_stream_that_was_ended_ends_well() {
+        let (outlet, inlet) = stream(|| ());
+        outlet.force(Event::End);
+        assert!(next(&mut Body::events(inlet, None)).await.is_none());
+        let (outlet, inlet) = stream(|| ());
+        drop(outlet);
+        assert_eq!(next(&mut Body::events(inlet, None)).await, Some(Err(())));
+    }
+}

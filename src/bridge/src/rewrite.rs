@@ -1,0 +1,175 @@
+//! Ids of the child that all requests of the newer era share.
+//!
+//! Clients choose ids, progress tokens and through them the names of subscriptions, and two clients choose the same. So
+//! each request gets a number of ours for all three on its way to the child, and what comes back gets the client's again.
+//! Everything else of a message is passed on as it was written.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::message::{Id, Outcome};
+
+/// The field of `_meta` by which a notification names its subscription.
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// A request under our number, as a line.
+pub(super) fn request(number: i64, method: &str, params: Option<&RawValue>, has_token: bool) -> String {
+    let method = serde_json::Value::from(method);
+    let replaced = params
+        .filter(|_| has_token)
+        .and_then(|params| replace(params.get(), &["_meta", "progressToken"], &number.to_string()));
+    let params = match (&replaced, params) {
+        (Some(replaced), _) => format!(r#","params":{replaced}"#),
+        (None, Some(params)) => format!(r#","params":{}"#, params.get()),
+        (None, None) => String::new(),
+    };
+    format!(r#"{{"jsonrpc":"2.0","id":{number},"method":{method}{params}}}"#)
+}
+
+/// The child's answer under the client's id; that of a subscription names it, too.
+pub(super) fn answer(id: &Id, outcome: &Outcome<'_>, subscription: bool) -> String {
+    let id = id.to_json();
+    match outcome {
+        Outcome::Result(result) => {
+            let named = subscription.then(|| replace(result.get(), &["_meta", SUBSCRIPTION], &id)).flatten();
+            let result = named.as_deref().unwrap_or(result.get());
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+        }
+        Outcome::Error(error) => format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{}}}"#, error.get()),
+    }
+}
+
+/// A notification of a request's progress under the client's token.
+pub(super) fn progress(method: &str, params: &RawValue, token: &Id) -> Option<String> {
+    notification(method, params, &["progressToken"], token)
+}
+
+/// A notification of a subscription under the client's name for it.
+pub(super) fn subscribed(method: &str, params: &RawValue, id: &Id) -> Option<String> {
+    notification(method, params, &["_meta", SUBSCRIPTION], id)
+}
+
+/// The subscription that a notification belongs to.
+pub(super) fn subscription(params: &RawValue) -> Option<Id> {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow, rename = "_meta")]
+        meta: Meta<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Meta<'a> {
+        #[serde(borrow, rename = "io.modelcontextprotocol/subscriptionId")]
+        id: &'a RawValue,
+    }
+    Id::read(serde_json::from_str::<Params<'_>>(params.get()).ok()?.meta.id.get())
+}
+
+/// The request that a `notifications/cancelled` names.
+pub(super) fn cancelled(params: &RawValue) -> Option<Id> {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow, rename = "requestId")]
+        id: &'a RawValue,
+    }
+    Id::read(serde_json::from_str::<Params<'_>>(params.get()).ok()?.id.get())
+}
+
+/// Tells the child that nobody waits for a request any more, as a line.
+pub(super) fn cancel(number: i64) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{number},"reason":"the client left"}}}}"#
+    )
+}
+
+fn notification(method: &str, params: &RawValue, path: &[&str], id: &Id) -> Option<String> {
+    let params = replace(params.get(), path, &id.to_json())?;
+    let method = serde_json::Value::from(method);
+    Some(format!(r#"{{"jsonrpc":"2.0","method":{method},"params":{params}}}"#))
+}
+
+/// The object with another value at `path`; none if there is no such place.
+fn replace(object: &str, path: &[&str], value: &str) -> Option<String> {
+    let (field, rest) = path.split_first()?;
+    let mut fields: BTreeMap<String, &RawValue> = serde_json::from_str(object).ok()?;
+    let present = fields.get(*field)?;
+    let new = if rest.is_empty() { value.to_owned() } else { replace(present.get(), rest, value)? };
+    let new = RawValue::from_string(new).ok()?;
+    fields.insert((*field).to_owned(), &new);
+    serde_json::to_string(&fields).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{message::Message, scanner::tests::value};
+
+    fn raw(value: &Value) -> Box<RawValue> {
+        serde_json::value::to_raw_value(value).unwrap()
+    }
+
+    fn parsed(text: &str) -> Value {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_request_gets_our_number_for_its_id_and_its_progress() {
+        let params = raw(&json!({"_meta": {"progressToken": "a", "k": 1}, "name": "echo"}));
+        let wanted = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
+            "params": {"_meta": {"progressToken": 7, "k": 1}, "name": "echo"}});
+        assert_eq!(parsed(&request(7, "tools/call", Some(&params), true)), wanted);
+        assert_eq!(parsed(&request(8, "a\"b", None, false)), json!({"jsonrpc": "2.0", "id": 8, "method": "a\"b"}));
+    }
+
+    #[test]
+    fn what_comes_back_has_the_names_of_the_client() {
+        let id = Id::Text("mine".into());
+        let params = raw(&json!({"progressToken": 7, "progress": 0.5}));
+        let text = progress("notifications/progress", &params, &id).unwrap();
+        assert_eq!(parsed(&text)["params"], json!({"progressToken": "mine", "progress": 0.5}));
+        let params = raw(&json!({"_meta": {SUBSCRIPTION: 7, "x": 1}, "uri": "a"}));
+        assert_eq!(subscription(&params), Some(Id::Number(7)));
+        let text = subscribed("notifications/resources/updated", &params, &id).unwrap();
+        assert_eq!(parsed(&text)["params"], json!({"_meta": {SUBSCRIPTION: "mine", "x": 1}, "uri": "a"}));
+        let result = raw(&json!({"_meta": {SUBSCRIPTION: 7}}));
+        let text = answer(&id, &Outcome::Result(&result), true);
+        assert_eq!(parsed(&text), json!({"jsonrpc": "2.0", "id": "mine", "result": {"_meta": {SUBSCRIPTION: "mine"}}}));
+    }
+
+    #[test]
+    fn what_the_child_is_told_is_what_it_can_read() {
+        let text = cancel(7);
+        let Ok(Message::Notification { params: Some(params), .. }) = Message::read(&text) else { panic!("{text}") };
+        assert_eq!(cancelled(params), Some(Id::Number(7)));
+        assert_eq!(cancelled(&raw(&json!({}))), None);
+        assert_eq!(subscription(&raw(&json!({"_meta": []}))), None);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_but_the_names_changes(value in value(), token: bool, id in any::<String>(), number: u32) {
+            let mut params = json!({"arguments": value, "_meta": {}});
+            if token {
+                params["_meta"]["progressToken"] = json!("theirs");
+            }
+            let sent = request(i64::from(number), "m", Some(&raw(&params)), token);
+            prop_assert!(!sent.contains('\n'));
+            let Ok(Message::Request { id: ours, params: Some(arrived), .. }) = Message::read(&sent) else { panic!() };
+            prop_assert_eq!(&ours, &Id::Number(i64::from(number)));
+            let back = Id::Text(id);
+            let answered = answer(&back, &Outcome::Result(arrived), false);
+            let Ok(Message::Answer { id: Some(theirs), outcome: Outcome::Result(result) }) = Message::read(&answered)
+            else { panic!() };
+            prop_assert_eq!(theirs, back);
+            if token {
+                params["_meta"]["progressToken"] = json!(number);
+            }
+            let read = |text: &str| -> BTreeMap<String, Value> { serde_json::from_str(text).unwrap() };
+            prop_assert_eq!(read(result.get()), read(raw(&params).get()));
+        }
+    }
+}

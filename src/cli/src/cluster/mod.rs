@@ -1,0 +1,359 @@
+//! What the commands read from a cluster, with the rights of whoever typed them, and the two things that two of them write:
+//! an annotation, and the keys by which gateways vouch for callers.
+//!
+//! Unlike the operator's watches this reads whole objects, once, on demand: a person wants the kubelet's words.
+
+mod caller;
+mod forward;
+mod table;
+
+use std::{fmt, path::PathBuf};
+
+use crds::{GROUP, Kind, VERSION};
+use futures::{AsyncBufReadExt, Stream, StreamExt, TryFutureExt as _, TryStreamExt};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Pod, Secret},
+};
+use kube::{
+    Api, Client, Config,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, LogParams, Patch, PatchParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event},
+    },
+};
+
+pub(crate) use caller::Caller;
+pub(crate) use forward::{Forward, ForwardError};
+pub(crate) use table::{Column, Query, Row, Table};
+
+/// How the cluster is reached; what is not given comes from the kubeconfig.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Connection {
+    /// Namespace that is meant.
+    pub namespace: Option<String>,
+    /// Context of the kubeconfig.
+    pub context: Option<String>,
+    /// Path of the kubeconfig.
+    pub kubeconfig: Option<PathBuf>,
+}
+
+/// Why something could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// No usable kubeconfig.
+    #[error("find out how to reach the cluster: {0}; choose one with --kubeconfig and --context")]
+    Kubeconfig(String),
+    /// The API server does not serve the kind.
+    #[error(
+        "the cluster does not know the kind {0}: install it with `recif crds | kubectl apply --server-side -f -`, or \
+         choose another cluster with --context"
+    )]
+    NotInstalled(&'static str),
+    /// A request failed.
+    #[error("{doing}: {}", reason(.source))]
+    Request {
+        /// What was being done.
+        doing: String,
+        /// What came back.
+        source: Box<kube::Error>,
+    },
+}
+
+impl ReadError {
+    /// Whether the caller may not do what was tried.
+    pub fn is_forbidden(&self) -> bool {
+        self.status() == Some(403)
+    }
+
+    /// Whether the API server cannot be reached, or is not the one that is meant.
+    pub fn is_unreachable(&self) -> bool {
+        match self {
+            Self::Kubeconfig(_) | Self::NotInstalled(_) => true,
+            Self::Request { source, .. } => {
+                !matches!(source.as_ref(), kube::Error::Api(_) | kube::Error::SerdeError(_))
+            }
+        }
+    }
+
+    /// The status of the API server's refusal, if it is one.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Request { source, .. } => match source.as_ref() {
+                kube::Error::Api(status) => Some(status.code),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn request(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Request { doing, source: Box::new(source) }
+    }
+}
+
+/// A cluster, and the namespace the caller means.
+pub(crate) struct Live {
+    client: Client,
+    /// The namespace given, else that of the kubeconfig's context.
+    pub namespace: String,
+    /// Who the kubeconfig says that the caller is.
+    pub caller: Caller,
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+/// What happened to a watched object.
+#[derive(Debug)]
+pub(crate) enum Sight {
+    /// It is there, perhaps changed.
+    There(Box<DynamicObject>),
+    /// It was deleted.
+    Gone,
+}
+
+impl Live {
+    /// Reads the kubeconfig. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`ReadError::Kubeconfig`].
+    pub(crate) async fn connect(connection: &Connection) -> Result<Self, ReadError> {
+        let config = config(connection).await?;
+        let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let caller = Caller::of(&config)?;
+        let client = Client::try_from(config).map_err(|error| ReadError::Kubeconfig(error.to_string()))?;
+        Ok(Self { client, namespace, caller })
+    }
+
+    /// A cluster that a test plays.
+    #[cfg(test)]
+    pub(crate) fn played(client: Client, namespace: &str) -> Self {
+        Self { client, namespace: namespace.to_owned(), caller: Caller::nobody() }
+    }
+
+    /// An object of ours in that namespace; `None` when there is none of that name.
+    ///
+    /// # Errors
+    /// [`ReadError::NotInstalled`] when there is no such kind either.
+    pub(crate) async fn object(&self, kind: &'static Kind, name: &str) -> Result<Option<DynamicObject>, ReadError> {
+        self.object_in(&self.namespace, kind, name).await
+    }
+
+    /// An object of ours in a namespace; `None` when there is none of that name.
+    ///
+    /// # Errors
+    /// [`ReadError::NotInstalled`] when there is no such kind either.
+    pub(crate) async fn object_in(
+        &self,
+        namespace: &str,
+        kind: &'static Kind,
+        name: &str,
+    ) -> Result<Option<DynamicObject>, ReadError> {
+        match self.objects(namespace, kind).get(name).await {
+            Ok(object) => Ok(Some(object)),
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                let known = status.details.as_ref().is_some_and(|details| details.name == name);
+                if known { Ok(None) } else { Err(ReadError::NotInstalled(kind.name)) }
+            }
+            Err(error) => Err(ReadError::request(format!("read {} {namespace}/{name}", kind.name))(error)),
+        }
+    }
+
+    /// Sets an annotation of an object of ours.
+    ///
+    /// # Errors
+    /// [`ReadError::Request`], for an object that is not there too.
+    pub(crate) async fn annotate(
+        &self,
+        kind: &'static Kind,
+        name: &str,
+        key: &str,
+        value: &str,
+    ) -> Result<(), ReadError> {
+        let patch = serde_json::json!({ "metadata": { "annotations": { key: value } } });
+        let sent = self.objects(&self.namespace, kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        sent.map(drop).map_err(ReadError::request(format!("annotate {} {}/{name}", kind.name, self.namespace)))
+    }
+
+    /// Every version of the object from now on; the first one at once.
+    pub(crate) fn watch(&self, kind: &'static Kind, name: &str) -> impl Stream<Item = Sight> + use<> {
+        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let mut listed = false;
+        watcher::watcher(self.objects(&self.namespace, kind), config).default_backoff().filter_map(move |event| {
+            let seen = match event {
+                Ok(Event::Init) => {
+                    listed = false;
+                    None
+                }
+                Ok(Event::InitApply(object) | Event::Apply(object)) => {
+                    listed = true;
+                    Some(Sight::There(Box::new(object)))
+                }
+                Ok(Event::InitDone) => (!listed).then_some(Sight::Gone),
+                Ok(Event::Delete(_)) => Some(Sight::Gone),
+                Err(_) => None,
+            };
+            std::future::ready(seen)
+        })
+    }
+
+    /// The Pods with these labels in the namespace.
+    ///
+    /// # Errors
+    /// [`ReadError::Request`].
+    pub(crate) async fn pods(&self, namespace: &str, selector: &str) -> Result<Vec<Pod>, ReadError> {
+        list_pods(&self.client, namespace, selector).await
+    }
+
+    /// The Deployment of that name in the caller's namespace.
+    ///
+    /// # Errors
+    /// [`ReadError::Request`].
+    pub(crate) async fn deployment(&self, name: &str) -> Result<Option<Deployment>, ReadError> {
+        let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), &self.namespace);
+        let doing = format!("read Deployment {}/{name}", self.namespace);
+        deployments.get_opt(name).await.map_err(ReadError::request(doing))
+    }
+
+    /// The ConfigMap of that name in the caller's namespace.
+    ///
+    /// # Errors
+    /// [`ReadError::Request`].
+    pub(crate) async fn config_map(&self, name: &str) -> Result<Option<ConfigMap>, ReadError> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        maps.get_opt(name).await.map_err(ReadError::request(format!("read ConfigMap {}/{name}", self.namespace)))
+    }
+
+    /// A Secret; `None` when there is none of that name.
+    ///
+    /// # Errors
+    /// [`ReadError::Request`].
+    pub(crate) async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>, ReadError> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        secrets.get_opt(name).await.map_err(ReadError::request(format!("read Secret {namespace}/{name}")))
+    }
+
+    /// Writes a Secret in the version in which it was read.
+    ///
+    /// # Errors
+    /// [`ReadError::Request`].
+    pub(crate) async fn replace_secret(&self, namespace: &str, secret: &Secret) -> Result<(), ReadError> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let name = secret.metadata.name.as_deref().unwrap_or_default();
+        let written = secrets.replace(name, &PostParams::default(), secret).await;
+        written.map(drop).map_err(ReadError::request(format!("write Secret {namespace}/{name}")))
+    }
+
+    /// Every object of a kind of ours, in all namespaces.
+    ///
+    /// # Errors
+    /// [`ReadError::Request`].
+    pub(crate) async fn everywhere(&self, kind: &'static Kind) -> Result<Vec<DynamicObject>, ReadError> {
+        let list = self.objects_everywhere(kind).list(&ListParams::default()).await;
+        list.map(|list| list.items).map_err(ReadError::request(format!("list {} in all namespaces", kind.plural)))
+    }
+
+    /// The lines of a Pod's log that `wanted` takes.
+    ///
+    /// # Errors
+    /// [`ReadError::Request`].
+    pub(crate) async fn log(
+        &self,
+        namespace: &str,
+        pod: &str,
+        params: &LogParams,
+        mut wanted: impl FnMut(&str) -> bool,
+    ) -> Result<Vec<String>, ReadError> {
+        let lines = self.log_lines(namespace, pod, params);
+        lines.try_filter(|line| std::future::ready(wanted(line))).try_collect().await
+    }
+
+    /// The lines of a Pod's log as they come. An error is the last one: [`ReadError::Request`].
+    pub(crate) fn log_lines(
+        &self,
+        namespace: &str,
+        pod: &str,
+        params: &LogParams,
+    ) -> impl Stream<Item = Result<String, ReadError>> + Send + use<> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let doing = format!("read the log of Pod {namespace}/{pod}");
+        let (pod, params) = (pod.to_owned(), params.clone());
+        async move {
+            let opened = pods.log_stream(&pod, &params).await.map_err(ReadError::request(doing.clone()))?;
+            let broken = move |error| ReadError::request(doing.clone())(kube::Error::ReadEvents(error));
+            Ok(opened.lines().map_err(broken))
+        }
+        .try_flatten_stream()
+    }
+
+    fn objects(&self, namespace: &str, kind: &'static Kind) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, &resource(kind))
+    }
+
+    fn objects_everywhere(&self, kind: &'static Kind) -> Api<DynamicObject> {
+        Api::all_with(self.client.clone(), &resource(kind))
+    }
+}
+
+fn resource(kind: &'static Kind) -> ApiResource {
+    let gvk = GroupVersionKind::gvk(GROUP, VERSION, kind.name);
+    ApiResource::from_gvk_with_plural(&gvk, kind.plural)
+}
+
+/// The labels of a workload's Pods, as a selector.
+pub(crate) fn pods_of(kind: &Kind, name: &str) -> String {
+    format!("app.kubernetes.io/name={name},recif.dev/{}={name}", kind.name.to_lowercase())
+}
+
+async fn list_pods(client: &Client, namespace: &str, selector: &str) -> Result<Vec<Pod>, ReadError> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let list = pods.list(&ListParams::default().labels(selector)).await;
+    list.map(|list| list.items).map_err(ReadError::request(format!("list Pods in namespace {namespace}")))
+}
+
+async fn config(connection: &Connection) -> Result<Config, ReadError> {
+    let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
+    if let Some(path) = &connection.kubeconfig {
+        let file = Kubeconfig::read_from(path).map_err(|error| ReadError::Kubeconfig(error.to_string()))?;
+        return Config::from_custom_kubeconfig(file, &options)
+            .await
+            .map_err(|error| ReadError::Kubeconfig(error.to_string()));
+    }
+    if connection.context.is_some() {
+        return Config::from_kubeconfig(&options).await.map_err(|error| ReadError::Kubeconfig(error.to_string()));
+    }
+    Config::infer().await.map_err(|error| ReadError::Kubeconfig(error.to_string()))
+}
+
+/// The API server's own sentence where there is one, else what kept us from it.
+fn reason(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        kube::Error::Service(inner) => format!(
+            "the API server cannot be reached ({}): see whether it runs, or choose another cluster with --context",
+            chain(inner.as_ref())
+        ),
+        other => chain(other),
+    }
+}
+
+/// An error with what it came from, without what is said already.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        let said = deeper.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = deeper.source();
+    }
+    text
+}

@@ -1,0 +1,195 @@
+//! Lists as the API server itself would show them: the columns that a CustomResourceDefinition names, filled in by the server.
+
+use std::time::Duration;
+
+use crds::{GROUP, Kind, VERSION};
+use futures::{Stream, StreamExt};
+use http::{Request, header::ACCEPT};
+use kube::api::WatchEvent;
+use serde::Deserialize;
+use serde_json::Value;
+use url::form_urlencoded::Serializer;
+
+use super::{Live, ReadError};
+
+/// How many objects are asked for at a time.
+const PAGE: &str = "500";
+/// How long a watch lasts before it is opened anew: shorter than the client waits for a byte.
+const WATCH: Duration = Duration::from_secs(240);
+/// The form that is asked for.
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+
+/// What is listed.
+#[derive(Debug, Clone)]
+pub(crate) struct Query {
+    /// The kind.
+    pub kind: &'static Kind,
+    /// The namespace; `None`: all of them.
+    pub namespace: Option<String>,
+    /// The one object that is meant; `None`: all of them.
+    pub name: Option<String>,
+    /// Labels that are asked for, in kubectl's syntax; empty: any.
+    pub selector: String,
+    /// Whether each row carries its whole object, or only the metadata.
+    pub whole: bool,
+}
+
+/// A piece of a list.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Table {
+    /// Where the list stands.
+    #[serde(default)]
+    pub metadata: Place,
+    /// What the cells are; only in the first table of a watch.
+    #[serde(default)]
+    pub column_definitions: Vec<Column>,
+    /// The objects.
+    #[serde(default)]
+    pub rows: Vec<Row>,
+}
+
+/// Where a list stands.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Place {
+    /// From where a watch goes on.
+    #[serde(default)]
+    pub resource_version: String,
+    /// Leads to the next piece; empty: this was the last one.
+    #[serde(default, rename = "continue")]
+    pub next: String,
+}
+
+/// What a column shows.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Column {
+    /// Its title.
+    pub name: String,
+    /// 0: always shown; more: only where there is room.
+    #[serde(default)]
+    pub priority: i32,
+}
+
+/// An object.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Row {
+    /// What the columns show of it.
+    pub cells: Vec<Value>,
+    /// The object, or its metadata.
+    #[serde(default)]
+    pub object: Value,
+}
+
+impl Live {
+    /// The piece of a list that `next` leads to; the first one when it is empty. `None`: the one object that is meant is not there.
+    ///
+    /// # Errors
+    /// [`ReadError::NotInstalled`] when there is no such kind.
+    pub(crate) async fn table(&self, query: &Query, next: &str) -> Result<Option<Table>, ReadError> {
+        let mut parameters = vec![("includeObject", object(query))];
+        if query.name.is_none() {
+            parameters.extend([("limit", PAGE), ("labelSelector", query.selector.as_str()), ("continue", next)]);
+        }
+        let request = get(&path(query), &parameters, query)?;
+        match self.client.request::<Table>(request).await {
+            Ok(table) => Ok(Some(table)),
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                let found = status.details.as_ref().map(|details| details.name.as_str()).unwrap_or_default();
+                let known = !found.is_empty() && query.name.as_deref() == Some(found);
+                if known { Ok(None) } else { Err(ReadError::NotInstalled(query.kind.name)) }
+            }
+            Err(error) => Err(ReadError::request(doing("list", query))(error)),
+        }
+    }
+
+    /// What changes from this version on; ends from time to time by itself.
+    ///
+    /// # Errors
+    /// [`ReadError::Request`], also as an item.
+    pub(crate) async fn table_changes(
+        &self,
+        query: &Query,
+        version: &str,
+    ) -> Result<impl Stream<Item = Result<WatchEvent<Table>, ReadError>> + use<>, ReadError> {
+        let field = query.name.as_ref().map(|name| format!("metadata.name={name}")).unwrap_or_default();
+        let seconds = WATCH.as_secs().to_string();
+        let parameters = [
+            ("watch", "1"),
+            ("includeObject", object(query)),
+            ("labelSelector", query.selector.as_str()),
+            ("fieldSelector", field.as_str()),
+            ("resourceVersion", version),
+            ("timeoutSeconds", seconds.as_str()),
+        ];
+        let request = get(&collection(query), &parameters, query)?;
+        let doing = doing("watch", query);
+        let events = self.client.request_events::<Table>(request).await.map_err(ReadError::request(doing.clone()))?;
+        Ok(events.map(move |event| event.map_err(ReadError::request(doing.clone()))))
+    }
+}
+
+fn doing(verb: &str, query: &Query) -> String {
+    let Query { kind, namespace, name, .. } = query;
+    let place =
+        namespace.as_ref().map_or_else(|| "all namespaces".into(), |namespace| format!("namespace {namespace}"));
+    match name {
+        Some(name) => format!("read {} {name} in {place}", kind.name),
+        None => format!("{verb} {} in {place}", kind.plural),
+    }
+}
+
+fn object(query: &Query) -> &'static str {
+    if query.whole { "Object" } else { "Metadata" }
+}
+
+fn collection(query: &Query) -> String {
+    let plural = query.kind.plural;
+    match &query.namespace {
+        Some(namespace) => format!("/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{plural}"),
+        None => format!("/apis/{GROUP}/{VERSION}/{plural}"),
+    }
+}
+
+fn path(query: &Query) -> String {
+    let collection = collection(query);
+    query.name.as_ref().map_or(collection.clone(), |name| format!("{collection}/{name}"))
+}
+
+fn get(path: &str, parameters: &[(&str, &str)], query: &Query) -> Result<Request<Vec<u8>>, ReadError> {
+    let given = parameters.iter().filter(|(_, value)| !value.is_empty());
+    let parameters = Serializer::new(String::new()).extend_pairs(given).finish();
+    let request = Request::get(format!("{path}?{parameters}")).header(ACCEPT, TABLE).body(Vec::new());
+    request.map_err(|error| ReadError::request(doing("list", query))(kube::Error::HttpError(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(namespace: Option<&str>, name: Option<&str>) -> Query {
+        let owned = |text: &str| text.to_owned();
+        let kind = Kind::find("agent").unwrap();
+        Query { kind, namespace: namespace.map(owned), name: name.map(owned), selector: String::new(), whole: false }
+    }
+
+    #[test]
+    fn a_query_becomes_an_address() {
+        let base = "/apis/agents.recif.dev/v1";
+        assert_eq!(path(&query(None, None)), format!("{base}/agents"));
+        assert_eq!(path(&query(Some("a"), None)), format!("{base}/namespaces/a/agents"));
+        assert_eq!(path(&query(Some("a"), Some("x"))), format!("{base}/namespaces/a/agents/x"));
+        let request = get("/p", &[("labelSelector", "a in (b, c)"), ("continue", "")], &query(None, None)).unwrap();
+        assert_eq!(request.uri(), "/p?labelSelector=a+in+%28b%2C+c%29");
+    }
+
+    #[test]
+    fn a_table_of_the_api_server_can_be_read() {
+        let text = r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7","continue":"x","remainingItemCount":3},
+            "columnDefinitions":[{"name":"Name","type":"string","format":"name","description":"d","priority":0}],
+            "rows":[{"cells":["a",null,3],"object":{"kind":"PartialObjectMetadata","metadata":{"name":"a"}}}]}"#;
+        let table: Table = serde_json::from_str(text).unwrap();
+        assert_eq!((table.metadata.next.as_str(), table.metadata.resource_version.as_str()), ("x", "7"));
+        assert_eq!((table.column_definitions[0].name.as_str(), table.rows[0].cells.len()), ("Name", 3));
+    }
+}

@@ -1,0 +1,106 @@
+//! `recif completions`: a script with which a shell completes what is typed.
+//!
+//! kubectl asks a program `kubectl_complete-recif` what could follow `kubectl recif …`: this one, under that name.
+
+use clap::ValueEnum;
+use clap_complete::{Shell, generate};
+use crds::KINDS;
+
+use super::{CliError, Exit, print};
+
+/// Commands whose first word is a kind: fish's generator tells nothing of those.
+const OF_KINDS: &str = "get why trace rollout machine";
+
+/// Flags of `recif completions`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  source <(recif completions bash)                               # in ~/.bashrc\n  recif \
+                        completions zsh > \"${fpath[1]}/_recif\"\n  recif completions fish > \
+                        ~/.config/fish/completions/recif.fish"
+)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Known,
+}
+
+/// The shells for which it is tested.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Known {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// Prints the script.
+pub(super) fn run(args: &CompletionsArgs, root: clap::Command) -> Result<Exit, CliError> {
+    print(&script(args.shell, root))?;
+    Ok(Exit::Done)
+}
+
+fn script(shell: Known, mut root: clap::Command) -> String {
+    let generator = match shell {
+        Known::Bash => Shell::Bash,
+        Known::Zsh => Shell::Zsh,
+        Known::Fish => Shell::Fish,
+    };
+    let mut script = Vec::new();
+    generate(generator, &mut root, "recif", &mut script);
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    if matches!(shell, Known::Fish) {
+        let kinds: Vec<_> = KINDS.iter().map(|kind| kind.plural).collect();
+        script +=
+            &format!("complete -c recif -n \"__fish_seen_subcommand_from {OF_KINDS}\" -f -a \"{}\"\n", kinds.join(" "));
+    }
+    script
+}
+
+/// What could stand where the last of `words` is begun, one per line, in the form in which kubectl wants to be told.
+pub(super) fn for_kubectl(root: &clap::Command, words: &[String]) -> String {
+    let (begun, before) = words.split_last().map_or(("", words), |(last, before)| (last.as_str(), before));
+    let command = before.iter().fold(root, |command, word| command.find_subcommand(word).unwrap_or(command));
+    let mut all: Vec<String> = Vec::new();
+    if begun.starts_with('-') {
+        let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
+        all.extend(shown.filter_map(|argument| argument.get_long()).map(|long| format!("--{long}")));
+    } else {
+        all.extend(command.get_subcommands().map(|command| command.get_name().to_owned()));
+        let values = command.get_positionals().flat_map(clap::Arg::get_possible_values);
+        all.extend(values.map(|value| value.get_name().to_owned()));
+    }
+    let mut lines: String = all.iter().filter(|word| word.starts_with(begun)).map(|word| format!("{word}\n")).collect();
+    // That no names of files are meant.
+    lines += ":4\n";
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Subcommand as _;
+
+    use super::*;
+
+    #[test]
+    fn every_script_knows_the_commands_and_the_kinds() {
+        for shell in [Known::Bash, Known::Zsh, Known::Fish] {
+            let root = crate::Command::augment_subcommands(clap::Command::new("recif"));
+            let script = script(shell, root);
+            for word in ["rollout", "completions", "remotemcpservers", "all-namespaces"] {
+                assert!(script.contains(word), "{shell:?} lacks {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn kubectl_is_told_what_could_follow() {
+        let root = crate::Command::augment_subcommands(clap::Command::new("recif"));
+        let told = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+            for_kubectl(&root, &words)
+        };
+        assert_eq!(told(&["tr"]), "trace\n:4\n");
+        assert_eq!(told(&["why", "a"]), "agents\n:4\n");
+        assert_eq!(told(&["get", "--all"]), "--all-namespaces\n:4\n");
+        assert!(told(&[""]).starts_with("get\nwhy\n") && told(&[]).contains("chat\n"));
+    }
+}

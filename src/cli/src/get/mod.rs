@@ -1,0 +1,249 @@
+//! `recif get`: what there is, in the columns that `kubectl get` has, for one kind or for all of them.
+//!
+//! The API server itself says what the columns are and fills them in. Lists are read page by page and printed as they come,
+//! so that ten thousand objects cost no more memory than five hundred.
+
+mod columns;
+mod documents;
+mod watch;
+
+use columns::Columns;
+use crds::{KINDS, Kind};
+use documents::Documents;
+
+use super::{
+    CliError, ConnectArgs, Exit,
+    output::{Output, hint, print, print_foreign},
+    target::{ObjectWord, check_name, find_kind},
+};
+use crate::cluster::{Live, Query, Table};
+
+/// Flags of `recif get`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  recif get                               everything in the namespace\n  recif get \
+                        agents -A\n  recif get agent/my-agent -o yaml\n  recif get tools -l team=a -o name\n  recif get \
+                        agents --watch"
+)]
+pub struct GetArgs {
+    /// What to show: a kind, KIND/NAME or KIND NAME; every kind when nothing or `recif` is named
+    #[arg(num_args = 0..=2, value_name = "OBJECT", value_parser = ObjectWord, hide_possible_values = true)]
+    object: Vec<String>,
+    /// In all namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    all_namespaces: bool,
+    /// Only what has these labels, as in kubectl: `team=a,stage!=test`
+    #[arg(short = 'l', long, value_name = "LABELS", default_value = "", hide_default_value = true)]
+    selector: String,
+    /// Watch for changes, of one kind
+    #[arg(short, long)]
+    watch: bool,
+    /// How to print it
+    #[arg(short, long, value_parser = Output::parser(Output::LISTS), default_value = "table")]
+    output: Output,
+    #[command(flatten)]
+    connection: ConnectArgs,
+}
+
+/// What is to be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Wanted {
+    /// The one kind; `None`: all.
+    kind: Option<&'static str>,
+    name: Option<String>,
+}
+
+/// Prints the lists.
+pub(super) async fn run(args: GetArgs) -> Result<Exit, CliError> {
+    let GetArgs { object, all_namespaces, selector, watch, output, connection } = args;
+    let wanted = wanted(&object)?;
+    fits(&wanted, all_namespaces, &selector, watch)?;
+    let live = connection.connect().await?;
+    let namespace = (!all_namespaces).then(|| live.namespace.clone());
+    // The column of an agent's model, which only -o wide has, is made of the object.
+    let whole = matches!(output, Output::Json | Output::Yaml | Output::Wide);
+    let query = |kind| Query {
+        kind,
+        namespace: namespace.clone(),
+        name: wanted.name.clone(),
+        selector: selector.clone(),
+        whole,
+    };
+    if let Some(kind) = wanted.kind.and_then(Kind::find) {
+        let mut printer = Printer::new(output, all_namespaces, wanted.name.is_some() || watch);
+        let version = list(&live, &query(kind), None, &mut printer).await?;
+        if watch {
+            return watch::follow(&live, &query(kind), version, &mut printer).await;
+        }
+        printer.end()?;
+        printer.said_nothing(kind.plural, namespace.as_deref());
+        return Ok(Exit::Done);
+    }
+    let mut printer = Printer::new(output, all_namespaces, false);
+    let (mut refused, mut read) = (Vec::new(), 0);
+    for kind in KINDS {
+        match list(&live, &query(kind), Some(kind), &mut printer).await {
+            Ok(_) => read += 1,
+            // One who may see some kinds sees those.
+            Err(CliError::Read(error)) if error.is_forbidden() => refused.push(error),
+            Err(error) => return Err(error),
+        }
+    }
+    match refused.pop() {
+        Some(error) if read == 0 => return Err(error.into()),
+        Some(error) => refused.iter().chain([&error]).for_each(|error| hint(&format!("note: {error}"))),
+        None => {}
+    }
+    printer.end()?;
+    printer.said_nothing("objects of Récif", namespace.as_deref());
+    Ok(Exit::Done)
+}
+
+/// Reads and prints all pages; returns from where a watch goes on. `among`: the kind, where it is one of many.
+async fn list(
+    live: &Live,
+    query: &Query,
+    among: Option<&'static Kind>,
+    printer: &mut Printer,
+) -> Result<String, CliError> {
+    let mut next = String::new();
+    loop {
+        let page = live.table(query, &next).await.map_err(|error| match error.status() {
+            Some(400) if !query.selector.is_empty() => {
+                CliError::Usage(format!("the labels {:?} cannot be read: {error}", query.selector))
+            }
+            _ => error.into(),
+        })?;
+        let name = query.name.as_deref().unwrap_or_default();
+        let table = page.ok_or_else(|| CliError::missing(live, query.kind, name))?;
+        printer.page(query.kind, among.is_some(), &table)?;
+        if table.metadata.next.is_empty() {
+            return Ok(table.metadata.resource_version);
+        }
+        next = table.metadata.next;
+    }
+}
+
+/// What the words mean.
+fn wanted(words: &[String]) -> Result<Wanted, CliError> {
+    let (word, name) = match words {
+        [] => return Ok(Wanted { kind: None, name: None }),
+        [one] => one.split_once('/').map_or((one.as_str(), None), |(kind, name)| (kind, Some(name))),
+        [kind, name, ..] => (kind.as_str(), Some(name.as_str())),
+    };
+    let all = ["recif", "all"].iter().any(|all| word.eq_ignore_ascii_case(all));
+    let kind = if all {
+        None
+    } else {
+        Some(find_kind(word).map_err(|error| error.without_kind(name.unwrap_or_default()))?.name)
+    };
+    match name {
+        Some(_) if all => Err(CliError::Usage("a name needs its kind: recif get agent my-agent".into())),
+        Some(name) => check_name(name).map(|()| Wanted { kind, name: Some(name.to_owned()) }),
+        None => Ok(Wanted { kind, name: None }),
+    }
+}
+
+/// Whether what was typed goes together.
+fn fits(wanted: &Wanted, all_namespaces: bool, selector: &str, watch: bool) -> Result<(), CliError> {
+    let refuse = |why: &str| Err(CliError::Usage(why.into()));
+    match (&wanted.name, wanted.kind) {
+        (Some(_), _) if all_namespaces => refuse("a name is one of a namespace: use -n NAMESPACE instead of -A"),
+        (Some(_), _) if !selector.is_empty() => refuse("labels choose from a list: leave out the name, or -l"),
+        (None, None) if watch => refuse("--watch follows one kind: recif get agents --watch"),
+        _ => Ok(()),
+    }
+}
+
+/// Prints tables in whichever form.
+struct Printer {
+    output: Output,
+    columns: Columns,
+    documents: Documents,
+    rows: usize,
+    blocks: usize,
+}
+
+impl Printer {
+    /// `single`: of JSON and YAML each object is a document of its own, instead of one list.
+    fn new(output: Output, namespaces: bool, single: bool) -> Self {
+        let columns = Columns::new(output == Output::Wide, namespaces);
+        Self { output, columns, documents: Documents::new(output, single), rows: 0, blocks: 0 }
+    }
+
+    /// A piece of a list, or of a watch; `among` others the rows say of which kind they are.
+    fn page(&mut self, kind: &'static Kind, among: bool, table: &Table) -> Result<(), CliError> {
+        if table.rows.is_empty() {
+            return Ok(());
+        }
+        self.rows += table.rows.len();
+        match self.output {
+            Output::Json | Output::Yaml => print_foreign(&self.documents.page(table)?),
+            Output::Name => print(&columns::names(kind, table)),
+            Output::Plain | Output::Table | Output::Wide => {
+                let prefix = among.then(|| format!("{}/", kind.name.to_lowercase()));
+                let begins = self.columns.begin(kind.name, table);
+                let gap = if begins && self.blocks > 0 { "\n" } else { "" };
+                self.blocks += usize::from(begins);
+                let text = self.columns.lines(prefix.as_deref().unwrap_or_default(), table);
+                print_foreign(&format!("{gap}{text}"))
+            }
+        }
+    }
+
+    fn end(&mut self) -> Result<(), CliError> {
+        print(&self.documents.end())
+    }
+
+    /// Says so when there was nothing to print.
+    fn said_nothing(&self, what: &str, namespace: Option<&str>) {
+        if self.rows == 0 && self.output.is_for_people() {
+            let place = namespace.map(|namespace| format!("namespace {namespace}: -A looks in all of them"));
+            hint(&format!("no {what} in {}", place.unwrap_or_else(|| "any namespace".into())));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meant(words: &[&str]) -> Result<(Option<&'static str>, Option<String>), String> {
+        let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+        wanted(&words).map(|Wanted { kind, name }| (kind, name)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn words_name_everything_a_kind_or_an_object() {
+        for words in [&[][..], &["recif"], &["all"]] {
+            assert_eq!(meant(words), Ok((None, None)), "{words:?}");
+        }
+        assert_eq!(meant(&["ag"]), Ok((Some("Agent"), None)));
+        for words in [&["agents", "a"][..], &["agent/a"], &["agent.agents.recif.dev/a"]] {
+            assert_eq!(meant(words), Ok((Some("Agent"), Some("a".into()))), "{words:?}");
+        }
+        for (words, said) in [
+            (&["pods"][..], "there is no kind \"pods\""),
+            (&["recif/a"], "a name needs its kind"),
+            (&["agent/"], "is no name"),
+            (&["agent", "a b"], "is no name"),
+        ] {
+            assert!(meant(words).unwrap_err().contains(said), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused_with_what_to_do() {
+        let one = Wanted { kind: Some("Agent"), name: Some("a".into()) };
+        let all = Wanted { kind: None, name: None };
+        for (wanted, everywhere, selector, watch, said) in [
+            (&one, true, "", false, "-n NAMESPACE"),
+            (&one, false, "a=b", false, "leave out the name"),
+            (&all, false, "", true, "recif get agents --watch"),
+        ] {
+            let error = fits(wanted, everywhere, selector, watch).unwrap_err();
+            assert!(error.to_string().contains(said) && error.code() == Exit::Usage, "{error}");
+        }
+        assert!(fits(&one, false, "", true).is_ok() && fits(&all, true, "a=b", false).is_ok());
+    }
+}

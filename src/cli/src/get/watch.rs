@@ -1,0 +1,76 @@
+//! `recif get --watch`: every change of a list, for as long as nobody stops it.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use kube::api::WatchEvent;
+
+use super::{super::Exit, CliError, Printer, hint, list};
+use crate::cluster::{Live, Query, Table};
+
+/// How long it waits before it asks again for what broke off.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Status of a version that the API server has forgotten.
+const GONE: u16 = 410;
+
+/// Prints what changes from `version` on. Ends only with an error: a right that was taken away, a reader that is gone.
+pub(super) async fn follow(
+    live: &Live,
+    query: &Query,
+    mut version: String,
+    printer: &mut Printer,
+) -> Result<Exit, CliError> {
+    let mut told = false;
+    loop {
+        let mut broken = None;
+        match live.table_changes(query, &version).await {
+            Ok(events) => {
+                let mut events = std::pin::pin!(events);
+                while let Some(event) = events.next().await {
+                    match event {
+                        Ok(WatchEvent::Added(table) | WatchEvent::Modified(table) | WatchEvent::Deleted(table)) => {
+                            told = false;
+                            printer.page(query.kind, false, &table)?;
+                            version = last_version(&table).unwrap_or(version);
+                        }
+                        Ok(WatchEvent::Bookmark(_)) => {}
+                        Ok(WatchEvent::Error(status)) => broken = Some((status.code, status.message.clone())),
+                        Err(error) => broken = Some((error.status().unwrap_or(0), error.to_string())),
+                    }
+                }
+            }
+            Err(error) if matches!(error.status(), Some(400..=404)) => return Err(error.into()),
+            Err(error) => broken = Some((error.status().unwrap_or(0), error.to_string())),
+        }
+        match broken {
+            Some((GONE, _)) => version = list(live, query, None, printer).await?,
+            Some((_, why)) => {
+                if !std::mem::replace(&mut told, true) {
+                    hint(&format!("note: the watch broke off and is opened again: {why}"));
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+            None => {}
+        }
+    }
+}
+
+fn last_version(table: &Table) -> Option<String> {
+    table.rows.last()?.object["metadata"]["resourceVersion"].as_str().map(str::to_owned).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_watch_goes_on_behind_what_it_told_last() {
+        let table = |rows: Value| serde_json::from_value::<Table>(json!({ "rows": rows })).unwrap();
+        let row = |version: &str| json!({ "cells": [], "object": { "metadata": { "resourceVersion": version } } });
+        assert_eq!(last_version(&table(json!([row("7"), row("9")]))).as_deref(), Some("9"));
+        assert_eq!(last_version(&table(json!([row("")]))), None);
+        assert_eq!(last_version(&table(json!([]))), None);
+    }
+}

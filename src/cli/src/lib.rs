@@ -1,0 +1,118 @@
+//! The commands for people: what an object did, what it waits for, what the kinds are and how they move.
+//!
+//! Each command reads, then hands what it read to pure functions that decide what to say; those are what the tests look at.
+//! Only `rollout` and `rotate-identity` write to the cluster; `chat` and `ui` lead to its gateway and control plane. The binary works under the
+//! name `kubectl-recif` too, which makes it a kubectl plugin: `kubectl recif why agent/my-agent`.
+
+pub mod chat;
+mod cluster;
+mod completions;
+pub mod definitions;
+mod error;
+mod exit;
+pub mod get;
+pub mod logs;
+pub mod machine;
+mod output;
+mod progress;
+pub mod rollout;
+pub mod rotate_identity;
+mod target;
+pub mod trace;
+pub mod ui;
+pub mod why;
+
+use std::{path::Path, process::ExitCode};
+
+pub use error::CliError;
+pub use exit::Exit;
+pub use output::Output;
+use output::{hint, print, print_foreign};
+pub use target::{ConnectArgs, SystemArgs, Target};
+
+/// The commands besides the processes of the cluster.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// List objects
+    Get(get::GetArgs),
+    /// Explain why an object is not ready and how to fix it
+    Why(why::WhyArgs),
+    /// Show what an object did, step by step, and why
+    Trace(trace::TraceArgs),
+    /// Print the logs of a workload's Pods
+    Logs(logs::LogsArgs),
+    /// Talk to an agent, or ask a flow, through the gateway
+    Chat(chat::ChatArgs),
+    /// Show the web UI of the cluster's control plane on this machine
+    Ui(ui::UiArgs),
+    /// Replace the Pods of a workload, with the images that the operator gives today
+    Rollout(rollout::RolloutArgs),
+    /// Let the next key sign by which gateways vouch for callers
+    RotateIdentity(rotate_identity::RotateIdentityArgs),
+    /// Print the CustomResourceDefinitions as YAML
+    Crds(definitions::CrdsArgs),
+    /// Print the state machine of a kind as a Mermaid diagram
+    Machine(machine::MachineArgs),
+    /// Print a script with which a shell completes what is typed
+    Completions(completions::CompletionsArgs),
+}
+
+impl Command {
+    /// Runs the command, which `root` is the whole command line of. An error is one line on stderr and a code of
+    /// [`Exit`]; a reader of stdout that went away (`| head`) is none.
+    pub async fn run(self, root: clap::Command) -> ExitCode {
+        let outcome = match self {
+            Self::Get(args) => get::run(args).await,
+            Self::Why(args) => why::run(args).await,
+            Self::Trace(args) => trace::run(args).await,
+            Self::Logs(args) => logs::run(args).await,
+            Self::Chat(args) => chat::run(args).await,
+            Self::Ui(args) => ui::run(args).await,
+            Self::Rollout(args) => rollout::run(args).await,
+            Self::RotateIdentity(args) => rotate_identity::run(args).await,
+            Self::Crds(args) => definitions::run(&args),
+            Self::Machine(args) => machine::run(&args),
+            Self::Completions(args) => completions::run(&args, root),
+        };
+        match outcome {
+            Ok(code) => code.into(),
+            Err(error) if error.is_closed_pipe() => Exit::Done.into(),
+            Err(error) => {
+                hint(&format!("error: {error}"));
+                error.code().into()
+            }
+        }
+    }
+}
+
+/// As what the program was called, for the lines about its usage.
+pub fn called_as(program: Option<&str>) -> &'static str {
+    if stem(program) == Some("kubectl-recif") { "kubectl recif" } else { "recif" }
+}
+
+/// Answers kubectl, if it asks what could be typed: under the name `kubectl_complete-recif`, with the words so far.
+pub fn complete(program: Option<&str>, words: &[String], root: &clap::Command) -> Option<ExitCode> {
+    let asked = stem(program) == Some("kubectl_complete-recif");
+    asked.then(|| if print(&completions::for_kubectl(root, words)).is_ok() { Exit::Done } else { Exit::Failed }.into())
+}
+
+fn stem(program: Option<&str>) -> Option<&str> {
+    Path::new(program?).file_stem()?.to_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_is_called_as_kubectl_calls_it() {
+        for (program, name) in [
+            (Some("/usr/local/bin/kubectl-recif"), "kubectl recif"),
+            (Some("/x/recif"), "recif"),
+            (Some("renamed"), "recif"),
+            (None, "recif"),
+        ] {
+            assert_eq!(called_as(program), name, "{program:?}");
+        }
+    }
+}

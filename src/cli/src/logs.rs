@@ -1,0 +1,283 @@
+//! `recif logs`: what the Pods of a workload wrote.
+//!
+//! Of several Pods each line names its own. With `-f` it goes on through rollouts and restarts: Pods that come are read too, and a
+//! log that ended is opened again behind its last line.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crds::{KINDS, Kind, Role};
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::LogParams;
+use tokio::{
+    sync::mpsc,
+    time::{MissedTickBehavior, interval},
+};
+
+use super::{CliError, ConnectArgs, Exit, Target, hint, print_foreign, trace::stamped, why::trouble};
+use crate::cluster::{Live, ReadError, pods_of};
+
+/// How often `-f` looks for Pods that came.
+const LOOK: Duration = Duration::from_secs(2);
+/// Lines that are read ahead of being printed.
+const AHEAD: usize = 256;
+/// Names the container that is meant where none is named, as for kubectl.
+const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+
+/// Flags of `recif logs`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Of several Pods each line begins with the name of its own.\n\nExamples:\n  recif logs agent/my-agent\n  recif logs \
+                  agent/my-agent -f --tail 20\n  recif logs ag/my-agent -c proxy\n  recif logs flow/greeter --previous"
+)]
+pub struct LogsArgs {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    connection: ConnectArgs,
+    /// Follow: print what is written from now on too, also by Pods that come, until Ctrl-C
+    #[arg(short, long, conflicts_with = "previous")]
+    follow: bool,
+    /// Container [default: the one that the workload is about; its sidecar is `proxy`]
+    #[arg(short, long, value_name = "NAME")]
+    container: Option<String>,
+    /// Only the last lines of each Pod
+    #[arg(long, value_name = "LINES", value_parser = clap::value_parser!(i64).range(0..))]
+    tail: Option<i64>,
+    /// The log of the container before its last restart
+    #[arg(short, long)]
+    previous: bool,
+}
+
+/// Prints the logs.
+pub(super) async fn run(args: LogsArgs) -> Result<Exit, CliError> {
+    let LogsArgs { target, connection, follow, container, tail, previous } = args;
+    let (kind, name) = target.parse()?;
+    if kind.role != Role::Workload {
+        let workloads = KINDS.iter().filter(|kind| kind.role == Role::Workload).map(|kind| kind.name.to_lowercase());
+        let workloads = workloads.collect::<Vec<_>>().join(", ");
+        return Err(CliError::Usage(format!("a {} has no Pods: logs are of one of {workloads}", kind.name)));
+    }
+    let live = connection.connect().await?;
+    let object = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
+    let pods = live.pods(&live.namespace, &pods_of(kind, name)).await?;
+    if pods.is_empty() {
+        let why = trouble(&live, kind, name, &object).await.join("\n");
+        let said = format!("{} {name} has no Pods{}{why}", kind.name, if why.is_empty() { "" } else { ":\n" });
+        if !follow {
+            return Err(CliError::NotReady(said));
+        }
+        hint(&said);
+    }
+    let wanted = Wanted { container, tail, previous };
+    if follow { wanted.follow(&live, kind, name).await } else { wanted.print(&live, &pods).await }
+}
+
+/// Which lines are asked for.
+#[derive(Debug)]
+struct Wanted {
+    container: Option<String>,
+    tail: Option<i64>,
+    previous: bool,
+}
+
+/// What became of a log that is followed.
+enum Event {
+    /// A line of this Pod, and when it was written.
+    Line(String, Option<Timestamp>, String),
+    /// There is no more of this Pod's for now; why, if that is no end of its own.
+    End(String, Option<ReadError>),
+}
+
+impl Wanted {
+    /// Prints what there is. Fails only if no Pod's log could be read.
+    async fn print(&self, live: &Live, pods: &[Pod]) -> Result<Exit, CliError> {
+        let (mut read, mut failed) = (false, None);
+        for pod in pods {
+            let name = pod.metadata.name.as_deref().unwrap_or_default();
+            let prefix = if pods.len() > 1 { format!("{name}  ") } else { String::new() };
+            let mut lines = std::pin::pin!(live.log_lines(&live.namespace, name, &self.params(pod)));
+            loop {
+                match lines.next().await {
+                    Some(Ok(line)) => print_foreign(&format!("{prefix}{line}\n"))?,
+                    Some(Err(error)) => {
+                        if let Some(before) = failed.replace(error) {
+                            hint(&format!("note: {before}"));
+                        }
+                        break;
+                    }
+                    None => {
+                        read = true;
+                        break;
+                    }
+                }
+            }
+        }
+        match failed {
+            Some(error) if !read => Err(error.into()),
+            Some(error) => {
+                hint(&format!("note: {error}"));
+                Ok(Exit::Done)
+            }
+            None => Ok(Exit::Done),
+        }
+    }
+
+    /// Prints what there is and what comes, for as long as nothing stops it.
+    async fn follow(&self, live: &Live, kind: &'static Kind, name: &str) -> Result<Exit, CliError> {
+        let (sender, mut events) = mpsc::channel(AHEAD);
+        let mut followed = Followed::default();
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = looks.tick() => match live.pods(&live.namespace, &pods_of(kind, name)).await {
+                    Ok(pods) => {
+                        for (pod, since) in followed.begin(&pods) {
+                            let mut params = LogParams { follow: true, timestamps: true, ..self.params(pod) };
+                            if let Some(since) = since {
+                                params.tail_lines = None;
+                                // Asked for in whole seconds, which must not be rounded up.
+                                params.since_time = Timestamp::from_second(since.as_second()).ok();
+                            }
+                            let pod = pod.metadata.name.clone().unwrap_or_default();
+                            tokio::spawn(send(live.log_lines(&live.namespace, &pod, &params), pod, sender.clone()));
+                        }
+                    }
+                    Err(error) if error.is_forbidden() => return Err(error.into()),
+                    Err(error) => hint(&format!("note: {error}")),
+                },
+                event = events.recv() => match event {
+                    Some(Event::Line(pod, at, line)) => {
+                        if let Some(line) = followed.line(&pod, at, &line) {
+                            print_foreign(&line)?;
+                        }
+                    }
+                    Some(Event::End(pod, error)) => match error.filter(ReadError::is_forbidden) {
+                        Some(error) => return Err(error.into()),
+                        None => followed.end(&pod),
+                    },
+                    None => return Ok(Exit::Done),
+                },
+            }
+        }
+    }
+
+    fn params(&self, pod: &Pod) -> LogParams {
+        let container = self.container.clone().or_else(|| main_container(pod));
+        LogParams { container, tail_lines: self.tail, previous: self.previous, ..LogParams::default() }
+    }
+}
+
+/// Reads a log to its end.
+async fn send(lines: impl futures::Stream<Item = Result<String, ReadError>>, pod: String, sender: mpsc::Sender<Event>) {
+    let mut lines = std::pin::pin!(lines);
+    let mut error = None;
+    while let Some(line) = lines.next().await {
+        match line {
+            Ok(line) => {
+                let (at, text) = stamped(&line);
+                if sender.send(Event::Line(pod.clone(), at, text.to_owned())).await.is_err() {
+                    return;
+                }
+            }
+            Err(failed) => error = Some(failed),
+        }
+    }
+    // Nobody is left to be told when the command has ended.
+    let _ = sender.send(Event::End(pod, error)).await;
+}
+
+/// The Pods whose logs are followed.
+#[derive(Debug, Default)]
+struct Followed {
+    /// By name: whether it is being read, and when its last line was written.
+    pods: BTreeMap<String, (bool, Option<Timestamp>)>,
+}
+
+impl Followed {
+    /// The Pods that are to be read from now on, and from where; those that are gone are forgotten.
+    fn begin<'a>(&mut self, pods: &'a [Pod]) -> Vec<(&'a Pod, Option<Timestamp>)> {
+        let named = |name: &str| pods.iter().any(|pod| pod.metadata.name.as_deref() == Some(name));
+        self.pods.retain(|name, (reading, _)| *reading || named(name));
+        let mut begun = Vec::new();
+        for pod in pods {
+            let known = self.pods.entry(pod.metadata.name.clone().unwrap_or_default()).or_default();
+            if !std::mem::replace(&mut known.0, true) {
+                begun.push((pod, known.1));
+            }
+        }
+        begun
+    }
+
+    /// A line as it is printed; `None`: it was printed before.
+    fn line(&mut self, pod: &str, at: Option<Timestamp>, line: &str) -> Option<String> {
+        let several = self.pods.len() > 1;
+        let (_, last) = self.pods.entry(pod.to_owned()).or_default();
+        if at.is_some() && at <= *last {
+            return None;
+        }
+        *last = at.or(*last);
+        Some(if several { format!("{pod}  {line}\n") } else { format!("{line}\n") })
+    }
+
+    fn end(&mut self, pod: &str) {
+        if let Some((reading, _)) = self.pods.get_mut(pod) {
+            *reading = false;
+        }
+    }
+}
+
+/// The container that the workload is about: the one that its Pod names, else the first.
+fn main_container(pod: &Pod) -> Option<String> {
+    let named = pod.metadata.annotations.as_ref().and_then(|annotations| annotations.get(DEFAULT_CONTAINER));
+    named.cloned().or_else(|| pod.spec.as_ref()?.containers.first().map(|container| container.name.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(name: &str) -> Pod {
+        let containers = json!([{ "name": "agent" }, { "name": "extra" }]);
+        serde_json::from_value(json!({ "metadata": { "name": name }, "spec": { "containers": containers } })).unwrap()
+    }
+
+    fn at(second: i64) -> Option<Timestamp> {
+        Timestamp::from_second(second).ok()
+    }
+
+    #[test]
+    fn the_container_that_the_workload_is_about_is_meant() {
+        let mut pod = pod("a-1");
+        assert_eq!(main_container(&pod).as_deref(), Some("agent"));
+        pod.metadata.annotations = Some([(DEFAULT_CONTAINER.to_owned(), "extra".to_owned())].into());
+        assert_eq!(main_container(&pod).as_deref(), Some("extra"));
+    }
+
+    #[test]
+    fn a_log_that_ended_is_opened_again_behind_its_last_line() {
+        let pods = [pod("a-1")];
+        let mut followed = Followed::default();
+        assert_eq!(followed.begin(&pods).len(), 1);
+        assert!(followed.begin(&pods).is_empty(), "it is being read");
+        assert_eq!(followed.line("a-1", at(7), "one").as_deref(), Some("one\n"));
+        followed.end("a-1");
+        assert_eq!(followed.begin(&pods)[0].1, at(7));
+        assert_eq!(followed.line("a-1", at(7), "one"), None, "the whole second is read again");
+        assert_eq!(followed.line("a-1", at(8), "two").as_deref(), Some("two\n"));
+    }
+
+    #[test]
+    fn of_several_pods_each_line_names_its_own() {
+        let mut followed = Followed::default();
+        assert_eq!(followed.begin(&[pod("a-1"), pod("a-2")]).len(), 2);
+        assert_eq!(followed.line("a-2", at(1), "x").as_deref(), Some("a-2  x\n"));
+        followed.end("a-1");
+        assert!(followed.begin(&[pod("a-2")]).is_empty());
+        assert_eq!(followed.line("a-2", at(2), "y").as_deref(), Some("y\n"), "the other one is gone");
+    }
+}

@@ -1,0 +1,235 @@
+//! `recif rollout`: replaces the Pods of a workload, with the images that the operator gives today.
+//!
+//! It only leaves a mark on the object, an annotation with the time: the operator sees it and does the rest, phase by
+//! phase, as for any other change.
+
+use std::{pin::pin, time::Duration};
+
+use crds::{KINDS, Kind, ROLLOUT_AT, Role};
+use futures::StreamExt as _;
+use jiff::{SignedDuration, Timestamp};
+use kube::api::DynamicObject;
+use serde_json::json;
+use tokio::time::{interval, timeout};
+
+use super::{
+    CliError, ConnectArgs, Exit, Output, Target, print,
+    progress::Progress,
+    trace::status_of,
+    why::{Said, sentence},
+};
+use crate::cluster::{Live, Sight};
+
+/// How often the line about the wait is written.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Flags of `recif rollout`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Needs the right to patch the object. Follow it with `recif trace KIND/NAME -f`.\n\nExamples:\n  recif \
+                        rollout agent/my-agent --wait\n  kubectl recif rollout fl greeter -n team-a"
+)]
+pub struct RolloutArgs {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    connection: ConnectArgs,
+    /// Wait until the new Pods are ready
+    #[arg(short, long)]
+    wait: bool,
+    /// How long to wait at most, such as 90s or 5m
+    #[arg(long, value_name = "TIME", default_value = "5m", requires = "wait")]
+    timeout: String,
+    /// How to print it
+    #[arg(short, long, value_parser = Output::parser(Output::WORDS), default_value = "plain")]
+    output: Output,
+}
+
+/// Marks the object, and waits if told so.
+pub(super) async fn run(args: RolloutArgs) -> Result<Exit, CliError> {
+    let RolloutArgs { target, connection, wait, timeout: within, output } = args;
+    let (kind, name) = target.parse()?;
+    has_pods(kind)?;
+    let patience = time(&within)?;
+    let live = connection.connect().await?;
+    let object = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
+    if object.metadata.deletion_timestamp.is_some() {
+        return Err(CliError::Going { kind: kind.name, name: name.to_owned() });
+    }
+    let at = Timestamp::now().to_string();
+    live.annotate(kind, name, ROLLOUT_AT, &at).await?;
+    if output == Output::Plain {
+        print(&told(kind, name, &object))?;
+    }
+    let wait = wait && !is_stopped(&object);
+    if wait {
+        let mut progress = Progress::begin();
+        let before = last_seq(&object);
+        let done = timeout(patience, until_done(&live, kind, name, before, &at, &mut progress)).await;
+        progress.clear();
+        match done {
+            Ok(done) => done?,
+            Err(_) => {
+                let now = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
+                return Err(CliError::TimedOut { within, last: sentence(kind, &now).sentence });
+            }
+        }
+    }
+    match output {
+        Output::Json | Output::Yaml => {
+            let answer = json!({ "kind": kind.name, "namespace": live.namespace, "name": name, "rolloutAt": at,
+                "stopped": is_stopped(&object), "done": wait });
+            print(&output.document("the rollout", &answer)?)?;
+        }
+        _ if wait => print(&format!("{}/{name} has rolled out\n", kind.name.to_lowercase()))?,
+        _ => {}
+    }
+    Ok(Exit::Done)
+}
+
+/// Reads such as `90s` or `5m`.
+fn time(text: &str) -> Result<Duration, CliError> {
+    let read = text.parse::<SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
+    let read = read.filter(|time| !time.is_zero());
+    read.ok_or_else(|| CliError::Usage(format!("--timeout {text:?} is no time: write it as 90s or 5m")))
+}
+
+/// How a rollout stands.
+#[derive(Debug, PartialEq, Eq)]
+enum Stand {
+    Under,
+    Done,
+    Failed,
+}
+
+/// Judged by what the object did after `before`, the last step that was written when the rollout was asked for.
+fn stand(object: &DynamicObject, said: &Said, before: i64) -> Stand {
+    let status = status_of(object);
+    let phase = said.phase.as_deref().unwrap_or_default();
+    let moved = status.history.iter().any(|entry| entry.seq > before && entry.from != entry.to && entry.to == phase);
+    match phase {
+        "Failed" if moved => Stand::Failed,
+        "Running" | "Terminated" if moved && said.ready => Stand::Done,
+        _ => Stand::Under,
+    }
+}
+
+fn last_seq(object: &DynamicObject) -> i64 {
+    status_of(object).history.iter().map(|entry| entry.seq).max().unwrap_or_default()
+}
+
+async fn until_done(
+    live: &Live,
+    kind: &'static Kind,
+    name: &str,
+    before: i64,
+    at: &str,
+    progress: &mut Progress,
+) -> Result<(), CliError> {
+    let mut seen = pin!(live.watch(kind, name));
+    let mut ticks = interval(TICK);
+    let mut now = String::new();
+    loop {
+        tokio::select! {
+            sight = seen.next() => {
+                let Some(Sight::There(object)) = sight else { return Err(CliError::missing(live, kind, name)) };
+                let said = sentence(kind, &object);
+                match stand(&object, &said, before) {
+                    Stand::Failed => return Err(CliError::NotReady(said.sentence)),
+                    // One that was under way already ends before ours does.
+                    Stand::Done if has_template(live, name, at).await => return Ok(()),
+                    Stand::Done | Stand::Under => now = said.sentence,
+                }
+            }
+            _ = ticks.tick() => {}
+        }
+        progress.tell(&now);
+    }
+}
+
+/// Whether the Deployment's Pods are those of this rollout; taken for granted by who may not read it.
+async fn has_template(live: &Live, name: &str, at: &str) -> bool {
+    let Ok(Some(deployment)) = live.deployment(name).await else { return true };
+    let metadata = deployment.spec.and_then(|spec| spec.template.metadata);
+    metadata.and_then(|metadata| metadata.annotations?.remove(ROLLOUT_AT)).is_some_and(|mark| mark == at)
+}
+
+fn is_stopped(object: &DynamicObject) -> bool {
+    object.data.pointer("/spec/replicas") == Some(&0.into())
+}
+
+/// Whether objects of the kind have Pods to be replaced.
+fn has_pods(kind: &'static Kind) -> Result<(), CliError> {
+    if kind.role == Role::Workload {
+        return Ok(());
+    }
+    let workloads: Vec<_> = KINDS.iter().filter(|kind| kind.role == Role::Workload).map(|kind| kind.name).collect();
+    Err(CliError::NoPods { kind: kind.name, workloads: workloads.join(", ") })
+}
+
+fn told(kind: &Kind, name: &str, object: &DynamicObject) -> String {
+    let kind = kind.name.to_lowercase();
+    if is_stopped(object) {
+        return format!("{kind}/{name} is stopped: it takes the operator's images of then when it is started\n");
+    }
+    format!("{kind}/{name} rolls out: follow it with `recif trace {kind}/{name} -f`\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::find_kind;
+
+    #[test]
+    fn only_what_has_pods_can_roll_out() {
+        for kind in ["agent", "fl", "flowsets"] {
+            assert!(has_pods(find_kind(kind).unwrap()).is_ok(), "{kind}");
+        }
+        let error = has_pods(find_kind("pr").unwrap()).unwrap_err().to_string();
+        assert!(error.starts_with("a Prompt has no Pods") && error.contains("Agent, Flow, FlowSet"), "{error}");
+    }
+
+    #[test]
+    fn one_that_is_stopped_says_so() {
+        let object = |replicas: i32| -> DynamicObject {
+            serde_json::from_value(json!({ "metadata": { "name": "a" }, "spec": { "replicas": replicas } })).unwrap()
+        };
+        let kind = find_kind("ag").unwrap();
+        assert_eq!(told(kind, "a", &object(1)), "agent/a rolls out: follow it with `recif trace agent/a -f`\n");
+        assert!(told(kind, "a", &object(0)).starts_with("agent/a is stopped"));
+    }
+
+    #[test]
+    fn a_rollout_is_done_when_the_object_came_back_after_it() {
+        let object = |phase: &str, ready: &str, history: serde_json::Value| -> DynamicObject {
+            let condition = json!({ "type": "Ready", "status": ready, "reason": "R", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z" });
+            serde_json::from_value(json!({ "metadata": { "name": "a" },
+                "status": { "phase": phase, "conditions": [condition], "history": history } }))
+            .unwrap()
+        };
+        let entry = |seq: i64, from: &str, to: &str| json!({ "seq": seq, "at": "2026-01-01T00:00:00Z", "from": from, "to": to, "action": "x" });
+        let kind = find_kind("agent").unwrap();
+        let judged = |object: DynamicObject| stand(&object, &sentence(kind, &object), 4);
+        let old = json!([entry(4, "Deploying", "Running")]);
+        let new = json!([
+            entry(4, "Deploying", "Running"),
+            entry(5, "Running", "Resolving"),
+            entry(8, "Deploying", "Running")
+        ]);
+        assert_eq!(judged(object("Running", "True", old)), Stand::Under, "nothing has happened yet");
+        assert_eq!(judged(object("Running", "False", new.clone())), Stand::Under, "not all Pods are ready");
+        assert_eq!(judged(object("Running", "True", new)), Stand::Done);
+        assert_eq!(judged(object("Deploying", "False", json!([entry(5, "Rendering", "Deploying")]))), Stand::Under);
+        assert_eq!(judged(object("Failed", "False", json!([entry(5, "Deploying", "Failed")]))), Stand::Failed);
+    }
+
+    #[test]
+    fn a_time_is_written_as_people_write_it() {
+        assert_eq!(time("90s").unwrap(), Duration::from_secs(90));
+        assert_eq!(time("1m 30s").unwrap(), Duration::from_secs(90));
+        for text in ["", "5", "-5s", "0s", "soon"] {
+            assert_eq!(time(text).unwrap_err().code(), Exit::Usage, "{text}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Which object of which cluster a command is about, in the forms kubectl users type.
+
+use std::{ffi::OsStr, path::PathBuf};
+
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use crds::{KINDS, Kind};
+
+use super::CliError;
+use crate::cluster::{Connection, Live};
+
+/// How the cluster is reached.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ConnectArgs {
+    /// Namespace of the object [default: that of the kubeconfig's context]
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub(super) namespace: Option<String>,
+    /// Context of the kubeconfig [default: the current one]
+    #[arg(long)]
+    context: Option<String>,
+    /// Path of the kubeconfig [default: $KUBECONFIG, else ~/.kube/config, else the Pod's own account]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+}
+
+impl ConnectArgs {
+    /// The cluster that is meant.
+    ///
+    /// # Errors
+    /// [`CliError::Read`] when the kubeconfig cannot be used.
+    pub(super) async fn connect(self) -> Result<Live, CliError> {
+        let Self { namespace, context, kubeconfig } = self;
+        namespace.as_deref().map_or(Ok(()), check_name)?;
+        Ok(Live::connect(&Connection { namespace, context, kubeconfig }).await?)
+    }
+}
+
+/// Where Récif itself runs.
+#[derive(Debug, Clone, clap::Args)]
+pub struct SystemArgs {
+    /// Namespace of operator, gateway and control plane
+    #[arg(long, default_value = "recif-system", value_name = "NAMESPACE", alias = "operator-namespace")]
+    pub(super) system_namespace: String,
+}
+
+/// Reads any text, and tells completions that kinds are meant.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ObjectWord;
+
+impl TypedValueParser for ObjectWord {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(KINDS.iter().map(|kind| PossibleValue::new(kind.plural))))
+    }
+}
+
+/// The object a command is about.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Target {
+    /// The object, as KIND/NAME or KIND NAME; KIND is a kind, its plural or its short name
+    #[arg(required = true, num_args = 1..=2, value_name = "OBJECT", value_parser = ObjectWord, hide_possible_values = true)]
+    pub object: Vec<String>,
+}
+
+impl Target {
+    /// The kind and the name.
+    ///
+    /// # Errors
+    /// [`CliError::UnknownKind`] or [`CliError::NoName`].
+    pub fn parse(&self) -> Result<(&'static Kind, &str), CliError> {
+        let (word, name) = match self.object.as_slice() {
+            [one] => one.split_once('/').unwrap_or((one.as_str(), "")),
+            [kind, name] => (kind.as_str(), name.as_str()),
+            _ => ("", ""),
+        };
+        let kind = find_kind(word).map_err(|error| error.without_kind(name))?;
+        if name.is_empty() {
+            return Err(CliError::NoName(kind.name.to_lowercase()));
+        }
+        check_name(name)?;
+        Ok((kind, name))
+    }
+}
+
+/// Lets through what the API server could have accepted as a name, so that it can be put into an address.
+///
+/// # Errors
+/// [`CliError::Usage`].
+pub(super) fn check_name(name: &str) -> Result<(), CliError> {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let (first, last) = (name.as_bytes().first(), name.as_bytes().last());
+    if name.bytes().all(fits) && ends(first) && ends(last) && name.len() <= 253 {
+        return Ok(());
+    }
+    Err(CliError::Usage(format!("{name:?} is no name: use lower-case letters, digits, '-' and '.', as in my-agent")))
+}
+
+/// The kind that a word means.
+///
+/// # Errors
+/// [`CliError::UnknownKind`], with the words that would do.
+pub(super) fn find_kind(word: &str) -> Result<&'static Kind, CliError> {
+    Kind::find(word).ok_or_else(|| {
+        let known: Vec<_> = KINDS.iter().map(|kind| format!("{} ({})", kind.name.to_lowercase(), kind.short)).collect();
+        CliError::UnknownKind { word: word.to_owned(), instead: String::new(), known: known.join(", ") }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<(String, String), String> {
+        let target = Target { object: words.iter().map(|word| (*word).to_owned()).collect() };
+        target.parse().map(|(kind, name)| (kind.name.to_owned(), name.to_owned())).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_object_is_named_as_in_kubectl() {
+        for words in [
+            &["agent/a"][..],
+            &["agents/a"],
+            &["ag/a"],
+            &["Agent/a"],
+            &["agents.agents.recif.dev/a"],
+            &["agent", "a"],
+            &["ag", "a"],
+        ] {
+            assert_eq!(parse(words), Ok(("Agent".into(), "a".into())), "{words:?}");
+        }
+        assert_eq!(parse(&["tl/weather"]), Ok(("Tool".into(), "weather".into())));
+    }
+
+    #[test]
+    fn an_unknown_kind_lists_those_there_are() {
+        let error = parse(&["pod/a"]).unwrap_err();
+        assert!(error.contains("\"pod\"") && error.contains("agent (ag)") && error.contains("tool (tl)"), "{error}");
+    }
+
+    #[test]
+    fn a_name_without_a_kind_is_told_how_to_write_both() {
+        let error = parse(&["my-agent"]).unwrap_err();
+        assert!(error.contains("no kind \"my-agent\"; if it is a name, write agent/my-agent: use one of"), "{error}");
+        for words in [&["pod/a"][..], &["pods", "a"], &["Not A Name"]] {
+            assert!(!parse(words).unwrap_err().contains("if it is a name"), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_kind_without_a_name_says_how_to_write_one() {
+        for words in [&["agent"][..], &["agent/"], &["agent", ""]] {
+            let error = parse(words).unwrap_err();
+            assert!(error.contains("agent/my-agent"), "{words:?}: {error}");
+        }
+        for words in [&["agent", "a/b"][..], &["agent/A"], &["agent/../x"], &["agent/a?b"], &["agent/-a"]] {
+            let error = parse(words).unwrap_err();
+            assert!(error.contains("is no name"), "{words:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! `recif trace`: what an object did, step by step, and why.
+//!
+//! The object's own `status.history` is enough for a timeline. Where the caller may read the operator's logs, the
+//! phase-trace lines add what a status does not hold: waits too short to be written, which actions were passed over, and
+//! times finer than a second.
+
+mod entry;
+mod line;
+mod merge;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use crds::Kind;
+use futures::StreamExt;
+use jiff::Timestamp;
+use kube::api::{DynamicObject, LogParams};
+use meta::HistoryEntry;
+use tokio::time::{MissedTickBehavior, interval};
+
+pub use entry::{Entry, Span};
+pub use line::parse_line;
+pub use merge::{merge, spans};
+pub use text::{Plain, data, status_of};
+
+use super::{CliError, ConnectArgs, Exit, Output, SystemArgs, Target, hint, print_foreign};
+use crate::cluster::{Live, ReadError, Sight};
+
+/// Labels of the operator's Pods.
+const OPERATOR: &str = "app.kubernetes.io/name=recif-operator";
+/// The operator's container.
+const CONTAINER: &str = "operator";
+
+/// Flags of `recif trace`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The operator's logs, where you may read them, add the waits that were too short for the history.\n\nExamples:\n  recif trace agent/my-agent\n  recif trace ag my-agent -n team-a -f\n  \
+                        kubectl recif trace tool/weather -o json | jq .reason"
+)]
+pub struct TraceArgs {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    connection: ConnectArgs,
+    /// Follow: print each new step until the object is gone
+    #[arg(short, long)]
+    follow: bool,
+    /// How to print it: a timeline, one JSON object per step and line, or one YAML document per step
+    #[arg(short, long, value_parser = Output::parser(Output::WORDS), default_value = "plain")]
+    output: Output,
+    #[command(flatten)]
+    system: SystemArgs,
+}
+
+/// Prints the timeline, and with `-f` what follows.
+pub(super) async fn run(args: TraceArgs) -> Result<Exit, CliError> {
+    let (kind, name) = args.target.parse()?;
+    let live = args.connection.connect().await?;
+    let object = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
+    let uid = object.metadata.uid.clone().unwrap_or_default();
+    let mut logs = Logs::new(&live, &args.system.system_namespace, &uid);
+    let mut printer = Printer { kind, output: args.output, plain: Plain::default(), printed: BTreeSet::new() };
+
+    let mut known = Known::default();
+    let mut entries = known.merge(&object, logs.read().await);
+    printer.head(&object, &live.namespace)?;
+    printer.entries(&entries)?;
+    if !args.follow {
+        printer.summary(&entries, Some(Timestamp::now()))?;
+        return Ok(Exit::Done);
+    }
+    let mut object = object;
+    let mut seen = std::pin::pin!(live.watch(kind, name));
+    // A wait that is not written changes no object.
+    let mut polls = interval(POLL);
+    polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut gone = false;
+    while !gone {
+        tokio::select! {
+            sight = seen.next() => match sight {
+                Some(Sight::There(newer)) if newer.metadata.uid.as_deref() == Some(&uid) => object = *newer,
+                _ => gone = true,
+            },
+            _ = polls.tick(), if logs.readable => {}
+        }
+        entries = known.merge(&object, logs.read().await);
+        printer.entries(&entries)?;
+    }
+    printer.gone(&entries)?;
+    Ok(Exit::Done)
+}
+
+/// How often the logs are read on.
+const POLL: Duration = Duration::from_secs(2);
+
+/// What was read so far: a history forgets its oldest entries, and logs are read in overlapping pieces.
+#[derive(Default)]
+struct Known {
+    history: BTreeMap<i64, HistoryEntry>,
+    lines: BTreeMap<(Timestamp, String), Entry>,
+}
+
+impl Known {
+    fn merge(&mut self, object: &DynamicObject, lines: Vec<Entry>) -> Vec<Entry> {
+        self.history.extend(status_of(object).history.into_iter().map(|entry| (entry.seq, entry)));
+        self.lines.extend(lines.into_iter().map(|line| ((line.at, line.action.clone()), line)));
+        merge(self.history.values(), &self.lines.values().cloned().collect::<Vec<_>>())
+    }
+}
+
+/// The phase-trace lines of one object, as far as the caller may read them.
+struct Logs<'a> {
+    live: &'a Live,
+    namespace: &'a str,
+    uid: &'a str,
+    readable: bool,
+    pods: BTreeMap<String, Progress>,
+}
+
+/// How far the log of a Pod was read.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    /// When the last line was written, by the clock of the node.
+    until: Option<Timestamp>,
+    /// How often the container had been restarted: one that was since has lines left in its previous log.
+    restarts: i32,
+}
+
+impl<'a> Logs<'a> {
+    fn new(live: &'a Live, namespace: &'a str, uid: &'a str) -> Self {
+        Self { live, namespace, uid, readable: true, pods: BTreeMap::new() }
+    }
+
+    /// The steps in the logs of all the operator's Pods, from where they were read to last; the second of the last line is
+    /// read again. Without the right to read them it says so once, and the timeline
+    /// goes on from the history alone.
+    async fn read(&mut self) -> Vec<Entry> {
+        if !self.readable {
+            return Vec::new();
+        }
+        self.try_read().await.unwrap_or_else(|error| {
+            self.readable = false;
+            let namespace = self.namespace;
+            hint(&if error.is_forbidden() {
+                format!(
+                    "note: you may not read the operator's logs in {namespace} (bind the Role recif-trace-reader to \
+                     yourself there): showing the last steps from the object's history only"
+                )
+            } else {
+                format!("note: showing the object's history only: {error}")
+            });
+            Vec::new()
+        })
+    }
+
+    async fn try_read(&mut self) -> Result<Vec<Entry>, ReadError> {
+        let mut found = Vec::new();
+        for pod in self.live.pods(self.namespace, OPERATOR).await? {
+            let Some(name) = pod.metadata.name.as_deref() else { continue };
+            let containers = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref());
+            let restarts = containers.unwrap_or_default().iter().map(|container| container.restart_count).sum();
+            let before = self.pods.get(name).copied().unwrap_or_default();
+            let mut until = before.until;
+            for previous in [true, false] {
+                if previous && restarts == before.restarts {
+                    continue;
+                }
+                let params = LogParams {
+                    container: Some(CONTAINER.into()),
+                    previous,
+                    // Asked for in whole seconds, which must not be rounded up.
+                    since_time: before.until.and_then(|until| Timestamp::from_second(until.as_second()).ok()),
+                    timestamps: true,
+                    ..LogParams::default()
+                };
+                let wanted = |line: &str| {
+                    until = until.max(stamped(line).0);
+                    line.contains(self.uid)
+                };
+                match self.live.log(self.namespace, name, &params, wanted).await {
+                    Ok(lines) => {
+                        found.extend(lines.iter().filter_map(|line| parse_line(stamped(line).1, self.uid)));
+                        if !previous {
+                            self.pods.insert(name.to_owned(), Progress { until, restarts });
+                        }
+                    }
+                    Err(error) if error.is_forbidden() => return Err(error),
+                    // A Pod that is starting or going has no log to give; the others' are still worth reading.
+                    Err(_) => {}
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// When a line of a log was read from the container, and the line.
+pub(super) fn stamped(line: &str) -> (Option<Timestamp>, &str) {
+    let parts = line.split_once(' ').and_then(|(stamp, rest)| Some((stamp.parse().ok()?, rest)));
+    parts.map_or((None, line), |(stamp, rest)| (Some(stamp), rest))
+}
+
+/// Prints each entry once.
+struct Printer {
+    kind: &'static Kind,
+    output: Output,
+    plain: Plain,
+    printed: BTreeSet<String>,
+}
+
+impl Printer {
+    fn head(&self, object: &DynamicObject, namespace: &str) -> Result<(), CliError> {
+        if self.output != Output::Plain {
+            return Ok(());
+        }
+        let status = status_of(object);
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let phase = status.seen_phase().unwrap_or("not yet seen by an operator");
+        print_foreign(&format!("{} {name} in namespace {namespace}: {phase}\n", self.kind.name))
+    }
+
+    fn entries(&mut self, entries: &[Entry]) -> Result<(), CliError> {
+        for entry in entries {
+            let identities: Vec<_> = entry.identities().collect();
+            let told = identities.iter().any(|identity| self.printed.contains(identity));
+            self.printed.extend(identities);
+            if !told {
+                let text = match self.output {
+                    Output::Plain => self.plain.entry(entry),
+                    output => data(output, entry)?,
+                };
+                print_foreign(&text)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn gone(&self, entries: &[Entry]) -> Result<(), CliError> {
+        self.summary(entries, None)?;
+        if self.output == Output::Plain { print_foreign("The object is gone.\n") } else { Ok(()) }
+    }
+
+    fn summary(&self, entries: &[Entry], now: Option<Timestamp>) -> Result<(), CliError> {
+        if self.output != Output::Plain {
+            return Ok(());
+        }
+        print_foreign(&text::summary(&spans(entries, now)))
+    }
+}

@@ -1,0 +1,135 @@
+//! Passes on what the gate lets through, and adds the caller's token where the page sends none.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use cluster::access::OWN_AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
+use http_body_util::{Either, Full};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::{
+    client::legacy::Client,
+    rt::{TokioIo, TokioTimer},
+};
+use tokio::net::TcpStream;
+
+use super::{
+    SERVICE,
+    gate::{Gate, Verdict},
+};
+use crate::cluster::{Caller, Forward, chain};
+
+/// Fields that are for the next one on the way only (RFC 9110, section 7.6.1).
+const HOP_BY_HOP: [&str; 8] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+type Body = Either<Incoming, Full<Bytes>>;
+
+/// The way from a browser to the control plane.
+#[derive(Clone)]
+pub(super) struct Relay {
+    gate: Gate,
+    client: Client<Forward, Incoming>,
+    caller: Caller,
+}
+
+impl Relay {
+    /// Leads there, with the token of this caller.
+    pub(super) fn new(gate: Gate, forward: Forward, caller: Caller) -> Self {
+        Self { gate, client: forward.client(), caller }
+    }
+
+    /// Answers what comes on one connection.
+    pub(super) async fn serve(self, stream: TcpStream) {
+        // Where it is not to be had, the connection works without.
+        let _ = stream.set_nodelay(true);
+        let service = service_fn(move |request| {
+            let relay = self.clone();
+            async move { Ok::<_, Infallible>(relay.answer(request).await) }
+        });
+        // A connection that breaks is the browser's affair.
+        let _ = http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service).await;
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        match self.gate.judge(request.uri(), request.headers()) {
+            Verdict::Refuse(why) => text(StatusCode::FORBIDDEN, why),
+            Verdict::Admit { cookie } => admitted(&cookie),
+            Verdict::Pass => self.pass(request).await,
+        }
+    }
+
+    async fn pass(&self, mut request: Request<Incoming>) -> Response<Body> {
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        match format!("http://{SERVICE}{path}").parse::<Uri>() {
+            Ok(uri) => *request.uri_mut() = uri,
+            Err(_) => return text(StatusCode::BAD_REQUEST, "this path cannot be passed on"),
+        }
+        *request.version_mut() = http::Version::HTTP_11;
+        keep_end_to_end(request.headers_mut());
+        // The key is for this process alone.
+        request.headers_mut().remove(header::COOKIE);
+        if ![OWN_AUTHORIZATION, header::AUTHORIZATION].iter().any(|name| request.headers().contains_key(name)) {
+            match self.caller.bearer().await {
+                Ok(Some(token)) => drop(request.headers_mut().insert(credential(&path), token)),
+                Ok(None) => {}
+                Err(error) => return text(StatusCode::BAD_GATEWAY, error.to_string()),
+            }
+        }
+        match self.client.request(request).await {
+            Ok(mut answer) => {
+                keep_end_to_end(answer.headers_mut());
+                answer.map(Either::Left)
+            }
+            Err(error) => {
+                text(StatusCode::BAD_GATEWAY, format!("the control plane cannot be reached: {}", chain(&error)))
+            }
+        }
+    }
+}
+
+/// Where the token goes: what the control plane passes on to workloads carries it where they never see it.
+fn credential(path: &str) -> HeaderName {
+    if path.starts_with("/gateway") { OWN_AUTHORIZATION } else { header::AUTHORIZATION }
+}
+
+/// Leads to the UI, without the key in the address.
+fn admitted(cookie: &str) -> Response<Body> {
+    let mut answer = text(StatusCode::SEE_OTHER, "The web UI is at /ui/.");
+    let fields = answer.headers_mut();
+    fields.insert(header::LOCATION, HeaderValue::from_static("/ui/"));
+    fields.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    // Made of digits.
+    if let Ok(cookie) = HeaderValue::try_from(cookie) {
+        fields.insert(header::SET_COOKIE, cookie);
+    }
+    answer
+}
+
+fn text(status: StatusCode, text: impl Into<String>) -> Response<Body> {
+    let mut answer = Response::new(Either::Right(Full::from(text.into() + "\n")));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
+
+fn keep_end_to_end(fields: &mut HeaderMap) {
+    let named = fields.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let named: Vec<HeaderName> =
+        named.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect();
+    for name in named {
+        fields.remove(name);
+    }
+    for name in HOP_BY_HOP {
+        fields.remove(name);
+    }
+}

@@ -1,0 +1,273 @@
+//! `recif why`: one sentence, then the few lines that only the live cluster can add.
+//!
+//! The sentence comes from the object alone and is the same that operator and control plane give. The details are read
+//! on the spot, because they change too often to be kept in a status: what the kubelet says about each container, what the
+//! container itself wrote last, how a rollout stands, and what is wrong with whatever is waited for. Last comes what is worth
+//! knowing of an object that is Ready, too.
+
+use actions::render::MANAGED_BY_LABEL;
+use crds::{
+    Kind, MANAGED_BY, Role,
+    trouble::{brief, deployment_trouble, last_words, pod_trouble, reference_trouble, speaker},
+};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::api::{DynamicObject, LogParams};
+use serde_json::json;
+
+use super::{CliError, ConnectArgs, Exit, Output, Target, hint, print_foreign, trace::status_of};
+use crate::cluster::{Live, pods_of};
+
+/// So many lines of a log are looked at.
+const LOG_LINES: i64 = 20;
+
+/// Flags of `recif why`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit code 0: the object is Ready; 3: it is not. `recif --help` has the others.\n\nExamples:\n  recif \
+                        why agent/my-agent\n  kubectl recif why tl weather -n team-a\n  recif why ag my-agent -o json | \
+                        jq -r .waitingFor[]"
+)]
+pub struct WhyArgs {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    connection: ConnectArgs,
+    /// How to print it
+    #[arg(short, long, value_parser = Output::parser(Output::WORDS), default_value = "plain")]
+    output: Output,
+}
+
+/// Prints the sentence and the details.
+pub(super) async fn run(args: WhyArgs) -> Result<Exit, CliError> {
+    let (kind, name) = args.target.parse()?;
+    let live = args.connection.connect().await?;
+    let object = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
+    let said = sentence(kind, &object);
+    if args.output == Output::Plain {
+        print_foreign(&format!("{}\n", said.sentence))?;
+    }
+    let details = if said.ready { Vec::new() } else { brief(collect(&live, kind, name, &object).await) };
+    let notes: Vec<_> = held_by_pods(&live, kind, name, &object).await.into_iter().collect();
+    match args.output {
+        Output::Json | Output::Yaml => {
+            let Said { sentence, phase, ready, reason } = &said;
+            let answer = json!({ "kind": kind.name, "namespace": live.namespace, "name": name, "phase": phase, "ready": ready,
+                "reason": reason, "sentence": sentence, "waitingFor": details, "notes": notes });
+            print_foreign(&args.output.document("the answer", &answer)?)?;
+        }
+        _ => print_foreign(&details.iter().chain(&notes).map(|line| format!("  {line}\n")).collect::<String>())?,
+    }
+    Ok(if said.ready { Exit::Done } else { Exit::NotReady })
+}
+
+/// Why an object is not Ready, as `recif why` says it: the sentence, then the details; nothing of one that is.
+pub(super) async fn trouble(live: &Live, kind: &'static Kind, name: &str, object: &DynamicObject) -> Vec<String> {
+    let said = sentence(kind, object);
+    if said.ready {
+        return Vec::new();
+    }
+    let details = brief(collect(live, kind, name, object).await);
+    [said.sentence].into_iter().chain(details.into_iter().map(|line| format!("  {line}"))).collect()
+}
+
+/// What an object says of itself.
+#[derive(Debug)]
+pub(super) struct Said {
+    /// The one sentence.
+    pub(super) sentence: String,
+    /// The phase last written.
+    pub(super) phase: Option<String>,
+    /// Whether it is Ready, and this was said of the newest spec.
+    pub(super) ready: bool,
+    reason: Option<String>,
+}
+
+/// What an object says of itself.
+pub(super) fn sentence(kind: &Kind, object: &DynamicObject) -> Said {
+    let status = status_of(object);
+    let why = crds::why::why(kind.name, &object.metadata, object.data.get("status").map(|_| &status));
+    let generation = object.metadata.generation;
+    let current = generation.is_none() || status.observed_generation >= generation;
+    let ready = status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    Said { sentence: why.sentence, phase: why.phase, ready: ready && current, reason: why.reason }
+}
+
+/// The details, the references' first; what the caller may not read is left out, with a note.
+async fn collect(live: &Live, kind: &'static Kind, name: &str, object: &DynamicObject) -> Vec<String> {
+    let mut lines = Vec::new();
+    let references = serde_json::to_value(object).map(|object| kind.references(&object)).unwrap_or_default();
+    for reference in references {
+        // Secrets and ConfigMaps are none of ours, and the sentence names what is missing of them.
+        let Some(kind) = Kind::find(reference.kind.as_str()) else { continue };
+        let namespace = reference.namespace.as_deref().unwrap_or(&live.namespace);
+        match live.object_in(namespace, kind, &reference.name).await {
+            Ok(found) => {
+                lines.extend(reference_trouble(kind.name, &reference.name, found.as_ref().map(status_of).as_ref()));
+            }
+            Err(error) => hint(&format!("note: {error}")),
+        }
+    }
+    if kind.role != Role::Workload {
+        return lines;
+    }
+    match live.deployment(name).await {
+        // One of the same name that somebody else made says nothing of this object.
+        Ok(deployment) => lines.extend(deployment.iter().filter(|found| is_ours(found)).flat_map(deployment_trouble)),
+        Err(error) => hint(&format!("note: {error}")),
+    }
+    match live.pods(&live.namespace, &pods_of(kind, name)).await {
+        Ok(pods) => {
+            for pod in &pods {
+                lines.extend(pod_trouble(pod));
+                lines.extend(said_by(live, pod).await);
+            }
+        }
+        Err(error) => hint(&format!("note: {error}")),
+    }
+    lines
+}
+
+/// What several Pods do not know of each other. A spec that does not say where that is kept is judged by the Agent's ConfigMap.
+async fn held_by_pods(live: &Live, kind: &Kind, name: &str, object: &DynamicObject) -> Option<String> {
+    let held = |storage: Option<&str>| crds::why::held_by_pods(kind.name, &object.data["spec"], storage);
+    held(Some("memory"))?;
+    if let Some(text) = held(None) {
+        return Some(text);
+    }
+    match live.config_map(&format!("{name}-config")).await {
+        Ok(config) => held(config?.data?.get("CORAIL_STORAGE").map(String::as_str)),
+        Err(error) => {
+            hint(&format!("note: {error}"));
+            None
+        }
+    }
+}
+
+fn is_ours(deployment: &Deployment) -> bool {
+    deployment
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(MANAGED_BY_LABEL))
+        .is_some_and(|by| by == MANAGED_BY)
+}
+
+/// What the container that keeps the Pod from being ready wrote last.
+async fn said_by(live: &Live, pod: &Pod) -> Option<String> {
+    let name = pod.metadata.name.as_deref()?;
+    let (container, previous) = speaker(pod)?;
+    let tail_lines = Some(LOG_LINES);
+    let params = LogParams { container: Some(container.to_owned()), previous, tail_lines, ..LogParams::default() };
+    match live.log(&live.namespace, name, &params, |_| true).await {
+        Ok(log) => last_words(&log).map(|words| format!("Pod {name}, {container} says: {words}")),
+        Err(error) => {
+            hint(&format!("note: {error}"));
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use http::{Request, Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A cluster that holds these objects, by the path that they are read at.
+    fn live(objects: &[(&str, Value)]) -> Live {
+        let objects: HashMap<String, Value> =
+            objects.iter().map(|(path, object)| ((*path).to_owned(), object.clone())).collect();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let path = request.uri().path();
+            let name = path.rsplit('/').next().unwrap_or_default();
+            let gone = json!({ "kind": "Status", "code": 404, "message": "gone", "reason": "NotFound", "status": "Failure",
+                "details": { "name": name } });
+            let (status, body) = match objects.get(path) {
+                Some(object) => (StatusCode::OK, object.clone()),
+                None if name == "pods" => {
+                    (StatusCode::OK, json!({ "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [] }))
+                }
+                None => (StatusCode::NOT_FOUND, gone),
+            };
+            let answer = Response::builder().status(status).body(Body::from(body.to_string().into_bytes())).unwrap();
+            async move { Ok::<_, std::io::Error>(answer) }
+        });
+        Live::played(kube::Client::new(service, "a"), "a")
+    }
+
+    async fn collected(live: &Live, kind: &str, spec: Value) -> Vec<String> {
+        let object = json!({ "apiVersion": "agents.recif.dev/v1", "kind": kind,
+            "metadata": { "namespace": "a", "name": "one" }, "spec": spec });
+        collect(live, Kind::find(kind).unwrap(), "one", &serde_json::from_value(object).unwrap()).await
+    }
+
+    #[tokio::test]
+    async fn a_reference_is_read_in_the_namespace_that_it_names() {
+        let server = json!({ "apiVersion": "agents.recif.dev/v1", "kind": "MCPServer",
+            "metadata": { "namespace": "b", "name": "files" },
+            "status": { "phase": "Error", "conditions": [{ "type": "Ready", "status": "False", "reason": "X",
+                "message": "it is down", "lastTransitionTime": "2026-01-01T00:00:00Z" }] } });
+        let live = live(&[("/apis/agents.recif.dev/v1/namespaces/b/mcpservers/files", server)]);
+        let spec = json!({ "name": "one", "type": "mcp", "mcpServerRef": { "kind": "MCPServer", "name": "files", "namespace": "b" } });
+        assert_eq!(collected(&live, "Tool", spec).await, ["MCPServer files: Error: it is down"]);
+    }
+
+    #[tokio::test]
+    async fn what_keeps_an_object_from_being_ready_is_told_before_anything_waits_for_it() {
+        let pods = json!({ "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [{ "metadata": { "name": "one-1" },
+            "status": { "containerStatuses": [{ "name": "agent", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+                "state": { "waiting": { "reason": "ImagePullBackOff", "message": "Back-off pulling image" } } }] } }] });
+        let live = live(&[("/api/v1/namespaces/a/pods", pods)]);
+        let kind = Kind::find("Agent").unwrap();
+        let agent = |ready: &str| {
+            let condition = json!({ "type": "Ready", "status": ready, "reason": "Deploying", "message": "m",
+                "lastTransitionTime": "2026-01-01T00:00:00Z" });
+            let agent = json!({ "apiVersion": "agents.recif.dev/v1", "kind": "Agent", "metadata": { "namespace": "a", "name": "one" },
+                "spec": { "name": "one", "framework": "corail" }, "status": { "phase": "Deploying", "conditions": [condition] } });
+            serde_json::from_value::<DynamicObject>(agent).unwrap()
+        };
+        let told = trouble(&live, kind, "one", &agent("False")).await;
+        assert!(told[0].contains("Deploying") && told[1].contains("ImagePullBackOff"), "{told:?}");
+        assert!(trouble(&live, kind, "one", &agent("True")).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_spec_without_storage_is_judged_by_its_config_map() {
+        let kind = Kind::find("Agent").unwrap();
+        let agent = |spec: Value| {
+            let mut whole = json!({ "name": "one", "framework": "corail", "replicas": 2 });
+            whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+            let agent = json!({ "apiVersion": "agents.recif.dev/v1", "kind": "Agent", "metadata": { "name": "one" }, "spec": whole });
+            serde_json::from_value::<DynamicObject>(agent).unwrap()
+        };
+        for (storage, held) in [("memory", true), ("postgresql", false)] {
+            let config = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "one-config" },
+                "data": { "CORAIL_STORAGE": storage } });
+            let live = live(&[("/api/v1/namespaces/a/configmaps/one-config", config)]);
+            assert_eq!(held_by_pods(&live, kind, "one", &agent(json!({}))).await.is_some(), held, "{storage}");
+        }
+        let bare = live(&[]);
+        assert!(held_by_pods(&bare, kind, "one", &agent(json!({}))).await.is_none(), "not rendered yet");
+        let own = held_by_pods(&bare, kind, "one", &agent(json!({ "storage": "memory" }))).await.unwrap();
+        assert!(own.contains("set storage to postgresql"), "{own}");
+    }
+
+    #[tokio::test]
+    async fn a_deployment_that_somebody_else_made_says_nothing() {
+        let deployment = |labels: Value| {
+            json!({ "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": { "namespace": "a", "name": "one", "labels": labels },
+                "status": { "conditions": [{ "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
+                    "message": "quota" }] } })
+        };
+        let spec = json!({ "name": "one", "framework": "corail" });
+        for (labels, told) in [(json!({}), false), (json!({ MANAGED_BY_LABEL: MANAGED_BY }), true)] {
+            let live = live(&[("/apis/apps/v1/namespaces/a/deployments/one", deployment(labels.clone()))]);
+            assert_eq!(!collected(&live, "Agent", spec.clone()).await.is_empty(), told, "{labels}");
+        }
+    }
+}

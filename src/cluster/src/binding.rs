@@ -1,0 +1,182 @@
+//! The RoleBinding that gives an operator of some namespaces its rights in one of them, and its finalizer.
+//!
+//! Deleting a namespace deletes the RoleBinding along with the objects. Whichever goes first is chance, and without its right the
+//! operator could let none of them go: so the RoleBinding is held, by the same finalizer, until the last of them is gone.
+
+use std::{fmt, sync::Arc};
+
+use crds::{FIELD_MANAGER, FINALIZER};
+use http::Method;
+use machine::ApiError;
+use meta::Key;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::json;
+
+use super::{
+    decode::{self, head},
+    error::{Operation, RequestError, classify},
+    resource::{Resource, Target},
+    store::{Cause, Head, ObjectMap, Seen},
+    transport::{Call, Transport, outgoing},
+    watch::Source,
+};
+
+/// Name of the RoleBinding, as in config/namespaced.
+pub const ROLE_BINDING: &str = "recif-operator";
+
+/// What counts of a RoleBinding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binding {
+    /// Its uid.
+    pub uid: String,
+    /// All its finalizers.
+    pub finalizers: Vec<String>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+}
+
+impl Binding {
+    /// Whether we hold it.
+    pub fn is_held(&self) -> bool {
+        self.finalizers.iter().any(|finalizer| finalizer == FINALIZER)
+    }
+
+    fn read(json: &str) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Wire {
+            metadata: Meta,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Meta {
+            uid: String,
+            #[serde(default)]
+            finalizers: Vec<String>,
+            deletion_timestamp: Option<IgnoredAny>,
+        }
+        let Meta { uid, finalizers, deletion_timestamp } = serde_json::from_str::<Wire>(json)?.metadata;
+        Ok(Self { uid, finalizers, deleting: deletion_timestamp.is_some() })
+    }
+}
+
+/// What to watch: the RoleBinding alone.
+pub fn source() -> Source<Binding> {
+    let decode = Arc::new(|_: &Head, json: &str| Binding::read(json));
+    Source { resource: Resource::ROLE_BINDING, labels: None, fields: Some("metadata.name=recif-operator"), decode }
+}
+
+/// The way to the RoleBindings.
+pub struct Bindings {
+    transport: Arc<Transport>,
+    map: Arc<ObjectMap<Binding>>,
+}
+
+impl fmt::Debug for Bindings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bindings").finish_non_exhaustive()
+    }
+}
+
+impl Bindings {
+    /// Writes through `transport`; the answers go into the map of the watch.
+    pub fn new(transport: Arc<Transport>, map: Arc<ObjectMap<Binding>>) -> Self {
+        Self { transport, map }
+    }
+
+    /// The RoleBinding of a namespace.
+    pub fn get(&self, namespace: &str) -> Option<Arc<Binding>> {
+        self.map.get(&Key::new(namespace, ROLE_BINDING))
+    }
+
+    /// Holds the RoleBinding of a namespace as it was read, or lets it go.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    pub async fn hold(&self, namespace: &str, binding: &Binding, held: bool) -> Result<(), ApiError> {
+        let others = binding.finalizers.iter().filter(|finalizer| *finalizer != FINALIZER);
+        let finalizers: Vec<&str> = others.map(String::as_str).chain(held.then_some(FINALIZER)).collect();
+        let read = if binding.finalizers.is_empty() { json!(null) } else { json!(binding.finalizers) };
+        let patch = json!([
+            { "op": "test", "path": "/metadata/uid", "value": binding.uid },
+            { "op": "test", "path": "/metadata/finalizers", "value": read },
+            { "op": "add", "path": "/metadata/finalizers", "value": finalizers },
+        ]);
+        let target = Target::new(Resource::ROLE_BINDING.object(namespace, ROLE_BINDING));
+        let target = target.with("fieldManager", FIELD_MANAGER).into_string();
+        let content = Some("application/json-patch+json");
+        let request = outgoing(Method::PATCH, target, content, patch.to_string().into_bytes());
+        let object = Key::new(namespace, ROLE_BINDING).to_string();
+        let call = Call { verb: "patch", kind: Resource::ROLE_BINDING.kind, object };
+        let take = |body: &[u8]| {
+            let text = str::from_utf8(body).map_err(serde::de::Error::custom)?;
+            let (head, binding) = (head(text)?, Binding::read(text)?);
+            match binding.deleting && binding.finalizers.is_empty() {
+                true => self.map.remove(&head.key, head.version, Cause::Write),
+                false => self.map.observe(Seen::new(head, binding), Cause::Write),
+            }
+            Ok(())
+        };
+        self.transport.write(&call, Operation::JsonPatch, request, take).await
+    }
+
+    /// Whether the namespace is being deleted. The right to ask comes with the RoleBinding.
+    ///
+    /// # Errors
+    /// As the API server answered.
+    pub async fn is_namespace_going(&self, namespace: &str) -> Result<bool, ApiError> {
+        let call = Call { verb: "get", kind: Resource::NAMESPACE.kind, object: namespace.to_owned() };
+        let request = outgoing(Method::GET, Resource::NAMESPACE.object("", namespace), None, Vec::new());
+        let unreadable = |error: serde_json::Error| {
+            let what = format!("get Namespace {namespace}");
+            classify(Operation::Get, RequestError::Unreadable { what, cause: error.to_string() })
+        };
+        let body = self.transport.call(&call, request).await.map_err(|error| classify(Operation::Get, error))?;
+        let text = str::from_utf8(&body).map_err(|error| unreadable(serde::de::Error::custom(error)))?;
+        decode::labels(text).map(|(_, deleting)| deleting).map_err(unreadable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{answer, scripted};
+
+    fn binding(finalizers: &[&str], deleting: bool) -> String {
+        let deleted = deleting.then_some("2030-01-01T00:00:00Z");
+        json!({ "metadata": {
+            "name": ROLE_BINDING, "namespace": "ns", "uid": "u", "resourceVersion": "7", "finalizers": finalizers,
+            "deletionTimestamp": deleted,
+        }})
+        .to_string()
+    }
+
+    #[tokio::test]
+    async fn it_is_held_beside_the_finalizers_of_others_and_let_go() {
+        let answers = vec![answer(200, binding(&["x", FINALIZER], false)), answer(200, binding(&[], true))];
+        let (transport, mut asked) = scripted(answers);
+        let bindings = Bindings::new(transport, Arc::default());
+        let read = Binding { uid: "u".into(), finalizers: vec!["x".into()], deleting: false };
+        bindings.hold("ns", &read, true).await.unwrap();
+        let held = bindings.get("ns").unwrap();
+        assert!(held.is_held());
+        bindings.hold("ns", &Binding { finalizers: vec![FINALIZER.into()], ..read }, false).await.unwrap();
+        assert_eq!(bindings.get("ns"), None);
+        let path = "/apis/rbac.authorization.k8s.io/v1/namespaces/ns/rolebindings/recif-operator";
+        let first = asked.recv().await.unwrap();
+        assert_eq!(first.line, format!("PATCH {path}?fieldManager=recif-operator"));
+        assert_eq!(first.body[1]["value"], json!(["x"]));
+        assert_eq!(first.body[2]["value"], json!(["x", FINALIZER]));
+        assert_eq!(asked.recv().await.unwrap().body[2]["value"], json!([]));
+    }
+
+    #[tokio::test]
+    async fn a_namespace_that_is_being_deleted_says_so() {
+        let going = r#"{"metadata":{"name":"ns","deletionTimestamp":"2030-01-01T00:00:00Z"}}"#;
+        let (transport, mut asked) =
+            scripted(vec![answer(200, going.into()), answer(200, r#"{"metadata":{"name":"ns"}}"#.into())]);
+        let bindings = Bindings::new(transport, Arc::default());
+        assert_eq!(bindings.is_namespace_going("ns").await, Ok(true));
+        assert_eq!(bindings.is_namespace_going("ns").await, Ok(false));
+        assert_eq!(asked.recv().await.unwrap().line, "GET /api/v1/namespaces/ns");
+    }
+}

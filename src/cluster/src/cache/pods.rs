@@ -1,0 +1,92 @@
+//! The Pods of each workload.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use actions::ports::Pod;
+use meta::Key;
+
+use crate::Change;
+
+/// The label that names the workload of this kind, such as `recif.dev/agent`.
+pub fn workload_label(kind: &str) -> String {
+    format!("recif.dev/{}", kind.to_lowercase())
+}
+
+/// The Pods of each workload, in the order of their names.
+#[derive(Debug, Default)]
+pub struct PodIndex(Mutex<HashMap<Workload, BTreeMap<String, Arc<Pod>>>>);
+
+/// Label and the workload's key.
+type Workload = (String, Key);
+
+impl PodIndex {
+    /// Follows a change of a Pod.
+    pub fn follow(&self, change: &Change<Pod>) {
+        let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for old in change.old.iter().flat_map(|pod| workloads(&change.key, pod)) {
+            if let Some(pods) = index.get_mut(&old) {
+                pods.remove(&change.key.name);
+                if pods.is_empty() {
+                    index.remove(&old);
+                }
+            }
+        }
+        if let Some(pod) = &change.new {
+            for workload in workloads(&change.key, pod) {
+                index.entry(workload).or_default().insert(change.key.name.clone(), pod.clone());
+            }
+        }
+    }
+
+    /// The Pods of one workload.
+    pub fn of(&self, kind: &str, key: Key) -> Vec<Arc<Pod>> {
+        let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        index.get(&(workload_label(kind), key)).map(|pods| pods.values().cloned().collect()).unwrap_or_default()
+    }
+}
+
+fn workloads(key: &Key, pod: &Pod) -> Vec<Workload> {
+    let ours = pod.labels.iter().filter(|(label, _)| label.starts_with("recif.dev/"));
+    ours.map(|(label, name)| (label.clone(), Key::new(&key.namespace, name))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cause;
+
+    fn pod(name: &str, agent: &str) -> Arc<Pod> {
+        Arc::new(Pod {
+            name: name.into(),
+            uid: name.into(),
+            resource_version: 1,
+            labels: BTreeMap::from([("recif.dev/agent".into(), agent.into())]),
+            ready: true,
+            terminating: false,
+            ip: None,
+            deletion_cost: None,
+            trouble: None,
+        })
+    }
+
+    fn change(name: &str, old: Option<Arc<Pod>>, new: Option<Arc<Pod>>) -> Change<Pod> {
+        Change { key: Key::new("ns", name), old, new, cause: Cause::Watch }
+    }
+
+    #[test]
+    fn pods_are_found_by_their_workload_until_they_are_gone() {
+        let index = PodIndex::default();
+        let names =
+            |agent: &str| index.of("Agent", Key::new("ns", agent)).iter().map(|p| p.name.clone()).collect::<Vec<_>>();
+        index.follow(&change("b", None, Some(pod("b", "x"))));
+        index.follow(&change("a", None, Some(pod("a", "x"))));
+        assert_eq!(names("x"), ["a", "b"]);
+        index.follow(&change("a", Some(pod("a", "x")), Some(pod("a", "y"))));
+        assert_eq!((names("x"), names("y")), (vec!["b".to_owned()], vec!["a".to_owned()]));
+        index.follow(&change("b", Some(pod("b", "x")), None));
+        assert!(index.0.lock().unwrap().len() == 1, "nothing is kept of a workload without Pods");
+    }
+}

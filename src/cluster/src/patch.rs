@@ -1,0 +1,130 @@
+//! The driver's way to the objects of one of our kinds.
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use crds::FIELD_MANAGER;
+use http::Method;
+use machine::{ApiError, Objects};
+use meta::{Key, PhasedObject};
+use serde_json::Value;
+
+use super::{
+    custom::Custom,
+    error::Operation,
+    resource::Target,
+    store::{Cause, Head, ObjectMap, Seen},
+    transport::{Call, Transport, outgoing},
+};
+
+/// Reads from the cache, writes by JSON Patch; each answer is in the cache before the caller has it.
+pub struct CustomObjects<K> {
+    transport: Arc<Transport>,
+    map: Arc<ObjectMap<K>>,
+    manager: &'static str,
+}
+
+impl<K> fmt::Debug for CustomObjects<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CustomObjects").finish_non_exhaustive()
+    }
+}
+
+impl<K: PhasedObject + Custom> CustomObjects<K> {
+    /// Writes through `transport`, reads from `map`.
+    pub fn new(transport: Arc<Transport>, map: Arc<ObjectMap<K>>) -> Self {
+        Self { transport, map, manager: FIELD_MANAGER }
+    }
+
+    /// The same under the name of another field manager.
+    #[must_use]
+    pub fn managed_by(self, manager: &'static str) -> Self {
+        Self { manager, ..self }
+    }
+
+    async fn patch(&self, key: &Key, subresource: &str, patch: &Value) -> Result<Arc<K>, ApiError> {
+        let path = K::RESOURCE.object(&key.namespace, &key.name) + subresource;
+        let target = Target::new(path).with("fieldManager", self.manager);
+        // What is not in the schema is no concern of a patch of ours; to look for it costs the API server a decoding.
+        let target = target.with("fieldValidation", "Ignore").into_string();
+        let body = patch.to_string().into_bytes();
+        let request = outgoing(Method::PATCH, target, Some("application/json-patch+json"), body);
+        let verb = if subresource.is_empty() { "patch" } else { "patch status" };
+        let call = Call { verb, kind: K::RESOURCE.kind, object: key.to_string() };
+        let take = |body: &[u8]| {
+            let object = K::decode(str::from_utf8(body).map_err(serde::de::Error::custom)?)?;
+            let version = object.meta().resource_version.as_deref().unwrap_or_default();
+            let version = version.parse().map_err(serde::de::Error::custom)?;
+            let seen = Seen::new(Head { key: object.key(), uid: object.uid().to_owned(), version }, object);
+            let object = seen.object.clone();
+            if is_over(&*object) {
+                self.map.remove(&seen.head.key, seen.head.version, Cause::Write);
+            } else {
+                self.map.observe(seen, Cause::Write);
+            }
+            Ok(object)
+        };
+        self.transport.write(&call, Operation::JsonPatch, request, take).await
+    }
+}
+
+/// Whether this was the last that is heard of the object: it is being deleted and no finalizer holds it.
+fn is_over<K: PhasedObject>(object: &K) -> bool {
+    object.is_deleting() && object.meta().finalizers.as_ref().is_none_or(Vec::is_empty)
+}
+
+#[async_trait]
+impl<K: PhasedObject + Custom> Objects<K> for CustomObjects<K> {
+    fn newest(&self, key: &Key) -> Option<Arc<K>> {
+        self.map.get(key)
+    }
+
+    async fn patch_status(&self, key: &Key, patch: Value) -> Result<Arc<K>, ApiError> {
+        self.patch(key, "/status", &patch).await
+    }
+
+    async fn patch_metadata(&self, key: &Key, patch: Value) -> Result<Option<Arc<K>>, ApiError> {
+        let object = self.patch(key, "", &patch).await?;
+        Ok((!is_over(&*object)).then_some(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::Agent;
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{answer, scripted};
+
+    fn agent(version: u64, deleting: bool) -> String {
+        let mut metadata = json!({"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": version.to_string()});
+        if deleting {
+            metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        }
+        json!({"metadata": metadata, "spec": {"name": "A", "framework": "corail"}}).to_string()
+    }
+
+    #[tokio::test]
+    async fn the_answer_is_what_is_read_next() {
+        let (transport, mut asked) = scripted(vec![answer(200, agent(7, false))]);
+        let objects = CustomObjects::<Agent>::new(transport, Arc::default());
+        let key = Key::new("ns", "a");
+        let patch = json!([{"op": "test", "path": "/metadata/uid", "value": "u"}]);
+        let stored = objects.patch_status(&key, patch.clone()).await.unwrap();
+        assert_eq!(objects.newest(&key), Some(stored));
+        let asked = asked.recv().await.unwrap();
+        let path = "/apis/agents.recif.dev/v1/namespaces/ns/agents/a/status?fieldManager=recif-operator&fieldValidation=Ignore";
+        assert_eq!((asked.line, asked.body), (format!("PATCH {path}"), patch));
+    }
+
+    #[tokio::test]
+    async fn an_object_whose_last_finalizer_went_is_gone() {
+        let (transport, _asked) = scripted(vec![answer(200, agent(7, true))]);
+        let map = Arc::new(ObjectMap::default());
+        let objects = CustomObjects::<Agent>::new(transport, map.clone());
+        let key = Key::new("ns", "a");
+        assert_eq!(objects.patch_metadata(&key, json!([])).await, Ok(None));
+        assert_eq!(objects.newest(&key), None);
+    }
+}

@@ -1,0 +1,262 @@
+//! Reduces Pods: whether they serve, and if not, the class of the reason.
+//!
+//! A class and what the user wrote, never the kubelet's text: that one changes with every attempt, and each change would
+//! be a step of the state machine.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use actions::ports::{Pod, PodTrouble};
+use serde::{Deserialize, de::IgnoredAny};
+
+use super::store::Head;
+
+/// Reads a Pod.
+///
+/// # Errors
+/// When it does not look like one.
+pub fn pod(head: &Head, json: &str) -> Result<Pod, serde_json::Error> {
+    let wire: WirePod = serde_json::from_str(json)?;
+    let condition = |type_: &str| wire.status.conditions.iter().find(|found| found.type_ == type_);
+    let ready = condition("Ready").is_some_and(|found| found.status == "True");
+    let mut containers = wire.status.init_container_statuses.iter().chain(&wire.status.container_statuses);
+    let unschedulable = condition("PodScheduled").is_some_and(|found| found.reason == "Unschedulable");
+    let trouble = if ready {
+        None
+    } else if unschedulable {
+        Some(PodTrouble::Unschedulable)
+    } else {
+        containers.find_map(|container| container.trouble(&wire.spec))
+    };
+    let cost = wire.metadata.annotations.deletion_cost;
+    Ok(Pod {
+        name: head.key.name.clone(),
+        uid: head.uid.clone(),
+        resource_version: head.version,
+        labels: wire.metadata.labels,
+        ready,
+        terminating: wire.metadata.deletion_timestamp.is_some(),
+        ip: wire.status.pod_ip,
+        deletion_cost: cost.and_then(|cost| cost.parse().ok()),
+        trouble,
+    })
+}
+
+#[derive(Deserialize)]
+struct WirePod {
+    metadata: Meta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: WireStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    annotations: Annotations,
+    #[serde(default)]
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+/// The one annotation that is read.
+#[derive(Deserialize, Default)]
+struct Annotations {
+    #[serde(rename = "controller.kubernetes.io/pod-deletion-cost")]
+    deletion_cost: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    containers: Vec<Container>,
+    init_containers: Vec<Container>,
+}
+
+#[derive(Deserialize)]
+struct Container {
+    name: String,
+    #[serde(default)]
+    image: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireStatus {
+    #[serde(rename = "podIP")]
+    pod_ip: Option<IpAddr>,
+    conditions: Vec<Condition>,
+    init_container_statuses: Vec<ContainerStatus>,
+    container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    #[serde(default)]
+    reason: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ContainerStatus {
+    name: String,
+    ready: bool,
+    restart_count: i32,
+    state: State,
+    last_state: State,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct State {
+    waiting: Option<Waiting>,
+    terminated: Option<Ended>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Waiting {
+    reason: String,
+    message: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Ended {
+    exit_code: i32,
+}
+
+impl ContainerStatus {
+    fn trouble(&self, spec: &Spec) -> Option<PodTrouble> {
+        let waiting = self.state.waiting.as_ref();
+        match waiting.map_or("", |waiting| waiting.reason.as_str()) {
+            "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull" | "InvalidImageName" | "ImageInspectError" => {
+                let mut containers = spec.init_containers.iter().chain(&spec.containers);
+                let image = containers.find(|found| found.name == self.name).map(|found| found.image.clone());
+                Some(PodTrouble::ImagePull { image: image.unwrap_or_default() })
+            }
+            "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
+                let message = waiting.map_or("", |waiting| waiting.message.as_str());
+                let object = missing_object(message).unwrap_or_else(|| format!("container \"{}\"", self.name));
+                Some(PodTrouble::CreateContainerConfigError { object })
+            }
+            "CrashLoopBackOff" => Some(self.crash_loop()),
+            // Between two attempts it runs or has just ended; that is no news as long as it goes on like this.
+            _ if !self.ready && self.restart_count >= 2 && self.exit_code().is_some_and(|code| code != 0) => {
+                Some(self.crash_loop())
+            }
+            _ => None,
+        }
+    }
+
+    fn crash_loop(&self) -> PodTrouble {
+        PodTrouble::CrashLoop { container: self.name.clone(), exit_code: self.exit_code().unwrap_or_default() }
+    }
+
+    fn exit_code(&self) -> Option<i32> {
+        let ended = self.state.terminated.as_ref().or(self.last_state.terminated.as_ref());
+        ended.map(|ended| ended.exit_code)
+    }
+}
+
+/// The object that a kubelet's message says is missing: `secret "keys"` of `secret "keys" not found`, or
+/// `key "a" in Secret "keys"` of `couldn't find key a in Secret ns/keys`.
+fn missing_object(message: &str) -> Option<String> {
+    if let Some(object) = message.strip_suffix(" not found") {
+        return Some(object.to_owned());
+    }
+    let (key, place) = message.strip_prefix("couldn't find key ")?.split_once(" in ")?;
+    let (kind, path) = place.split_once(' ')?;
+    let name = path.rsplit('/').next()?;
+    Some(format!("key \"{key}\" in {kind} \"{name}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::head;
+
+    fn read(status: &str) -> Pod {
+        let json = format!(
+            r#"{{"metadata":{{"name":"p","namespace":"ns","uid":"u","resourceVersion":"1"}},
+            "spec":{{"containers":[{{"name":"agent","image":"corail:latest"}}]}},"status":{status}}}"#
+        );
+        pod(&head(&json).unwrap(), &json).unwrap()
+    }
+
+    fn trouble(container: &str) -> Option<PodTrouble> {
+        read(&format!(r#"{{"containerStatuses":[{{"name":"agent",{container}}}]}}"#)).trouble
+    }
+
+    #[test]
+    fn the_reason_is_a_class_and_what_the_user_wrote() {
+        let image = Some(PodTrouble::ImagePull { image: "corail:latest".into() });
+        for reason in ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull"] {
+            assert_eq!(trouble(&format!(r#""state":{{"waiting":{{"reason":"{reason}"}}}}"#)), image);
+        }
+        let missing =
+            r#""state":{"waiting":{"reason":"CreateContainerConfigError","message":"secret \"keys\" not found"}}"#;
+        let object = r#"secret "keys""#.into();
+        assert_eq!(trouble(missing), Some(PodTrouble::CreateContainerConfigError { object }));
+        let key = missing.replace(r#"secret \"keys\" not found"#, "couldn't find key a in Secret ns/keys");
+        let object = r#"key "a" in Secret "keys""#.into();
+        assert_eq!(trouble(&key), Some(PodTrouble::CreateContainerConfigError { object }));
+        assert_eq!(trouble(r#""state":{"waiting":{"reason":"ContainerCreating"}}"#), None);
+    }
+
+    #[test]
+    fn a_crash_loop_does_not_flap_between_attempts() {
+        let ended = r#""lastState":{"terminated":{"exitCode":3}},"restartCount":2"#;
+        let expected = Some(PodTrouble::CrashLoop { container: "agent".into(), exit_code: 3 });
+        for state in [r#"{"waiting":{"reason":"CrashLoopBackOff"}}"#, "{}", r#"{"terminated":{"exitCode":3}}"#] {
+            assert_eq!(trouble(&format!(r#""state":{state},{ended}"#)), expected, "{state}");
+        }
+        assert_eq!(trouble(r#""lastState":{"terminated":{"exitCode":3}},"restartCount":1"#), None, "merely starting");
+    }
+
+    #[test]
+    fn what_keeps_an_init_container_or_the_sidecar_from_running_is_said_first() {
+        let with = |sidecar: &str| {
+            let json = format!(
+                r#"{{"metadata":{{"name":"p","namespace":"ns","uid":"u","resourceVersion":"1"}},
+                "spec":{{"containers":[{{"name":"agent","image":"a"}}],"initContainers":[{{"name":"proxy","image":"r/p"}}]}},
+                "status":{{"initContainerStatuses":[{{"name":"proxy",{sidecar}}}],
+                "containerStatuses":[{{"name":"agent","state":{{"waiting":{{"reason":"PodInitializing"}}}}}}]}}}}"#
+            );
+            pod(&head(&json).unwrap(), &json).unwrap().trouble
+        };
+        let image = Some(PodTrouble::ImagePull { image: "r/p".into() });
+        assert_eq!(with(r#""state":{"waiting":{"reason":"ImagePullBackOff"}}"#), image);
+        let crash = Some(PodTrouble::CrashLoop { container: "proxy".into(), exit_code: 2 });
+        let ended = r#""restartCount":3,"lastState":{"terminated":{"exitCode":2}}"#;
+        assert_eq!(with(&format!(r#""state":{{"waiting":{{"reason":"CrashLoopBackOff"}}}},{ended}"#)), crash);
+        assert_eq!(
+            with(r#""ready":false,"restartCount":0,"state":{"running":{}}"#),
+            None,
+            "it is ready after the agent"
+        );
+    }
+
+    #[test]
+    fn where_it_is_and_what_it_costs_to_delete_it() {
+        let here = read(r#"{"podIP":"10.1.2.3"}"#);
+        assert_eq!((here.ip, here.deletion_cost), (Some([10, 1, 2, 3].into()), None));
+        let costs = r#"{"metadata":{"name":"p","namespace":"ns","uid":"u","resourceVersion":"1",
+            "annotations":{"a":"b","controller.kubernetes.io/pod-deletion-cost":"-7"}}}"#;
+        assert_eq!(pod(&head(costs).unwrap(), costs).unwrap().deletion_cost, Some(-7));
+    }
+
+    #[test]
+    fn a_ready_pod_has_no_trouble() {
+        let pod = read(
+            r#"{"conditions":[{"type":"Ready","status":"True"}],
+            "containerStatuses":[{"name":"agent","ready":true,"restartCount":5,"lastState":{"terminated":{"exitCode":1}}}]}"#,
+        );
+        assert_eq!((pod.ready, pod.trouble), (true, None));
+    }
+}

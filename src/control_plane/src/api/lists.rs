@@ -1,0 +1,233 @@
+//! Lists: of the whole fleet, of one kind, of MCP servers. A page is put together from bytes that are ready to be sent.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use crds::{KINDS, Kind, ReferencePhase, WorkloadPhase, digest::sha256_hex};
+use futures::{FutureExt as _, future::BoxFuture};
+use meta::Phase as _;
+
+use super::{
+    App,
+    answer::Answer,
+    operation::{Asked, Param, Values},
+    problem::Problem,
+};
+use crate::{
+    auth::{Auth, Caller},
+    fleet::{Cursor, Entry, Page, Selection, Sort, row},
+};
+
+/// Objects on a page unless somebody says how many.
+const USUAL: usize = 100;
+/// The most objects on a page.
+const MOST: i64 = 1000;
+/// The word for objects that have no phase yet.
+const NO_PHASE: &str = "none";
+
+const KIND: Param = Param { name: "kind", about: "Only these kinds.", values: Values::OneOf(kinds), many: true };
+const NAMESPACE: Param =
+    Param { name: "namespace", about: "Only what is in these namespaces.", values: Values::Text, many: true };
+const PHASE: Param = Param {
+    name: "phase",
+    about: "Only what is in these phases; none: what has no phase.",
+    values: Values::OneOf(phases),
+    many: true,
+};
+const TEXT: Param = Param {
+    name: "q",
+    about: "Only what has this text in what a list shows of it, in upper or lower case.",
+    values: Values::Text,
+    many: false,
+};
+const SORT: Param = Param {
+    name: "sort",
+    about: "What to sort by; then by kind, namespace and name. attention: what somebody should look at comes first.",
+    values: Values::OneOf(sorts),
+    many: false,
+};
+const ORDER: Param = Param {
+    name: "order",
+    about: "Which end comes first.",
+    values: Values::OneOf(|| vec!["asc", "desc"]),
+    many: false,
+};
+const LIMIT: Param =
+    Param { name: "limit", about: "The most objects on the page.", values: Values::Number(1, MOST), many: false };
+const CONTINUE: Param = Param {
+    name: "continue",
+    about: "Where the page begins: what the page before it says.",
+    values: Values::Text,
+    many: false,
+};
+
+/// Parameters of the list of everything.
+pub(super) const FLEET: &[Param] = &[KIND, NAMESPACE, PHASE, TEXT, SORT, ORDER, LIMIT, CONTINUE];
+/// Parameters of the list of a kind.
+pub(super) const OF_KIND: &[Param] = &[NAMESPACE, PHASE, TEXT, SORT, ORDER, LIMIT, CONTINUE];
+/// Parameters of the list of servers.
+pub(super) const SERVERS: &[Param] = &[NAMESPACE, PHASE, TEXT];
+
+fn kinds() -> Vec<&'static str> {
+    KINDS.iter().map(|kind| kind.name).collect()
+}
+
+fn sorts() -> Vec<&'static str> {
+    Sort::ALL.iter().map(|(name, _)| *name).collect()
+}
+
+fn phases() -> Vec<&'static str> {
+    let mut names: Vec<_> = WorkloadPhase::ALL.iter().map(|phase| phase.as_str()).collect();
+    for phase in ReferencePhase::ALL.iter().map(|phase| phase.as_str()) {
+        if !names.contains(&phase) {
+            names.push(phase);
+        }
+    }
+    names.push(NO_PHASE);
+    names
+}
+
+/// The kind of a path's first part.
+///
+/// # Errors
+/// There is none of that name.
+pub(super) fn kind_of(asked: &Asked) -> Result<&'static Kind, Problem> {
+    let plural = asked.part("plural");
+    KINDS.iter().find(|kind| kind.plural == plural).ok_or_else(|| {
+        let plurals: Vec<_> = KINDS.iter().map(|kind| kind.plural).collect();
+        Problem::missing(format!("there are no {plural}, but {}", plurals.join(", ")))
+    })
+}
+
+/// Everything, whatever its kind.
+pub(super) fn fleet(app: App, caller: Caller, asked: Asked) -> BoxFuture<'static, Result<Answer, Problem>> {
+    async move {
+        let kinds: Vec<_> = asked.many("kind").filter_map(Kind::find).collect();
+        let page = page(&app, &caller, &asked, &kinds, "fleet", Sort::Attention, true).await?;
+        Ok(page.answer(&app))
+    }
+    .boxed()
+}
+
+/// Everything of a kind.
+pub(super) fn of_kind(app: App, caller: Caller, asked: Asked) -> BoxFuture<'static, Result<Answer, Problem>> {
+    async move {
+        let kind = kind_of(&asked)?;
+        let page = page(&app, &caller, &asked, &[kind], "kind", Sort::Namespace, false).await?;
+        Ok(page.answer(&app))
+    }
+    .boxed()
+}
+
+/// The MCP servers.
+pub(super) fn servers(app: App, caller: Caller, asked: Asked) -> BoxFuture<'static, Result<Answer, Problem>> {
+    async move {
+        let kinds: Vec<_> = ["MCPServer", "RemoteMCPServer"].into_iter().filter_map(Kind::find).collect();
+        let page = page(&app, &caller, &asked, &kinds, "servers", Sort::Namespace, false).await?;
+        let Listed { page: Page { items, .. }, .. } = page;
+        let mut body = b"{\"items\":[".to_vec();
+        for (number, Entry { record, .. }) in items.iter().enumerate() {
+            if number > 0 {
+                body.push(b',');
+            }
+            // Two objects become one.
+            let facts = record.server.as_deref().and_then(|facts| facts.strip_prefix(b"{")).unwrap_or(b"}");
+            body.extend_from_slice(record.summary.strip_suffix(b"}").unwrap_or_default());
+            body.push(b',');
+            body.extend_from_slice(facts);
+        }
+        body.extend_from_slice(b"]}");
+        Ok(Answer::Json { tag: tag(&app, &items, ""), body: body.into() })
+    }
+    .boxed()
+}
+
+/// A page, and what it tells besides.
+struct Listed {
+    page: Page,
+    list: String,
+    counted: bool,
+}
+
+async fn page(
+    app: &App,
+    caller: &Caller,
+    asked: &Asked,
+    kinds: &[&'static Kind],
+    path: &str,
+    usual: Sort,
+    counted: bool,
+) -> Result<Listed, Problem> {
+    let given =
+        |name: &'static str| asked.many(name).filter(|value| !value.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    let (namespaces, list) = (given("namespace"), asked.list(path));
+    let phases: Vec<_> = asked.many("phase").map(|name| if name == NO_PHASE { "" } else { name }.to_owned()).collect();
+    // What is counted is counted of all kinds.
+    let looked_at = if counted { &[] } else { kinds };
+    let visible = app.auth.visible(caller, &app.fleet, looked_at, &namespaces).await?;
+    Auth::sighted(&visible, &app.fleet, kinds, &namespaces)?;
+    let rows: Vec<u8> = kinds.iter().filter_map(|kind| row(kind)).collect();
+    let after = asked.one("continue").filter(|text| !text.is_empty());
+    let after = after.map(|text| Cursor::decode(text, &list)).transpose();
+    let after = after.map_err(|bad| Problem::parameter("continue", format!("continue: {bad}")))?;
+    let sort = asked.one("sort").and_then(|name| Sort::ALL.iter().find(|(known, _)| *known == name));
+    // A list of servers is short, and has no pages.
+    let whole = path == "servers";
+    let selection = Selection {
+        rows: &rows,
+        namespaces: &namespaces,
+        phases: &phases,
+        text: asked.one("q").filter(|text| !text.is_empty()),
+        visible: &visible,
+        sort: sort.map_or(usual, |(_, sort)| *sort),
+        descending: asked.one("order") == Some("desc"),
+        limit: if whole {
+            usize::MAX
+        } else {
+            asked.number("limit").map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(USUAL))
+        },
+        after: after.as_ref(),
+    };
+    Ok(Listed { page: app.fleet.list(&selection), list, counted })
+}
+
+impl Listed {
+    fn answer(self, app: &App) -> Answer {
+        let Page { items, total, next, counts } = self.page;
+        let length: usize = items.iter().map(|entry| entry.record.summary.len() + 1).sum();
+        let mut end = format!("],\"total\":{total}");
+        if let Some(next) = next {
+            end += &format!(",\"continue\":\"{}\"", next.encode(&self.list));
+        }
+        if self.counted {
+            let counts: BTreeMap<_, BTreeMap<_, _>> =
+                counts.into_iter().map(|(kind, phases)| (kind, phases.into_iter().map(named).collect())).collect();
+            // Words and numbers: this cannot fail.
+            end += &format!(",\"counts\":{}", serde_json::to_string(&counts).unwrap_or_default());
+        }
+        end.push('}');
+        let mut body = Vec::with_capacity(length + end.len() + 16);
+        body.extend_from_slice(b"{\"items\":[");
+        for (number, entry) in items.iter().enumerate() {
+            if number > 0 {
+                body.push(b',');
+            }
+            body.extend_from_slice(&entry.record.summary);
+        }
+        body.extend_from_slice(end.as_bytes());
+        Answer::Json { tag: tag(app, &items, &end), body: Bytes::from(body) }
+    }
+}
+
+fn named((phase, count): (Box<str>, usize)) -> (String, usize) {
+    (if phase.is_empty() { NO_PHASE.into() } else { phase.into() }, count)
+}
+
+/// Tells this version of a list from others: which objects, as of which change, and what else is said.
+fn tag(app: &App, items: &[Entry], end: &str) -> String {
+    let mut text = Vec::with_capacity(items.len() * 8 + end.len() + 8);
+    text.extend_from_slice(app.fleet.epoch().as_bytes());
+    items.iter().for_each(|entry| text.extend_from_slice(&entry.stamp.to_be_bytes()));
+    text.extend_from_slice(end.as_bytes());
+    sha256_hex(&text)[..24].to_owned()
+}

@@ -1,0 +1,143 @@
+//! The REST API: a table of operations, each a GET that is answered from the read model.
+
+mod answer;
+mod history;
+mod lists;
+mod object;
+mod openapi;
+mod operation;
+mod overview;
+pub(super) mod problem;
+#[cfg(test)]
+mod schemathesis;
+mod table;
+#[cfg(test)]
+mod tests;
+pub(super) mod types;
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use axum::{
+    Router,
+    extract::{FromRequestParts as _, Path, Request, State},
+    http::{Extensions, StatusCode, Uri, header},
+    response::{IntoResponse as _, Response},
+    routing::{any, get},
+};
+use bytes::Bytes;
+use operation::{Asked, Operation};
+use problem::Problem;
+use store::Store;
+use table::OPERATIONS;
+use tower_http::{CompressionLevel, compression::CompressionLayer};
+
+use super::{
+    around::Around,
+    auth::Auth,
+    fleet::Fleet,
+    live::Clients,
+    load::Loads,
+    mirror::State as MirrorState,
+    relay::{self, Relay},
+    serve::Peer,
+    ui,
+};
+
+/// What requests are answered from.
+pub(super) type App = Arc<Parts>;
+
+/// What requests are answered from.
+#[derive(Debug)]
+pub(super) struct Parts {
+    /// The objects.
+    pub(super) fleet: Arc<Fleet>,
+    /// What hangs on them.
+    pub(super) around: Around,
+    /// Who may see what.
+    pub(super) auth: Auth,
+    /// How busy workloads are.
+    pub(super) loads: Loads,
+    /// What happened before.
+    pub(super) store: Arc<Store>,
+    /// How it goes with what is written there.
+    pub(super) mirror: Arc<MirrorState>,
+    /// Those who follow.
+    pub(super) clients: Clients,
+    /// The way to the gateway.
+    pub(super) relay: Relay,
+    /// Whether every watch has had a complete list: before, an answer would leave things out.
+    pub(super) synced: AtomicBool,
+}
+
+/// Every path of the public port; probes and metrics have a port of their own.
+pub(super) fn router(app: App) -> Router {
+    // The document does not change.
+    let document = Bytes::from(openapi::document().to_string());
+    let document = get(move || async move { ([(header::CONTENT_TYPE, "application/json")], document) });
+    let mut api = Router::new().route("/openapi.json", document.clone()).route("/api/openapi.json", document);
+    for operation in OPERATIONS {
+        for prefix in ["", "/api"] {
+            let handle = move |State(app): State<App>, request: Request| serve(app, operation, request);
+            api = api.route(&format!("{prefix}{}", operation.path), get(handle));
+        }
+    }
+    let refuse = |uri: Uri| async move { overview::nothing(uri.path()) };
+    let method = || async { Problem::new(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here") };
+    let compress = CompressionLayer::new().gzip(true).br(true).quality(CompressionLevel::Fastest);
+    let api = api.fallback(refuse).method_not_allowed_fallback(method).layer(compress);
+    let pass = |State(app): State<App>, mut request: Request| async move {
+        let may = match app.auth.may_relay(request.headers()) {
+            Ok(()) => app.auth.admit(request.headers(), origin(request.extensions())).await,
+            refused => refused,
+        };
+        match may {
+            Ok(()) => {
+                app.auth.hide(request.headers_mut());
+                app.relay.pass(request).await
+            }
+            Err(problem) => problem.into_response(),
+        }
+    };
+    // The UI is compressed by its build.
+    let ui = get(ui::serve);
+    // A wildcard matches no empty rest.
+    let api = api.route("/ui", ui.clone()).route("/ui/", ui.clone()).route("/ui/{*path}", ui);
+    let api = api.route("/", get(ui::redirect));
+    let api = api.route(relay::PREFIX, any(pass)).route("/gateway/", any(pass)).route("/gateway/{*path}", any(pass));
+    api.with_state(app)
+}
+
+async fn serve(app: App, operation: &'static Operation, request: Request) -> Response {
+    try_serve(app, operation, request).await.unwrap_or_else(|problem| problem.into_response())
+}
+
+/// The address that a request comes from.
+fn origin(extensions: &Extensions) -> Option<IpAddr> {
+    extensions.get::<Peer>().map(|peer| peer.address)
+}
+
+async fn try_serve(app: App, operation: &'static Operation, request: Request) -> Result<Response, Problem> {
+    if !app.synced.load(Relaxed) {
+        return Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "not every watch has begun yet: try again, or see /readyz on the admin address",
+        ));
+    }
+    let (mut parts, _) = request.into_parts();
+    // Who that is, and what he may see, is asked by whatever shows something.
+    app.auth.admit(&parts.headers, origin(&parts.extensions)).await?;
+    let caller = app.auth.caller(&parts.headers)?;
+    let mut asked = Asked::read(operation.query, parts.uri.query())?;
+    let path = Path::<BTreeMap<String, String>>::from_request_parts(&mut parts, &()).await;
+    asked.path = path.map_err(|_| overview::nothing(parts.uri.path()))?.0;
+    let last = parts.headers.get("last-event-id").map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
+    asked.last_event = last.filter(|id| !id.is_empty());
+    (operation.handle)(app, caller, asked).await?.respond(&parts.headers)
+}

@@ -1,0 +1,352 @@
+//! One object, and what there is to know about it.
+
+use crds::{
+    ChildRecord, Kind, MCPServerSpec, Role,
+    tool_server::tools_config_map,
+    trouble::{brief, reference_trouble},
+    why::why,
+};
+use futures::{FutureExt as _, future::BoxFuture};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use meta::{HistoryEntry, Key, MachineStatus};
+use serde::Deserialize as _;
+use serde_json::Value;
+use store::gaps;
+
+use super::{
+    App,
+    answer::Answer,
+    history::{of_the_gone, older},
+    lists::kind_of,
+    operation::{Asked, Param, Values},
+    problem::Problem,
+    types::{Child, Children, Condition, Event, Events, File, Rendered, Step, ToolDefinition, Tools, Trace, Why},
+};
+use crate::{
+    auth::Caller,
+    fleet::{Entry, MASKED, Record},
+};
+
+/// Parameters of a trace.
+pub(super) const TRACE: &[Param] = &[Param {
+    name: "since",
+    about: "Only steps after this number.",
+    values: Values::Number(0, i64::MAX),
+    many: false,
+}];
+/// Parameters of the tools of a server.
+pub(super) const TOOLS: &[Param] = &[Param {
+    name: "kind",
+    about: "The server's kind, where both kinds have one of the name.",
+    values: Values::OneOf(|| vec!["MCPServer", "RemoteMCPServer"]),
+    many: false,
+}];
+/// How many of the last steps say why.
+const STEPS: usize = 5;
+
+type Handled = BoxFuture<'static, Result<Answer, Problem>>;
+
+/// The object of a path.
+async fn find(app: &App, caller: &Caller, asked: &Asked) -> Result<Entry, Problem> {
+    let kind = kind_of(asked)?;
+    look_up(app, caller, kind, asked).await?.ok_or_else(|| missing(kind, asked))
+}
+
+/// The object of a path, if there is one; the caller may know.
+async fn look_up(app: &App, caller: &Caller, kind: &'static Kind, asked: &Asked) -> Result<Option<Entry>, Problem> {
+    let (namespace, name) = (asked.part("namespace"), asked.part("name"));
+    app.auth.may_get(caller, kind, namespace, name).await?;
+    Ok(app.fleet.get(kind, &Key::new(namespace, name)))
+}
+
+fn missing(kind: &Kind, asked: &Asked) -> Problem {
+    Problem::missing(format!("there is no {} {}/{}", kind.name, asked.part("namespace"), asked.part("name")))
+}
+
+/// The whole object.
+pub(super) fn object(app: App, caller: Caller, asked: Asked) -> Handled {
+    async move {
+        let Entry { stamp, record } = find(&app, &caller, &asked).await?;
+        let mut body = record.json();
+        if !record.object().get("status").is_some_and(Value::is_object) {
+            let mut object = record.object();
+            object["status"] = Value::Null;
+            body = serde_json::to_vec(&object).map_err(|error| Problem::defect(&error))?;
+        }
+        Ok(Answer::Json { body: body.into(), tag: format!("{}-{stamp}", app.fleet.epoch()) })
+    }
+    .boxed()
+}
+
+/// Its status.
+pub(super) fn status(app: App, caller: Caller, asked: Asked) -> Handled {
+    async move {
+        let record = find(&app, &caller, &asked).await?.record;
+        Answer::of(&record.object()["status"])
+    }
+    .boxed()
+}
+
+/// What it did. What is gone still has its history, of which only the database knows.
+pub(super) fn trace(app: App, caller: Caller, asked: Asked) -> Handled {
+    async move {
+        let kind = kind_of(&asked)?;
+        let since = asked.number("since").unwrap_or_default();
+        let entries = if let Some(Entry { record, .. }) = look_up(&app, &caller, kind, &asked).await? {
+            let known: Vec<Step> = record.history_after(since).iter().map(Step::from).collect();
+            let mut entries = older(&app, &record, since, &known).await;
+            entries.extend(known);
+            entries
+        } else {
+            let (namespace, name) = (asked.part("namespace"), asked.part("name"));
+            let gone = of_the_gone(&app, kind.name, namespace, name, since).await;
+            gone.ok_or_else(|| missing(kind, &asked))?
+        };
+        let gaps = gaps(since, entries.iter().map(|entry| entry.seq));
+        Answer::of(&Trace { entries, gaps })
+    }
+    .boxed()
+}
+
+/// Why it is as it is.
+pub(super) fn reason(app: App, caller: Caller, asked: Asked) -> Handled {
+    async move {
+        let record = find(&app, &caller, &asked).await?.record;
+        let object = record.object();
+        let metadata = ObjectMeta::deserialize(&object["metadata"]).map_err(|error| Problem::defect(&error))?;
+        let stored = record.status();
+        let answer = why(record.kind.name, &metadata, stored.as_ref());
+        let status = stored.unwrap_or_default();
+        let mut steps: Vec<&HistoryEntry> = status.history.iter().rev().take(STEPS).collect();
+        steps.reverse();
+        Answer::of(&Why {
+            sentence: answer.sentence,
+            phase: answer.phase,
+            condition: condition(&status),
+            waiting_for: waiting_for(&app, &caller, &record, &metadata, &status).await?,
+            steps: steps.into_iter().map(Step::from).collect(),
+            children: children_of(&app, &caller, &record).await?,
+        })
+    }
+    .boxed()
+}
+
+/// The condition that says why: Stalled when it is true, else Ready. What the schema says of a new object has no time.
+fn condition(status: &MachineStatus) -> Option<Condition> {
+    if status.is_unseen() {
+        return None;
+    }
+    let of = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
+    let found = of("Stalled").filter(|stalled| stalled.status == "True").or(of("Ready"))?;
+    Some(Condition {
+        type_: found.type_.clone(),
+        status: found.status.clone(),
+        reason: found.reason.clone(),
+        message: found.message.clone(),
+        since: found.last_transition_time.0.to_string(),
+    })
+}
+
+/// The lines that `recif why` adds, but for those from logs; none for an object that is ready. Of an object that the caller may
+/// not see he learns nothing.
+async fn waiting_for(
+    app: &App,
+    caller: &Caller,
+    record: &Record,
+    metadata: &ObjectMeta,
+    status: &MachineStatus,
+) -> Result<Vec<String>, Problem> {
+    let current = metadata.generation.is_none() || status.observed_generation >= metadata.generation;
+    let ready = status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    if ready && current {
+        return Ok(Vec::new());
+    }
+    let mut lines = Vec::new();
+    for link in &record.links {
+        if !app.auth.sees(caller, link.kind, &link.namespace, &link.name).await? {
+            lines.push(format!("{} {}: not visible to you", link.kind.name, link.name));
+            continue;
+        }
+        let found = app.fleet.get(link.kind, &Key::new(&*link.namespace, &*link.name));
+        let status = found.map(|entry| entry.record.status().unwrap_or_default());
+        lines.extend(reference_trouble(link.kind.name, &link.name, status.as_ref()));
+    }
+    if record.kind.role == Role::Workload {
+        let deployment = app.around.deployments.get(&record.key);
+        lines.extend(deployment.iter().flat_map(|deployment| deployment.trouble.iter().cloned()));
+        let pods = app.around.pods_of(record.kind, &record.key);
+        lines.extend(pods.iter().flat_map(|pod| pod.trouble.iter().cloned()));
+    }
+    Ok(brief(lines))
+}
+
+/// What hangs on it.
+pub(super) fn children(app: App, caller: Caller, asked: Asked) -> Handled {
+    async move {
+        let record = find(&app, &caller, &asked).await?.record;
+        Answer::of(&Children { items: children_of(&app, &caller, &record).await? })
+    }
+    .boxed()
+}
+
+/// What hangs on it, but for objects of our kinds that the caller may not list.
+async fn children_of(app: &App, caller: &Caller, record: &Record) -> Result<Vec<Child>, Problem> {
+    let mut items = made_of(app, record);
+    let Some(tool) = Kind::find("Tool").filter(|_| record.server.is_some()) else { return Ok(items) };
+    let namespace = &record.key.namespace;
+    if app.auth.may_list(caller, tool, "").await? || app.auth.may_list(caller, tool, namespace).await? {
+        items.extend(app.fleet.owned_by(tool.name, namespace, &record.uid).iter().map(|tool| Child {
+            kind: tool.kind.name.to_owned(),
+            name: tool.key.name.clone(),
+            uid: tool.uid.to_string(),
+            state: tool.phase.as_deref().unwrap_or_default().to_owned(),
+            message: String::new(),
+        }));
+    }
+    Ok(items)
+}
+
+/// What was made for it to run.
+fn made_of(app: &App, record: &Record) -> Vec<Child> {
+    let key = |name: &str| Key::new(&record.key.namespace, name);
+    let recorded: Vec<ChildRecord> = record.object()["status"]
+        .get("children")
+        .and_then(|children| Vec::deserialize(children).ok())
+        .unwrap_or_default();
+    let mut items: Vec<Child> = recorded
+        .into_iter()
+        .map(|ChildRecord { kind, name, uid, .. }| {
+            let (state, message) = match kind.as_str() {
+                "Deployment" => match app.around.deployments.get(&key(&name)) {
+                    Some(found) => (format!("{}/{} ready", found.ready, found.desired), found.trouble.join("; ")),
+                    None => ("Missing".to_owned(), String::new()),
+                },
+                "ConfigMap" if app.around.config_maps.get(&key(&name)).is_none() => ("Missing".into(), String::new()),
+                _ => ("Applied".to_owned(), String::new()),
+            };
+            Child { kind, name, uid, state, message }
+        })
+        .collect();
+    if record.kind.role == Role::Workload {
+        // Made, but not yet in the status, which is written when there is something to say.
+        let recorded = items.iter().any(|child| child.kind == "Deployment");
+        let made = app.around.deployments.get(&record.key).filter(|found| !recorded && found.owner == record.uid);
+        items.extend(made.map(|found| Child {
+            kind: "Deployment".into(),
+            name: record.key.name.clone(),
+            uid: found.uid.to_string(),
+            state: format!("{}/{} ready", found.ready, found.desired),
+            message: found.trouble.join("; "),
+        }));
+        items.extend(app.around.pods_of(record.kind, &record.key).iter().map(|pod| Child {
+            kind: "Pod".into(),
+            name: pod.name.to_string(),
+            uid: pod.uid.to_string(),
+            state: pod.state.to_string(),
+            message: pod.trouble.join("; "),
+        }));
+    }
+    items
+}
+
+/// What was rendered from it.
+pub(super) fn rendered(app: App, caller: Caller, asked: Asked) -> Handled {
+    async move {
+        let record = find(&app, &caller, &asked).await?.record;
+        let mut files = Vec::new();
+        for child in made_of(&app, &record) {
+            let object = format!("{}/{}", child.kind, child.name);
+            match child.kind.as_str() {
+                // Nobody here reads Secrets.
+                "Secret" => files.push(File { object, name: "*".into(), text: MASKED.into() }),
+                "ConfigMap" => {
+                    let map = app.around.config_maps.get(&Key::new(&record.key.namespace, &child.name));
+                    let texts = map.iter().flat_map(|map| map.files.iter());
+                    files.extend(texts.map(|(name, text)| File {
+                        object: object.clone(),
+                        name: name.to_string(),
+                        text: text.to_string(),
+                    }));
+                }
+                _ => {}
+            }
+        }
+        if let Some(text) = app.fleet.tools(record.kind.name, &record.key) {
+            let object = format!("ConfigMap/{}", tools_config_map(record.kind.name, &record.key.name));
+            files.push(File { object, name: crds::tool_server::TOOLS_KEY.into(), text: text.to_string() });
+        }
+        Answer::of(&Rendered { files })
+    }
+    .boxed()
+}
+
+/// Events about it.
+pub(super) fn events(app: App, caller: Caller, asked: Asked) -> Handled {
+    async move {
+        let record = find(&app, &caller, &asked).await?.record;
+        let mut items: Vec<Event> = app
+            .around
+            .events_of(&record.uid)
+            .iter()
+            .map(|seen| Event {
+                type_: seen.type_.to_string(),
+                reason: seen.reason.to_string(),
+                message: seen.message.to_string(),
+                count: seen.count,
+                first_at: seen.times.0.to_string(),
+                last_at: seen.times.1.to_string(),
+            })
+            .collect();
+        items.sort_by(|one, other| other.last_at.cmp(&one.last_at));
+        Answer::of(&Events { items })
+    }
+    .boxed()
+}
+
+/// How busy it is.
+pub(super) fn load(app: App, caller: Caller, asked: Asked) -> Handled {
+    async move {
+        let record = find(&app, &caller, &asked).await?.record;
+        let pods =
+            if record.kind.role == Role::Workload { app.around.pods_of(record.kind, &record.key) } else { Vec::new() };
+        Answer::of(&*app.loads.of(&record.uid, pods).await)
+    }
+    .boxed()
+}
+
+/// The tools of a server.
+pub(super) fn tools(app: App, caller: Caller, asked: Asked) -> Handled {
+    async move {
+        let key = Key::new(asked.part("namespace"), asked.part("name"));
+        let named = asked.one("kind").and_then(Kind::find);
+        let kinds = ["MCPServer", "RemoteMCPServer"].into_iter().filter_map(Kind::find);
+        let kinds: Vec<_> = named.map_or_else(|| kinds.collect(), |kind| vec![kind]);
+        let mut refused = None;
+        for kind in kinds {
+            match app.auth.may_get(&caller, kind, &key.namespace, &key.name).await {
+                Err(problem) => refused = Some(problem),
+                Ok(()) => {
+                    let Some(entry) = app.fleet.get(kind, &key) else { continue };
+                    let text = app.fleet.tools(kind.name, &key);
+                    let items: Vec<ToolDefinition> = text
+                        .map(|text| serde_json::from_str(&text))
+                        .transpose()
+                        .map_err(|error| Problem::defect(&error))?
+                        .unwrap_or_default();
+                    let routed = kind.name == "MCPServer";
+                    let call_path = routed
+                        .then(|| format!("/v1/mcp/{}/{}{}", key.namespace, key.name, endpoint(&entry.record.object())));
+                    return Answer::of(&Tools { items, call_path });
+                }
+            }
+        }
+        Err(refused.unwrap_or_else(|| Problem::missing(format!("there is no MCP server {key}"))))
+    }
+    .boxed()
+}
+
+/// The path of an MCP server's endpoint.
+fn endpoint(object: &Value) -> String {
+    let spec = MCPServerSpec::deserialize(&object["spec"]);
+    spec.map_or_else(|_| "/mcp".to_owned(), |spec| spec.path().to_owned())
+}

@@ -1,0 +1,200 @@
+//! What can be asked for: one row per operation, from which router, checks of parameters and OpenAPI document are made.
+
+use std::collections::BTreeMap;
+
+use futures::future::BoxFuture;
+use schemars::{Schema, SchemaGenerator};
+use url::form_urlencoded;
+
+use super::{App, answer::Answer, problem::Problem};
+use crate::auth::Caller;
+
+/// How often a parameter may be given.
+const REPEATS: usize = 50;
+
+/// One operation; each is a GET.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operation {
+    /// Its path, with `{…}` for what varies.
+    pub(super) path: &'static str,
+    /// What it is called in the document.
+    pub(super) id: &'static str,
+    /// What it does, for people.
+    pub(super) about: &'static str,
+    /// What may stand behind the question mark.
+    pub(super) query: &'static [Param],
+    /// What is answered.
+    pub(super) answer: Schematic,
+    /// Does it.
+    pub(super) handle: Handle,
+}
+
+/// What an operation answers.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Schematic {
+    /// JSON of this schema.
+    Json(fn(&mut SchemaGenerator) -> Schema),
+    /// A stream of server-sent events.
+    Events,
+}
+
+/// Does an operation.
+pub(super) type Handle = fn(App, Caller, Asked) -> BoxFuture<'static, Result<Answer, Problem>>;
+
+/// One query parameter.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Param {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// What it is for.
+    pub(super) about: &'static str,
+    /// Which values it takes.
+    pub(super) values: Values,
+    /// Whether it may be given several times.
+    pub(super) many: bool,
+}
+
+/// Values of a parameter.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Values {
+    /// Any text.
+    Text,
+    /// One of these words.
+    OneOf(fn() -> Vec<&'static str>),
+    /// A whole number in this range.
+    Number(i64, i64),
+}
+
+impl Values {
+    fn check(self, name: &str, value: &str) -> Result<(), Problem> {
+        match self {
+            Self::Text => Ok(()),
+            Self::OneOf(words) if words().contains(&value) => Ok(()),
+            Self::OneOf(words) => {
+                let words = words().join(", ");
+                Err(Problem::parameter(name, format!("{name}={value}: say one of {words}")))
+            }
+            Self::Number(least, most) => match value.parse::<i64>() {
+                Ok(number) if (least..=most).contains(&number) => Ok(()),
+                _ => {
+                    Err(Problem::parameter(name, format!("{name}={value}: say a whole number from {least} to {most}")))
+                }
+            },
+        }
+    }
+}
+
+/// A request as its operation sees it: every parameter is known and has a value that fits.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Asked {
+    /// What the path says.
+    pub(super) path: BTreeMap<String, String>,
+    /// `Last-Event-ID`, if it was sent.
+    pub(super) last_event: Option<String>,
+    query: Vec<(&'static str, String)>,
+}
+
+impl Asked {
+    /// Reads the query of a request.
+    ///
+    /// # Errors
+    /// A parameter that is not known, is given twice, or has a value that does not fit; the problem names it.
+    pub(super) fn read(params: &'static [Param], query: Option<&str>) -> Result<Self, Problem> {
+        let mut asked = Self::default();
+        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            let Some(param) = params.iter().find(|param| param.name == name) else {
+                let known: Vec<_> = params.iter().map(|param| param.name).collect();
+                let known = if known.is_empty() {
+                    "there is none here".into()
+                } else {
+                    format!("say one of {}", known.join(", "))
+                };
+                return Err(Problem::parameter(&name, format!("{name}: no such parameter; {known}")));
+            };
+            param.values.check(param.name, &value)?;
+            if !param.many && asked.one(param.name).is_some() {
+                return Err(Problem::parameter(&name, format!("{name}: say it once")));
+            }
+            if asked.many(param.name).count() >= REPEATS {
+                return Err(Problem::parameter(&name, format!("{name}: say it at most {REPEATS} times")));
+            }
+            asked.query.push((param.name, value.into_owned()));
+        }
+        Ok(asked)
+    }
+
+    /// The value of a parameter that is given at most once.
+    pub(super) fn one(&self, name: &'static str) -> Option<&str> {
+        self.many(name).next()
+    }
+
+    /// The values of a parameter.
+    pub(super) fn many(&self, name: &'static str) -> impl Iterator<Item = &str> {
+        self.query.iter().filter(move |(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The value of a number.
+    pub(super) fn number(&self, name: &'static str) -> Option<i64> {
+        self.one(name)?.parse().ok()
+    }
+
+    /// A part of the path.
+    pub(super) fn part(&self, name: &str) -> &str {
+        self.path.get(name).map(String::as_str).unwrap_or_default()
+    }
+
+    /// What tells a list from others: the path and every parameter that selects or sorts.
+    pub(super) fn list(&self, path: &str) -> String {
+        let selects = self.query.iter().filter(|(name, _)| !["limit", "continue"].contains(name));
+        let mut parts: Vec<String> = selects.map(|(name, value)| format!("{name}={value:?}")).collect();
+        parts.sort();
+        format!("{path} {:?} {}", self.path, parts.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARAMS: &[Param] = &[
+        Param { name: "kind", about: "", values: Values::OneOf(|| vec!["Agent", "Flow"]), many: true },
+        Param { name: "q", about: "", values: Values::Text, many: false },
+        Param { name: "limit", about: "", values: Values::Number(1, 1000), many: false },
+    ];
+
+    #[test]
+    fn parameters_are_taken_or_named() {
+        for (query, expected) in [
+            ("", Ok(())),
+            ("kind=Agent&kind=Flow&q=a%20b&limit=5", Ok(())),
+            ("colour=red", Err(("colour", "colour: no such parameter; say one of kind, q, limit"))),
+            ("Kind=Agent", Err(("Kind", "Kind: no such parameter; say one of kind, q, limit"))),
+            ("kind=agent", Err(("kind", "kind=agent: say one of Agent, Flow"))),
+            ("kind=", Err(("kind", "kind=: say one of Agent, Flow"))),
+            ("q=a&q=b", Err(("q", "q: say it once"))),
+            ("limit=0", Err(("limit", "limit=0: say a whole number from 1 to 1000"))),
+            ("limit=1001", Err(("limit", "limit=1001: say a whole number from 1 to 1000"))),
+            ("limit=5x", Err(("limit", "limit=5x: say a whole number from 1 to 1000"))),
+            (
+                "limit=99999999999999999999",
+                Err(("limit", "limit=99999999999999999999: say a whole number from 1 to 1000")),
+            ),
+        ] {
+            let expected = expected.map_err(|(name, detail)| Problem::parameter(name, detail));
+            assert_eq!(Asked::read(PARAMS, Some(query)).map(drop), expected, "{query}");
+        }
+        let kinds = |count: usize| Asked::read(PARAMS, Some(&"kind=Flow&".repeat(count))).map(drop);
+        assert_eq!(kinds(50), Ok(()));
+        assert_eq!(kinds(51), Err(Problem::parameter("kind", "kind: say it at most 50 times")));
+        let detail = Asked::read(&[], Some("a=b")).unwrap_err();
+        assert_eq!(detail.detail(), "a: no such parameter; there is none here");
+    }
+
+    #[test]
+    fn a_list_is_told_by_what_selects_it() {
+        let list = |query| Asked::read(PARAMS, Some(query)).unwrap().list("/x");
+        assert_eq!(list("q=a&kind=Flow&limit=5"), list("kind=Flow&q=a"));
+        assert_ne!(list("q=a"), list("q=b"));
+        assert_ne!(list("q=a"), Asked::read(PARAMS, Some("q=a")).unwrap().list("/y"));
+    }
+}

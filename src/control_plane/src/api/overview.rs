@@ -1,0 +1,133 @@
+//! What is told of all objects or of none: the graph, the state machines, who asks.
+
+use std::collections::BTreeSet;
+
+use actions::kind::ControlledKind;
+use crds::{Kind, RemoteMCPServer, Role};
+use futures::{FutureExt as _, future::BoxFuture};
+use http::StatusCode;
+use machine::{At, Edge as TableEdge};
+use meta::{Key, Phase, PhasedObject as _};
+
+use super::{
+    App,
+    answer::Answer,
+    operation::{Asked, Param, Values},
+    problem::Problem,
+    types::{Edge, Graph, Link, Machine, Me, Node},
+};
+use crate::{
+    auth::{Auth, Caller},
+    fleet::Record,
+};
+
+/// Parameters of the graph.
+pub(super) const GRAPH: &[Param] = &[Param {
+    name: "namespace",
+    about: "Only references of objects in this namespace.",
+    values: Values::Text,
+    many: false,
+}];
+
+type Handled = BoxFuture<'static, Result<Answer, Problem>>;
+
+/// Who refers to what.
+pub(super) fn graph(app: App, caller: Caller, asked: Asked) -> Handled {
+    async move {
+        let only = asked.one("namespace").filter(|name| !name.is_empty());
+        let visible = app.auth.visible(&caller, &app.fleet, &[], &[]).await?;
+        let (_, records) = app.fleet.snapshot();
+        let mut graph = Graph { nodes: Vec::new(), edges: Vec::new() };
+        let mut told = BTreeSet::new();
+        let shown = |record: &&std::sync::Arc<Record>| {
+            only.is_none_or(|only| only == record.key.namespace) && visible.sees(record.row, &record.key.namespace)
+        };
+        for record in records.iter().filter(shown) {
+            told.insert(place(record.kind.name, &record.key.namespace, &record.key.name));
+            graph.nodes.push(Node {
+                kind: record.kind.name.to_owned(),
+                namespace: record.key.namespace.clone(),
+                name: record.key.name.clone(),
+                phase: record.phase.as_deref().map(str::to_owned),
+                missing: false,
+            });
+        }
+        for record in records.iter().filter(shown) {
+            let from = place(record.kind.name, &record.key.namespace, &record.key.name);
+            for link in &record.links {
+                let to = place(link.kind.name, &link.namespace, &link.name);
+                let seen = crate::fleet::row(link.kind).is_some_and(|row| visible.sees(row, &link.namespace));
+                let found =
+                    app.fleet.get(link.kind, &Key::new(&*link.namespace, &*link.name)).map(|entry| entry.record);
+                // Of what somebody may not see he does not learn whether it is there.
+                let missing = seen && found.is_none();
+                let phase = found.filter(|_| seen).and_then(|found| found.phase.as_deref().map(str::to_owned));
+                let broken = missing || matches!(phase.as_deref(), Some("Error" | "Failed"));
+                if told.insert(to.clone()) {
+                    graph.nodes.push(Node {
+                        kind: link.kind.name.to_owned(),
+                        namespace: link.namespace.to_string(),
+                        name: link.name.to_string(),
+                        phase,
+                        missing,
+                    });
+                }
+                graph.edges.push(Link { from: from.clone(), to, broken });
+            }
+        }
+        Answer::of(&graph)
+    }
+    .boxed()
+}
+
+fn place(kind: &str, namespace: &str, name: &str) -> String {
+    format!("{kind}/{namespace}/{name}")
+}
+
+/// The state machine of a kind.
+pub(super) fn machine(app: App, caller: Caller, asked: Asked) -> Handled {
+    async move {
+        // It is the same for everybody, but for nobody whom nobody knows.
+        app.auth.user(&caller).await?;
+        let word = asked.part("kind");
+        let kind = Kind::find(word).ok_or_else(|| Problem::missing(format!("there is no kind {word}")))?;
+        let edges = match kind.role {
+            Role::Reference if kind.name == RemoteMCPServer::KIND => edges(RemoteMCPServer::TABLE.edges),
+            Role::Workload => edges(actions::workload::EDGES),
+            Role::Reference => edges(actions::reference::EDGES),
+        };
+        Answer::of(&Machine { phases: kind.role.phases(), edges })
+    }
+    .boxed()
+}
+
+fn edges<P: Phase>(table: &'static [TableEdge<P>]) -> Vec<Edge> {
+    let edge = |edge: &'static TableEdge<P>| Edge {
+        from: match edge.from {
+            At::Nothing => "",
+            At::Any => "*",
+            At::In(phase) => phase.as_str(),
+        },
+        to: edge.to.as_str(),
+        by: edge.by.as_str(),
+        why: edge.why,
+    };
+    table.iter().map(edge).collect()
+}
+
+/// Who asks.
+pub(super) fn me(app: App, caller: Caller, _: Asked) -> Handled {
+    async move {
+        let auth = match app.auth {
+            Auth::None { .. } => "none",
+            Auth::Kubernetes(..) => "kubernetes",
+        };
+        Answer::of(&Me { auth, user: app.auth.user(&caller).await? })
+    }
+    .boxed()
+}
+
+/// What there is no operation for.
+pub(super) fn nothing(path: &str) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {path}: see /openapi.json"))
+}

@@ -1,0 +1,39 @@
+//! The running server as Schemathesis sees it: whatever requests it makes of the document, no answer is another than the
+//! document says, and none is a defect.
+
+use std::process::Stdio;
+
+use serde_json::json;
+use testing::peers;
+use tokio::{net::TcpListener, process::Command};
+use tokio_util::sync::CancellationToken;
+
+use super::router;
+use crate::{fleet::testing::Stage, serve, testing::app_with_history};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_of_schemathesis_is_answered_wrongly() {
+    let mut stage = Stage::new();
+    stage.agent("default", "a", "Running");
+    stage.agent("default", "b", "Failed");
+    stage.put("RemoteMCPServer", "default", "s", json!({ "url": "http://h/mcp" }), json!(null));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (url, stop) = (format!("http://{}", listener.local_addr().unwrap()), CancellationToken::new());
+    let (app, _database) = app_with_history(&stage.fleet).await;
+    let server = tokio::spawn(serve::run(listener, None, router(app), stop.clone()));
+    let folder = std::env::temp_dir().join(format!("recif-schemathesis-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut command = Command::from(peers::python("rest_client.py"));
+    command.args(["run", &format!("{url}/openapi.json"), "--url", &url, "--seed", "1", "--max-examples", "10"]);
+    // What has no end is no answer to it; and a place in a list belongs to that list, which no schema can say.
+    command.args(["--exclude-path", "/v1/events", "--exclude-checks", "positive_data_acceptance"]);
+    // It keeps what it found beside it.
+    command.current_dir(&folder).stdin(Stdio::null()).kill_on_drop(true);
+    let output = command.output().await.unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("Tested: "), "{said}");
+    stop.cancel();
+    server.await.unwrap();
+}

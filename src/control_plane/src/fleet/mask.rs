@@ -1,0 +1,373 @@
+//! Takes credentials out of an object before it is kept.
+//!
+//! The operator splits what it renders into ConfigMaps and Secrets; what it would put into a Secret is masked here: a
+//! database's URL, headers of tools, URLs with a password. A spec may hold more, by mistake: values of variables and settings
+//! whose names say that they are credentials, wherever they stand. What refers to a Secret is not masked; it is no secret.
+
+use serde_json::{Map, Value};
+
+use super::arguments::arguments;
+
+/// What stands in the place of a credential.
+pub const MASKED: &str = "••••••";
+
+/// Whether the text of an annotation repeats a whole object, as `kubectl apply`, kapp, Argo CD and others write it: as JSON, also
+/// within JSON, or as YAML. Rancher packs it, and packed texts (gzip in base64) say nothing to people anyway.
+fn is_copy(text: &str) -> bool {
+    text.contains("\"spec\"") || text.contains("spec\\\"") || text.contains("\nspec:") || text.starts_with("H4sI")
+}
+
+/// Words in the name of a variable, header or setting whose value is a credential.
+const WORDS: &[&str] = &[
+    "password",
+    "passwd",
+    "secret",
+    "token",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "credential",
+    "authorization",
+    "cookie",
+    "databaseurl",
+    "dsn",
+    "connectionstring",
+    "passphrase",
+];
+
+/// Words that say so as the last one of a name.
+const LAST_WORDS: &[&str] = &["pwd", "jwt", "pass", "auth", "key"];
+
+/// Masks an object, and drops what nobody reads.
+pub(super) fn object(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.retain(|_, text| !text.as_str().is_some_and(is_copy));
+        }
+    }
+    // A status repeats addresses of the spec, and what others answered.
+    for part in ["spec", "status"] {
+        object.get_mut(part).into_iter().for_each(|part| inside("", part));
+    }
+}
+
+/// Masks a value that stands under this field.
+fn inside(field: &str, value: &mut Value) {
+    match value {
+        Value::Object(fields) => fields_of(field, fields),
+        Value::Array(elements) if matches!(field, "args" | "command") => arguments(elements),
+        Value::Array(elements) => elements.iter_mut().for_each(|element| inside(field, element)),
+        Value::String(text) => *text = line(text),
+        _ => {}
+    }
+}
+
+fn fields_of(field: &str, fields: &mut Map<String, Value>) {
+    // `{name, value}`: a variable, a header or a parameter. What is beside a value, such as valueFrom, only refers to one.
+    let named = fields.get("name").and_then(Value::as_str).map(str::to_owned);
+    let named = named.filter(|name| is_credential(name));
+    let header = field == "headersFrom";
+    for (name, value) in fields.iter_mut() {
+        let whole = match name.as_str() {
+            _ if is_reference(name) => false,
+            "value" | "default" => header || named.as_deref().is_some_and(|name| !is_count(name, value)),
+            "databaseUrl" => true,
+            _ if field == "headers" => true,
+            _ if field == "properties" && is_schema(value) => {
+                if is_credential(name) {
+                    examples(value);
+                }
+                false
+            }
+            // A map of variables or settings, whose keys are their names.
+            _ => (is_settings(field) || field == "properties") && is_credential(name) && !is_count(name, value),
+        };
+        match value {
+            _ if whole => everything(value),
+            // Settings may be nested.
+            Value::Object(_) | Value::Array(_) if is_settings(field) && !leaves_settings(name) => inside(field, value),
+            _ => inside(name, value),
+        }
+    }
+}
+
+/// Masks all that may be a credential below a name that says so.
+fn everything(value: &mut Value) {
+    match value {
+        Value::String(text) if text.is_empty() => {}
+        Value::String(_) | Value::Number(_) => *value = MASKED.into(),
+        Value::Array(elements) => elements.iter_mut().for_each(everything),
+        Value::Object(fields) => {
+            fields.iter_mut().filter(|(name, _)| !is_reference(name)).for_each(|(_, value)| everything(value));
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+/// Whether this describes a value by JSON Schema.
+fn is_schema(value: &Value) -> bool {
+    ["type", "$ref", "anyOf", "oneOf", "allOf", "description"].iter().any(|field| value.get(field).is_some())
+}
+
+/// Masks the values in a schema.
+fn examples(schema: &mut Value) {
+    for field in ["default", "const", "enum", "example", "examples"] {
+        schema.get_mut(field).into_iter().for_each(everything);
+    }
+}
+
+/// Fields whose keys are chosen by the user.
+fn is_settings(field: &str) -> bool {
+    matches!(field, "env" | "extraConfig" | "defaultConfig" | "info")
+}
+
+/// Fields in settings whose keys are no names of settings.
+fn leaves_settings(field: &str) -> bool {
+    let other = matches!(field, "args" | "command" | "headers" | "headersFrom" | "properties");
+    other || matches!(field, "inputSchema" | "outputSchema") || is_reference(field)
+}
+
+fn is_reference(field: &str) -> bool {
+    field.ends_with("Ref") || field == "valueFrom"
+}
+
+/// Whether something of this name is a credential, unless it is a number of tokens.
+pub(super) fn is_credential(name: &str) -> bool {
+    let plain = plain(name);
+    let joined = name.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>();
+    // The last word begins behind a sign, or with the capital letter after a small one.
+    let starts = name.char_indices().rev().find(|(at, c)| {
+        let before = name[..*at].chars().next_back();
+        let capital = c.is_ascii_uppercase() && before.is_some_and(|before| before.is_ascii_lowercase());
+        capital || before.is_some_and(|before| !before.is_ascii_alphanumeric())
+    });
+    let last = starts.map_or(joined.to_ascii_lowercase(), |(at, _)| name[at..].to_ascii_lowercase());
+    plain.ends_with("key") || LAST_WORDS.contains(&&*last) || WORDS.iter().any(|word| plain.contains(word))
+}
+
+fn plain(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// Whether it is a number of tokens.
+fn is_count(name: &str, value: &Value) -> bool {
+    match value {
+        Value::Number(_) => plain(name).ends_with("tokens"),
+        Value::String(text) => is_number_of_tokens(name, text),
+        _ => false,
+    }
+}
+
+pub(super) fn is_number_of_tokens(name: &str, value: &str) -> bool {
+    plain(name).ends_with("tokens") && value.parse::<f64>().is_ok()
+}
+
+/// Whether it may be the name of a flag, a variable or a header.
+pub(super) fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
+/// A text that was rendered under this name, without the credentials in it.
+pub(crate) fn rendered(name: &str, text: &str) -> String {
+    if is_credential(name) && !text.is_empty() && !is_number_of_tokens(name, text) {
+        return MASKED.to_owned();
+    }
+    let parsed = serde_json::from_str::<Value>(text).ok().filter(|value| value.is_object() || value.is_array());
+    let Some(parsed) = parsed else {
+        return text.split_inclusive('\n').map(setting).collect();
+    };
+    let mut masked = parsed.clone();
+    inside("info", &mut masked);
+    match masked == parsed {
+        true => text.to_owned(),
+        false if text.contains('\n') => format!("{masked:#}"),
+        false => masked.to_string(),
+    }
+}
+
+/// A line of a text, which may be `name: value` or `name=value`.
+fn setting(text: &str) -> String {
+    let at = text.find([':', '=']).filter(|at| {
+        let name = text[..*at].trim_matches(|c: char| c.is_whitespace() || "-\"'".contains(c));
+        let value = text[at + 1..].trim();
+        let credential = is_name(name) && is_credential(name) && !is_number_of_tokens(name, value);
+        credential && !value.is_empty() && !value.starts_with("//")
+    });
+    match at {
+        Some(at) => {
+            let end = if text.ends_with('\n') { "\n" } else { "" };
+            format!("{} {MASKED}{end}", &text[..=at])
+        }
+        None => line(text),
+    }
+}
+
+/// A text without the passwords of the URLs in it.
+pub(super) fn line(text: &str) -> String {
+    let mut masked = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + 3);
+        masked.push_str(before);
+        let end = after.find(|c: char| c.is_whitespace() || "\"'<>".contains(c)).unwrap_or(after.len());
+        let (url, next) = after.split_at(end);
+        masked.push_str(&without_password(url));
+        rest = next;
+    }
+    masked.push_str(rest);
+    masked
+}
+
+/// What follows `://`, without what may be a password: in front of the host, or as a parameter.
+fn without_password(url: &str) -> String {
+    let authority = url.find(['/', '?', '#']).unwrap_or(url.len());
+    let (authority, path) = url.split_at(authority);
+    let authority = match authority.rsplit_once('@') {
+        // A token may be given as the user alone.
+        Some((_, host)) => format!("{MASKED}@{host}"),
+        None => authority.to_owned(),
+    };
+    let Some((path, query)) = path.split_once('?') else { return authority + path };
+    let parameter = |pair: &str| match pair.split_once('=') {
+        Some((name, value)) if !value.is_empty() && is_credential(name) && !is_number_of_tokens(name, value) => {
+            format!("{name}={MASKED}")
+        }
+        _ => pair.to_owned(),
+    };
+    let query = query.split('&').map(parameter).collect::<Vec<_>>().join("&");
+    format!("{authority}{path}?{query}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn masked(spec: Value) -> Value {
+        let mut value = json!({ "metadata": {}, "spec": spec });
+        object(&mut value);
+        value["spec"].take()
+    }
+
+    #[test]
+    fn credentials_are_masked_wherever_a_spec_may_hold_them() {
+        for (spec, expected) in [
+            (json!({ "databaseUrl": "postgresql://u:p@h/d" }), json!({ "databaseUrl": MASKED })),
+            (
+                json!({ "env": [{ "name": "OPENAI_API_KEY", "value": "sk-1" }, { "name": "MODE", "value": "fast" }] }),
+                json!({ "env": [{ "name": "OPENAI_API_KEY", "value": MASKED }, { "name": "MODE", "value": "fast" }] }),
+            ),
+            (
+                json!({ "deployment": { "env": { "GITHUB_TOKEN": "t", "MAX_TOKENS": "5", "HOME": "/" } } }),
+                json!({ "deployment": { "env": { "GITHUB_TOKEN": MASKED, "MAX_TOKENS": "5", "HOME": "/" } } }),
+            ),
+            (
+                json!({ "args": ["--token", "t", "--api-key=k", "-v", "https://u:p@h/x", "--key-file", "/k"] }),
+                json!({ "args": ["--token", MASKED, format!("--api-key={MASKED}"), "-v", format!("https://{MASKED}@h/x"),
+                    "--key-file", "/k"] }),
+            ),
+            (json!({ "headers": { "X-Any": "v" } }), json!({ "headers": { "X-Any": MASKED } })),
+            (
+                json!({ "headersFrom": [{ "name": "X-Any", "value": "v" }] }),
+                json!({ "headersFrom": [{ "name": "X-Any", "value": MASKED }] }),
+            ),
+            (
+                json!({ "url": "https://h/mcp?api_key=k&page=2" }),
+                json!({ "url": format!("https://h/mcp?api_key={MASKED}&page=2") }),
+            ),
+            (
+                json!({ "extraConfig": { "apiKey": "k", "baseUrl": "https://h", "nested": { "client_secret": "s" } } }),
+                json!({ "extraConfig": { "apiKey": MASKED, "baseUrl": "https://h", "nested": { "client_secret": MASKED } } }),
+            ),
+            (
+                json!({ "podTemplate": { "spec": { "containers": [{ "env": [{ "name": "DB_PASSWORD", "value": "p" }] }] } } }),
+                json!({ "podTemplate": { "spec": { "containers": [{ "env": [{ "name": "DB_PASSWORD", "value": MASKED }] }] } } }),
+            ),
+        ] {
+            assert_eq!(masked(spec), expected);
+        }
+    }
+
+    #[test]
+    fn all_below_a_credentials_name_is_masked_but_numbers_of_tokens() {
+        for name in ["API_TOKENS", "SMTP_PASS", "DB_PWD", "MYSQL_PWD", "BASIC_AUTH", "JWT", "KEY", "userPass"] {
+            assert_eq!(masked(json!({ "env": { name: "t1,t2" } })), json!({ "env": { name: MASKED } }));
+        }
+        let stays = json!({ "env": { "MAX_TOKENS": "5", "BYPASS": "x", "KEY_FILE": "/k" },
+            "extraConfig": { "max_tokens": 5, "apiKeyRef": { "name": "a" } } });
+        assert_eq!(masked(stays.clone()), stays);
+        let config = json!({ "apiKeys": ["sk-1"], "credentials": { "id": "a", "pin": 7 }, "mode": ["fast"] });
+        let expected = json!({ "apiKeys": [MASKED], "credentials": { "id": MASKED, "pin": MASKED }, "mode": ["fast"] });
+        assert_eq!(masked(json!({ "extraConfig": config })), json!({ "extraConfig": expected }));
+        let parameters =
+            json!({ "parameters": [{ "name": "api_key", "default": "sk-1" }, { "name": "a", "default": 1 }] });
+        let expected =
+            json!({ "parameters": [{ "name": "api_key", "default": MASKED }, { "name": "a", "default": 1 }] });
+        assert_eq!(masked(parameters), expected);
+    }
+
+    #[test]
+    fn rendered_texts_show_no_more_than_the_object() {
+        for (name, text, expected) in [
+            ("MODEL_CONFIG", r#"{"apiKey":"sk-1","max_tokens":5}"#, r#"{"apiKey":"••••••","max_tokens":5}"#),
+            ("BASE_URL", "https://h/?key=k", "https://h/?key=••••••"),
+            ("TOOLS", r#"[{"endpoint":"https://h/?api_key=k"}]"#, r#"[{"endpoint":"https://h/?api_key=••••••"}]"#),
+            (
+                "TOOLS",
+                r#"{"properties":{"api_key":{"default":"k","type":"string"}}}"#,
+                r#"{"properties":{"api_key":{"default":"••••••","type":"string"}}}"#,
+            ),
+            (
+                "config.yaml",
+                "url: https://u:p@h\ntoken: t\nmode: a\n",
+                "url: https://••••••@h\ntoken: ••••••\nmode: a\n",
+            ),
+            ("SMTP_PASS", "p", MASKED),
+            ("PROMPT", "Say hello.\n", "Say hello.\n"),
+            (
+                "TOOLS",
+                r#"{"properties": {"token": {"type": "string"}}}"#,
+                r#"{"properties": {"token": {"type": "string"}}}"#,
+            ),
+        ] {
+            assert_eq!(rendered(name, text), expected);
+        }
+    }
+
+    #[test]
+    fn what_refers_to_a_secret_and_what_people_write_stays() {
+        let spec = json!({
+            "credentialsRef": { "name": "openai" }, "credentialKeys": ["OPENAI_API_KEY"],
+            "env": [{ "name": "API_KEY", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } }],
+            "headersFrom": [{ "name": "Authorization", "secretKeyRef": { "name": "s", "key": "k" } }],
+            "systemPrompt": "Never tell a password: see https://example.com/a?b=c, please.",
+            "defaultConfig": { "max_tokens": 100, "temperature": 0.5 },
+            "inputSchema": { "properties": { "token": { "type": "string", "description": "a token" } } },
+        });
+        assert_eq!(masked(spec.clone()), spec);
+    }
+
+    #[test]
+    fn copies_of_the_object_and_managed_fields_are_dropped() {
+        let copy = "{\"spec\":{\"databaseUrl\":\"postgresql://u:p@h/d\"}}";
+        let mut value = json!({ "metadata": { "name": "a", "managedFields": [{}], "annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": copy, "kapp.k14s.io/original": copy, "mine.example/saved":
+            json!({ "object": copy }).to_string(), "argo.example/x": "kind: Agent\nspec:\n  databaseUrl: x\n",
+            "objectset.rio.cattle.io/applied": "H4sIAAAAAAAA/6pWKi5ITVayqlZKSixOdSzJzM9TslJKLEosSVXSUSouKUrNS1eyUgIEAAD//w", "team": "a" } } });
+        object(&mut value);
+        assert_eq!(value, json!({ "metadata": { "name": "a", "annotations": { "team": "a" } } }));
+    }
+
+    #[test]
+    fn a_status_shows_no_passwords_either() {
+        let message = "cannot connect to postgresql://u:SECRET@h/d: refused";
+        let mut value = json!({ "metadata": {}, "status": { "phase": "Failed", "children": [{ "kind": "Secret", "name": "token" }],
+            "conditions": [{ "type": "Ready", "message": message }] } });
+        object(&mut value);
+        let expected = format!("cannot connect to postgresql://{MASKED}@h/d: refused");
+        assert_eq!(value["status"]["conditions"][0]["message"], expected);
+        assert_eq!(value["status"]["children"][0]["name"], "token");
+    }
+}

@@ -1,0 +1,154 @@
+//! One object as it is kept: what is sorted and searched by, and the JSON that is sent.
+
+use cluster::Head;
+use crds::{Kind, RefKind, why::why};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use meta::{HistoryEntry, Key, MachineStatus};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    columns::Column,
+    mask,
+    packed::Packed,
+    summary::{Ready, ServerFacts, Summary},
+};
+
+/// An object that is referred to: kind, namespace, name.
+#[derive(Debug, Clone)]
+pub struct Link {
+    /// Its kind, one of ours.
+    pub kind: &'static Kind,
+    /// Its namespace.
+    pub namespace: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+}
+
+/// One version of an object, masked.
+#[derive(Debug)]
+pub struct Record {
+    /// Its kind.
+    pub kind: &'static Kind,
+    /// The place of the kind in [`crds::KINDS`].
+    pub row: u8,
+    /// Namespace and name.
+    pub key: Key,
+    /// The uid.
+    pub uid: Box<str>,
+    /// The resource version, as a number.
+    pub version: u64,
+    /// The generation of its spec.
+    pub generation: i64,
+    /// The phase, if it has one yet.
+    pub phase: Option<Box<str>>,
+    /// What its `Ready` condition says.
+    pub ready: Ready,
+    /// The reason of that condition.
+    pub reason: Box<str>,
+    /// When it was made, RFC 3339.
+    pub created: Box<str>,
+    /// When it moved last, RFC 3339; empty: not known.
+    pub since: Box<str>,
+    /// Whether somebody should look at it: it is neither Running nor Available, nor stopped as its spec asks.
+    pub attention: bool,
+    /// The uid of the object that made it, if one did.
+    pub owner: Option<Box<str>>,
+    /// What of our kinds it refers to.
+    pub links: Box<[Link]>,
+    /// The number of its last history entry; 0: there is none.
+    pub seq: i64,
+    /// Its [`Summary`] as JSON.
+    pub summary: Box<[u8]>,
+    /// What is told of a server besides, as JSON; servers only.
+    pub server: Option<Box<[u8]>>,
+    /// What a search looks at, in lower case.
+    pub haystack: Box<str>,
+    object: Packed,
+}
+
+impl Record {
+    /// Reads one version of an object from JSON.
+    ///
+    /// # Errors
+    /// When it is no object.
+    pub fn read(row: u8, columns: &[Column], head: &Head, json: &str) -> Result<Self, serde_json::Error> {
+        let kind = crds::KINDS.get(usize::from(row)).ok_or_else(|| serde::de::Error::custom("no such kind"))?;
+        let mut object: Value = serde_json::from_str(json)?;
+        let links = links(kind, &head.key, &object);
+        mask::object(&mut object);
+        object["apiVersion"] = kind.api_version().into();
+        object["kind"] = kind.name.into();
+        let metadata = ObjectMeta::deserialize(&object["metadata"]).unwrap_or_default();
+        let stored = object.get("status").filter(|status| status.is_object());
+        let status = stored.map(|status| MachineStatus::deserialize(status).unwrap_or_default());
+        let why = why(kind.name, &metadata, status.as_ref());
+        let status = status.unwrap_or_default();
+        let summary = Summary::new(kind, head, &metadata, &status, &object, columns, &why);
+        let server = ServerFacts::read(kind, &object).map(|facts| facts.json()).transpose()?;
+        Ok(Self {
+            kind,
+            row,
+            key: head.key.clone(),
+            uid: head.uid.as_str().into(),
+            version: head.version,
+            generation: metadata.generation.unwrap_or_default(),
+            phase: summary.phase.as_deref().map(Box::from),
+            ready: summary.ready,
+            reason: summary.reason.as_str().into(),
+            created: summary.created_at.as_str().into(),
+            since: summary.since.as_deref().unwrap_or_default().into(),
+            attention: summary.why.is_some(),
+            owner: controller(&metadata),
+            links,
+            seq: status.history.iter().map(|entry| entry.seq).max().unwrap_or_default(),
+            summary: serde_json::to_vec(&summary)?.into(),
+            server: server.map(Vec::into),
+            haystack: summary.haystack().into(),
+            object: Packed::new(&serde_json::to_vec(&object)?),
+        })
+    }
+
+    /// The whole object as JSON, masked.
+    pub fn json(&self) -> Vec<u8> {
+        self.object.unpack()
+    }
+
+    /// The whole object, masked.
+    pub fn object(&self) -> Value {
+        serde_json::from_slice(&self.json()).unwrap_or_default()
+    }
+
+    /// The part of its status that the state machine keeps; `None`: there is none.
+    pub fn status(&self) -> Option<MachineStatus> {
+        let object = self.object();
+        let stored = object.get("status").filter(|status| status.is_object())?;
+        Some(MachineStatus::deserialize(stored).unwrap_or_default())
+    }
+
+    /// What its history holds after the entry of that number, oldest first.
+    pub fn history_after(&self, seq: i64) -> Vec<HistoryEntry> {
+        if self.seq <= seq {
+            return Vec::new();
+        }
+        let mut entries = self.status().unwrap_or_default().history;
+        entries.retain(|entry| entry.seq > seq);
+        entries.sort_by_key(|entry| entry.seq);
+        entries
+    }
+}
+
+fn controller(metadata: &ObjectMeta) -> Option<Box<str>> {
+    let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+    Some(owner.uid.as_str().into())
+}
+
+/// References to our kinds, in order.
+fn links(kind: &Kind, key: &Key, object: &Value) -> Box<[Link]> {
+    let ours = |kind: RefKind| Kind::find(kind.as_str());
+    let found = kind.references(object).into_iter().filter_map(|reference| {
+        let namespace = reference.namespace.unwrap_or_else(|| key.namespace.clone());
+        Some(Link { kind: ours(reference.kind)?, namespace: namespace.into(), name: reference.name.into() })
+    });
+    found.collect()
+}

@@ -1,0 +1,114 @@
+//! Which watches feed the read model.
+
+use std::sync::Arc;
+
+use actions::ports::ChildKind;
+use cluster::{Board, Change, Head, ObjectMap, Source, Transport, Watch, resource::Resource, watch::Decode};
+use crds::{KINDS, Kind};
+use meta::Key;
+use tokio::task::JoinSet;
+
+use super::{
+    around::{self, Around, ConfigMapSeen},
+    fleet::{Column, Fleet, Record},
+};
+
+/// What the operator made.
+const OURS: Option<&str> = Some("app.kubernetes.io/managed-by=recif-operator");
+/// Events that the operator wrote: others do not speak of our kinds.
+const BY_OPERATOR: &str = "reportingController=recif-operator";
+
+/// Where watches look.
+#[derive(Debug)]
+pub(super) struct Scope {
+    /// Namespaces; empty: all.
+    pub(super) namespaces: Vec<String>,
+    /// What they are opened through.
+    pub(super) transport: Arc<Transport>,
+    /// Where they say how they are.
+    pub(super) board: Arc<Board>,
+}
+
+impl Scope {
+    /// Begins the watches of our kinds.
+    pub(super) fn watch_fleet(&self, fleet: &Arc<Fleet>, tasks: &mut JoinSet<()>) {
+        for (row, kind) in (0_u8..).zip(KINDS) {
+            let Some(resource) = Resource::custom(kind.name) else { continue };
+            let map = Arc::new(ObjectMap::default());
+            let follower = fleet.clone();
+            map.subscribe(move |change| follower.follow(row, change));
+            let columns = Column::of(kind);
+            let decode = Arc::new(move |head: &Head, json: &str| Record::read(row, &columns, head, json));
+            self.watch(Source { resource, labels: None, fields: None, decode }, &map, tasks);
+        }
+    }
+
+    /// Begins the watches of what hangs on them.
+    pub(super) fn watch_around(&self, around: &Around, fleet: &Arc<Fleet>, tasks: &mut JoinSet<()>) {
+        let follower = fleet.clone();
+        around.config_maps.subscribe(move |change| {
+            if let Some((kind, server, tools)) = tools(change) {
+                follower.define(kind, &server, tools);
+            }
+        });
+        let ours = |resource, fields| (resource, OURS, fields);
+        let (deployment, config_map) = (Resource::child(ChildKind::Deployment), Resource::child(ChildKind::ConfigMap));
+        self.watch(source(ours(deployment, None), Arc::new(around::deployment)), &around.deployments, tasks);
+        self.watch(source(ours(config_map, None), Arc::new(around::config_map)), &around.config_maps, tasks);
+        self.watch(source(ours(Resource::POD, None), Arc::new(around::pod)), &around.pods, tasks);
+        let events = (Resource::EVENT, None, Some(BY_OPERATOR));
+        self.watch(source(events, Arc::new(around::event)), &around.events, tasks);
+    }
+
+    fn watch<T: Send + Sync + 'static>(&self, source: Source<T>, map: &Arc<ObjectMap<T>>, tasks: &mut JoinSet<()>) {
+        let everywhere = self.namespaces.is_empty().then_some(None);
+        for namespace in everywhere.into_iter().chain(self.namespaces.iter().cloned().map(Some)) {
+            let (transport, board) = (self.transport.clone(), self.board.clone());
+            tasks.spawn(Watch::new(source.clone(), namespace, transport, map.clone(), board).run());
+        }
+    }
+}
+
+/// The server that a change of a ConfigMap is about, and its tools now: none when the ConfigMap holds them no more.
+fn tools(change: &Change<ConfigMapSeen>) -> Option<(&'static Kind, Key, Option<Arc<str>>)> {
+    let held = |seen: &Option<Arc<ConfigMapSeen>>| seen.as_ref().and_then(|seen| seen.tools.clone());
+    let new = held(&change.new);
+    let (kind, _) = new.clone().or_else(|| held(&change.old))?;
+    Some((kind, around::server_of(kind, &change.key)?, new.map(|(_, text)| text)))
+}
+
+type Selected = (Resource, Option<&'static str>, Option<&'static str>);
+
+fn source<T>((resource, labels, fields): Selected, decode: Decode<T>) -> Source<T> {
+    Source { resource, labels, fields, decode }
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::Cause;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn tools_go_when_their_config_map_holds_them_no_more() {
+        let owners =
+            json!([{ "apiVersion": "v1", "kind": "MCPServer", "name": "files", "uid": "u", "controller": true }]);
+        let key = Key::new("a", crds::tool_server::tools_config_map("MCPServer", "files"));
+        let head = Head { key: key.clone(), uid: "m".into(), version: 1 };
+        let seen = |data: Value| {
+            let map = json!({ "metadata": { "ownerReferences": owners }, "data": data });
+            Some(Arc::new(around::config_map(&head, &map.to_string()).unwrap()))
+        };
+        let full = seen(json!({ crds::tool_server::TOOLS_KEY: "[]" }));
+        let of = |old: &Option<_>, new: &Option<_>| {
+            let change = Change { key: key.clone(), old: old.clone(), new: new.clone(), cause: Cause::Watch };
+            tools(&change).map(|(kind, server, tools)| (kind.name, server.name, tools))
+        };
+        let files = |tools: Option<&str>| Some(("MCPServer", "files".to_owned(), tools.map(Arc::<str>::from)));
+        assert_eq!(of(&None, &full), files(Some("[]")));
+        assert_eq!(of(&full, &seen(json!({}))), files(None));
+        assert_eq!(of(&full, &None), files(None));
+        assert_eq!(of(&None, &seen(json!({}))), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! How long the gateway takes to find the route of a request among 10 000 workloads, and to take in a change of one.
+
+use std::{hint::black_box, net::SocketAddr, sync::Arc};
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use gateway::{Clock, Endpoint, Kind, Object, Routes, Slice, Standing};
+use meta::Key;
+
+const WORKLOADS: usize = 10_000;
+
+fn object() -> Arc<Object> {
+    Arc::new(Object {
+        uid: "u".into(),
+        timeout: None,
+        concurrency: Some(8),
+        service: Some("s".into()),
+        sidecar: true,
+        anonymous_paths: Box::default(),
+        last_invocation_at: None,
+        halt: None,
+        left_out: Box::default(),
+    })
+}
+
+/// The Pods of a workload: as many as `count`.
+fn slice(name: &str, count: u8) -> Arc<Slice> {
+    let endpoint = |at: u8| Endpoint {
+        uid: format!("pod-{at}").into(),
+        address: SocketAddr::from(([10, 0, 0, at], 8888)),
+        standing: Standing::Ready,
+    };
+    let endpoints = (0..count).map(endpoint).collect();
+    Arc::new(Slice { workload: Some((Kind::Agent, name.into())), service: "s".into(), endpoints })
+}
+
+fn benches(criterion: &mut Criterion) {
+    let routes = Routes::new(Clock::new());
+    let names: Vec<_> = (0..WORKLOADS).map(|at| format!("agent-{at}")).collect();
+    for name in &names {
+        let key = Key::new("namespace", name);
+        routes.object(Kind::Agent, &key, Some(object()));
+        routes.slice(&key, None, Some(&slice(name, 2)));
+    }
+    let keys: Vec<_> = names.iter().map(|name| format!("agents/namespace/{name}")).collect();
+    let mut at = 0;
+    let mut next = |step: usize| {
+        at = (at + step) % WORKLOADS;
+        at
+    };
+    criterion.bench_function("find a route among 10000", |bencher| {
+        // A request has its path at hand, and so the processor: what is sought is the route.
+        let path = || keys[next(7919)].clone();
+        bencher.iter_batched_ref(path, |key| routes.find(black_box(key.as_bytes())), BatchSize::SmallInput);
+    });
+    let (two, ten) = (slice(&names[0], 2), slice(&names[0], 10));
+    let key = Key::new("namespace", &names[0]);
+    criterion.bench_function("take in 8 Pods more and 8 fewer", |bencher| {
+        bencher.iter(|| {
+            routes.slice(&key, Some(&two), Some(&ten));
+            routes.slice(&key, Some(&ten), Some(&two));
+        })
+    });
+}
+
+criterion_group!(all, benches);
+criterion_main!(all);

@@ -1,0 +1,331 @@
+//! HTTP/2: hyper speaks it with the client, and every stream becomes a connection of HTTP/1.1 in memory, which is served
+//! like any other. So there is one way for a request, with one set of rules, and HTTP/2 is a matter of its edge.
+//!
+//! A client says that it speaks HTTP/2 by its first bytes, or while agreeing on TLS. WebSocket over HTTP/2 (RFC 8441) is not
+//! offered. Trailers of a request stay behind, as those of HTTP/1.1 do; those of an answer go on.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use ::http1::{MAX_FIELDS, MAX_HEAD, Side};
+use bytes::{Buf as _, Bytes};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
+use http_body::{Body, Frame, SizeHint};
+use hyper::{body::Incoming, client::conn::http1, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
+    task::JoinHandle,
+    time::{Instant, interval_at},
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{
+    answer::Answer,
+    connection::{self, Link, Peer},
+    serve::Shared,
+};
+
+/// The first bytes of a client that speaks HTTP/2 (RFC 9113, section 3.4), as far as they look like a head of HTTP/1.1.
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
+
+/// Requests of one connection at the same time.
+const STREAMS: u32 = 250;
+/// Bytes between a stream and its connection in memory.
+const BUFFER: usize = 16 * 1024;
+/// Bytes of a request that a client may send ahead, for one stream and for all of a connection.
+const WINDOW: (u32, u32) = (256 * 1024, 1024 * 1024);
+/// Bytes of an answer that wait for a slow client.
+const UNSENT: usize = 64 * 1024;
+/// How often a silent client is asked whether it is still there, and how long it may take to say so.
+const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
+/// How often it is looked whether a connection is to end.
+const LOOK: Duration = Duration::from_secs(1);
+/// After how many looks a connection without a request ends.
+const IDLE: usize = 75;
+
+/// Serves a connection of HTTP/2 to its end. `taken` was read from it already.
+pub(super) async fn serve<S: Link + 'static>(io: S, taken: Vec<u8>, peer: Peer, shared: Arc<Shared>) {
+    let (peer, streams) = (Arc::new(peer), Arc::new(AtomicUsize::new(0)));
+    let service = {
+        let (shared, streams) = (shared.clone(), streams.clone());
+        service_fn(move |request| {
+            let under_way = UnderWay::new(streams.clone());
+            answer(request, peer.clone(), shared.clone(), under_way)
+        })
+    };
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(u32::try_from(MAX_HEAD).unwrap_or(u32::MAX))
+        .initial_stream_window_size(WINDOW.0)
+        .initial_connection_window_size(WINDOW.1)
+        .max_send_buf_size(UNSENT)
+        .keep_alive_interval(PING.0)
+        .keep_alive_timeout(PING.1);
+    let io = TokioIo::new(Rewound { taken: taken.into(), io });
+    let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+    let mut looks = interval_at(Instant::now() + LOOK, LOOK);
+    let mut idle = 0;
+    let mut ending = false;
+    loop {
+        tokio::select! {
+            // A client that breaks the connection ends it; there is nobody to tell.
+            _ = connection.as_mut() => return,
+            _ = looks.tick() => {}
+        }
+        idle = if streams.load(Relaxed) == 0 { idle + 1 } else { 0 };
+        if !ending && (idle > IDLE || shared.leaving()) {
+            ending = true;
+            connection.as_mut().graceful_shutdown();
+        } else if idle > 2 * IDLE {
+            return;
+        }
+    }
+}
+
+/// Counts a stream until it is dropped.
+struct UnderWay(Arc<AtomicUsize>);
+
+impl UnderWay {
+    fn new(streams: Arc<AtomicUsize>) -> Self {
+        streams.fetch_add(1, Relaxed);
+        Self(streams)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The answer to one request. An error resets the stream.
+async fn answer(
+    request: Request<Incoming>,
+    peer: Arc<Peer>,
+    shared: Arc<Shared>,
+    under_way: UnderWay,
+) -> hyper::Result<Response<Downstream>> {
+    let request = match downgrade(request) {
+        Ok(request) => request,
+        Err(refusal) => {
+            shared.metrics.refused(None, &refusal);
+            return Ok(refused(&refusal));
+        }
+    };
+    let (ours, theirs) = tokio::io::duplex(BUFFER);
+    let cut = Arc::new(AtomicBool::new(false));
+    let left = CancellationToken::new();
+    let mut stream = Side::new(Stream { io: theirs, cut: cut.clone(), left: left.clone() });
+    let wanted = left.drop_guard();
+    tokio::spawn(async move { connection::requests(&mut stream, &peer, &shared).await });
+    let (mut sender, connection) = http1::Builder::new().max_headers(MAX_FIELDS).handshake(TokioIo::new(ours)).await?;
+    let carried = tokio::spawn(async move {
+        // What is wrong with it is seen by the request.
+        let _ = connection.await;
+    });
+    let carrier = Carrier { carried, _wanted: wanted };
+    let (mut parts, body) = sender.send_request(request).await?.into_parts();
+    for name in CONNECTION_FIELDS {
+        parts.headers.remove(name);
+    }
+    parts.version = Version::HTTP_2;
+    let body = Downstream { body: Content::Stream { body, cut, _carrier: carrier }, _under_way: Some(under_way) };
+    Ok(Response::from_parts(parts, body))
+}
+
+/// Fields of HTTP/1.1 that say something about its connection (RFC 9113, section 8.2.2).
+const CONNECTION_FIELDS: [HeaderName; 4] =
+    [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, HeaderName::from_static("keep-alive")];
+
+/// The request as it is in HTTP/1.1 (RFC 9113, section 8.3.1).
+fn downgrade(request: Request<Incoming>) -> Result<Request<Incoming>, Answer> {
+    let (mut parts, body) = request.into_parts();
+    if parts.method == Method::CONNECT {
+        return Err(Answer::new(501, "bad-request", "CONNECT is not served"));
+    }
+    let authority = parts.uri.authority().and_then(|it| HeaderValue::from_str(it.as_str()).ok());
+    let mut hosts = parts.headers.get_all(header::HOST).iter();
+    match (authority, hosts.next(), hosts.next()) {
+        (Some(authority), None, _) => {
+            parts.headers.insert(header::HOST, authority);
+        }
+        (Some(authority), Some(host), None) if authority.as_bytes().eq_ignore_ascii_case(host.as_bytes()) => {}
+        (None, Some(_), None) => {}
+        _ => return Err(Answer::new(400, "bad-request", "`:authority` and `host` must name one and the same host")),
+    }
+    // Clients may send each crumb as a field of its own.
+    let crumbs: Vec<&[u8]> = parts.headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if crumbs.len() > 1
+        && let Ok(cookie) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..]))
+    {
+        parts.headers.insert(header::COOKIE, cookie);
+    }
+    let mut target = http::uri::Parts::default();
+    target.path_and_query = parts.uri.path_and_query().cloned();
+    parts.uri = Uri::from_parts(target).map_err(|_| Answer::new(400, "bad-path", "`:path` cannot be read"))?;
+    parts.version = Version::HTTP_11;
+    Ok(Request::from_parts(parts, body))
+}
+
+/// A refusal as HTTP/2 tells it.
+fn refused(refusal: &Answer) -> Response<Downstream> {
+    let text = serde_json::json!({ "error": refusal.error, "reason": refusal.reason }).to_string();
+    let mut response = Response::new(Downstream { body: Content::Text(Some(text.into())), _under_way: None });
+    *response.status_mut() = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert("x-recif-reason", HeaderValue::from_static(refusal.reason));
+    response
+}
+
+/// The connection of HTTP/1.1 to ourselves; it ends when nobody wants it any more.
+struct Carrier {
+    carried: JoinHandle<()>,
+    _wanted: DropGuard,
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        self.carried.abort();
+    }
+}
+
+/// The body of an answer.
+struct Downstream {
+    body: Content,
+    _under_way: Option<UnderWay>,
+}
+
+enum Content {
+    Text(Option<Bytes>),
+    Stream {
+        body: Incoming,
+        /// Whether an end is none: something is missing.
+        cut: Arc<AtomicBool>,
+        _carrier: Carrier,
+    },
+}
+
+impl Body for Downstream {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        match &mut self.get_mut().body {
+            Content::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
+            Content::Stream { body, cut, .. } => Poll::Ready(match ready!(Pin::new(body).poll_frame(cx)) {
+                Some(frame) => Some(frame.map_err(io::Error::other)),
+                None if cut.load(Relaxed) => Some(Err(io::ErrorKind::UnexpectedEof.into())),
+                None => None,
+            }),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.body {
+            Content::Text(text) => text.is_none(),
+            Content::Stream { body, cut, .. } => body.is_end_stream() && !cut.load(Relaxed),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.body {
+            Content::Text(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
+            Content::Stream { body, .. } => body.size_hint(),
+        }
+    }
+}
+
+/// The gateway's end of a connection in memory.
+struct Stream {
+    io: DuplexStream,
+    cut: Arc<AtomicBool>,
+    /// Cancelled when nobody wants the answer any more.
+    left: CancellationToken,
+}
+
+impl Link for Stream {
+    fn abort(&mut self) {
+        self.cut.store(true, Relaxed);
+    }
+
+    async fn left(&mut self) {
+        self.left.cancelled().await;
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+    }
+}
+
+/// A connection from which something was read already.
+struct Rewound<S> {
+    taken: Bytes,
+    io: S,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.taken.is_empty() {
+            return Pin::new(&mut this.io).poll_read(cx, buffer);
+        }
+        let length = this.taken.len().min(buffer.remaining());
+        buffer.put_slice(&this.taken[..length]);
+        this.taken.advance(length);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,317 @@
+//! A workload's object, reduced to what its requests need.
+
+use std::time::Duration;
+
+use cluster::{Head, resource::Resource};
+use crds::{
+    Period, Proxy,
+    flow_set::{FlowState, LEFT_OUT},
+    why,
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use meta::MachineStatus;
+use serde::Deserialize;
+
+/// A kind that is reached through the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Agent,
+    Flow,
+    FlowSet,
+    McpServer,
+}
+
+impl Kind {
+    /// All of them.
+    pub(super) const ALL: [Self; 4] = [Self::Agent, Self::Flow, Self::FlowSet, Self::McpServer];
+
+    /// Where its objects are.
+    pub(super) fn resource(self) -> Resource {
+        match self {
+            Self::Agent => Resource::AGENT,
+            Self::Flow => Resource::FLOW,
+            Self::FlowSet => Resource::FLOW_SET,
+            Self::McpServer => Resource::MCP_SERVER,
+        }
+    }
+
+    /// Such as `Agent`.
+    pub(super) fn name(self) -> &'static str {
+        self.resource().kind
+    }
+
+    /// Such as `agents`: its word in rights.
+    pub(super) fn plural(self) -> &'static str {
+        self.resource().plural
+    }
+
+    /// Such as `agents`: its word in paths.
+    pub(super) fn word(self) -> &'static str {
+        if self == Self::McpServer { "mcp" } else { self.plural() }
+    }
+}
+
+/// What is kept of an object. Every field may be missing from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    /// Its uid.
+    pub uid: Box<str>,
+    /// Longest wait for the first byte of an answer.
+    pub timeout: Option<Duration>,
+    /// Requests that one Pod takes at the same time.
+    pub concurrency: Option<u32>,
+    /// The uid of its Service, as the operator wrote it down; nobody else's Service leads to its Pods.
+    pub service: Option<Box<str>>,
+    /// Whether its Pods have the sidecar, whose words about load and refusals are believed; a workload's own are not.
+    pub sidecar: bool,
+    /// Paths that need no caller: exact, or everything below one that ends in `/*`.
+    pub anonymous_paths: Box<[Box<str>]>,
+    /// When it was last invoked, as written by a gateway.
+    pub last_invocation_at: Option<Timestamp>,
+    /// Why it is of no use to wait for a Pod, if it is not.
+    pub halt: Option<Halt>,
+    /// Of a set: the flows that its Pods run without, each with why.
+    pub left_out: Box<[(Box<str>, Box<str>)]>,
+}
+
+impl Object {
+    /// Why the flow that this rest of a path leads to is not served, if the Pods run without it.
+    pub(super) fn left_out(&self, rest: &[u8]) -> Option<&str> {
+        let first = rest.strip_prefix(b"/")?.split(|byte| matches!(byte, b'/' | b'?')).next()?;
+        let found = self.left_out.iter().find(|(flow, _)| flow.as_bytes() == first);
+        found.map(|(_, why)| &**why)
+    }
+}
+
+/// Why nobody should wait for a Pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Halt {
+    /// The `why` sentence.
+    pub sentence: Box<str>,
+    /// Whether Pods that are still there serve until they are gone. Those of a failed update do; those of an object that is
+    /// being deleted do not.
+    pub pods_serve: bool,
+    /// Whether a ready Pod would end it, so that a request is a reason to have one.
+    pub ended_by_pods: bool,
+}
+
+/// Reads an object of this kind.
+///
+/// # Errors
+/// When it does not look like one.
+pub(super) fn read(kind: Kind, head: &Head, json: &str) -> Result<Object, serde_json::Error> {
+    let Wire { metadata, spec, status } = serde_json::from_str(json)?;
+    let status = status.unwrap_or_default();
+    let left_out = left_out(&status);
+    Ok(Object {
+        uid: head.uid.as_str().into(),
+        // That of a server is for its discovery.
+        timeout: spec.timeout.filter(|_| kind != Kind::McpServer).and_then(|timeout| timeout.length()),
+        concurrency: spec.scaling.and_then(|scaling| scaling.concurrency),
+        service: status.children.into_iter().find(|child| &*child.kind == "Service").map(|child| child.uid),
+        sidecar: spec.proxy.enabled,
+        anonymous_paths: spec.expose.anonymous_paths,
+        last_invocation_at: status.last_invocation_at.as_deref().and_then(|text| text.parse().ok()),
+        left_out,
+        halt: halt(kind, head, metadata, &status.machine),
+    })
+}
+
+fn left_out(status: &Status) -> Box<[(Box<str>, Box<str>)]> {
+    let inputs = status.machine.inputs.as_ref().filter(|_| status.machine.phase.as_deref() == Some("Running"));
+    let is_out = |flow: &&FlowState| {
+        let pinned = inputs.and_then(|inputs| inputs.get(&format!("flow/{}", flow.name)));
+        pinned.is_some_and(|pinned| pinned == LEFT_OUT)
+    };
+    let why = |flow: &FlowState| format!("flow {:?} is not served: {}", flow.name, flow.message);
+    status.flows.iter().filter(is_out).map(|flow| (flow.name.as_str().into(), why(flow).into())).collect()
+}
+
+fn halt(kind: Kind, head: &Head, metadata: Meta, status: &MachineStatus) -> Option<Halt> {
+    let deleting = metadata.deletion_timestamp.is_some() || status.phase.as_deref() == Some("Terminating");
+    let ended = matches!(status.phase.as_deref(), Some("Failed" | "Terminated"));
+    // The only wait that a user has to end.
+    let missing = status.conditions.iter().any(|condition| {
+        condition.type_ == "ReferencesResolved"
+            && condition.status == "False"
+            && matches!(condition.reason.as_str(), "MissingDependency" | "ReferenceCycle")
+    });
+    if !deleting && !ended && !missing {
+        return None;
+    }
+    let metadata = ObjectMeta {
+        name: Some(head.key.name.clone()),
+        namespace: Some(head.key.namespace.clone()),
+        generation: metadata.generation,
+        finalizers: metadata.finalizers,
+        deletion_timestamp: metadata.deletion_timestamp,
+        ..ObjectMeta::default()
+    };
+    let sentence = why::why(kind.name(), &metadata, Some(status)).sentence.into();
+    Some(Halt { sentence, pods_serve: !deleting, ended_by_pods: !deleting && crds::is_ended_by_ready_pods(status) })
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: Meta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Option<Status>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    #[serde(default)]
+    generation: Option<i64>,
+    #[serde(default)]
+    finalizers: Option<Vec<String>>,
+    #[serde(default)]
+    deletion_timestamp: Option<Time>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    timeout: Option<Period>,
+    scaling: Option<Scaling>,
+    proxy: Proxy,
+    expose: Expose,
+}
+
+#[derive(Deserialize)]
+struct Scaling {
+    #[serde(default)]
+    concurrency: Option<u32>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Expose {
+    anonymous_paths: Box<[Box<str>]>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    #[serde(flatten)]
+    machine: MachineStatus,
+    #[serde(default)]
+    last_invocation_at: Option<String>,
+    #[serde(default)]
+    children: Vec<ChildOf>,
+    #[serde(default)]
+    flows: Vec<FlowState>,
+}
+
+#[derive(Deserialize)]
+struct ChildOf {
+    #[serde(default)]
+    kind: Box<str>,
+    #[serde(default)]
+    uid: Box<str>,
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use super::Object;
+
+    /// One that says nothing of how it is to be reached.
+    pub(crate) fn object() -> Object {
+        Object {
+            uid: "u".into(),
+            timeout: None,
+            concurrency: None,
+            service: Some("s".into()),
+            sidecar: true,
+            anonymous_paths: Box::default(),
+            last_invocation_at: None,
+            halt: None,
+            left_out: Box::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::decode::head;
+
+    use super::*;
+
+    fn object(spec: &str, status: &str, metadata: &str) -> Object {
+        let json = format!(
+            r#"{{"metadata":{{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7","generation":1{metadata}}},
+            "spec":{{"name":"A","framework":"corail"{spec}}},"status":{{"observedGeneration":1{status}}}}}"#
+        );
+        read(Kind::Agent, &head(&json).unwrap(), &json).unwrap()
+    }
+
+    #[test]
+    fn what_requests_need_is_kept_and_everything_may_be_missing() {
+        let bare = object("", "", "");
+        assert_eq!((bare.timeout, bare.concurrency, bare.halt.clone(), bare.sidecar), (None, None, None, true));
+        let full = object(
+            r#","timeout":"90s","scaling":{"concurrency":8},"expose":{"anonymousPaths":["/a","/b/*"]}"#,
+            r#","phase":"Running","lastInvocationAt":"2026-01-02T03:04:05Z","children":[
+                {"kind":"ConfigMap","name":"a","uid":"c"},{"kind":"Service","name":"a","uid":"s"}]"#,
+            "",
+        );
+        assert_eq!((full.timeout, full.concurrency), (Some(Duration::from_secs(90)), Some(8)));
+        assert_eq!((full.anonymous_paths.len(), full.halt), (2, None));
+        assert_eq!((full.service.as_deref(), bare.service), (Some("s"), None));
+        assert!(!object(r#","proxy":{"enabled":false}"#, "", "").sidecar);
+        assert_eq!(full.last_invocation_at.unwrap().to_string(), "2026-01-02T03:04:05Z");
+    }
+
+    #[test]
+    fn the_time_of_a_server_is_for_its_discovery() {
+        let json =
+            r#"{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7"},"spec":{"timeout":"5s"}}"#;
+        let timeout = |kind| read(kind, &head(json).unwrap(), json).unwrap().timeout;
+        assert_eq!((timeout(Kind::McpServer), timeout(Kind::Flow)), (None, Some(Duration::from_secs(5))));
+    }
+
+    #[test]
+    fn a_flow_that_a_set_runs_without_is_told_with_its_reason() {
+        let flows = r#","inputs":{"flow/a":"served","flow/b":"left out"},"flows":[
+            {"name":"a","ready":true,"phase":"Running","message":""},
+            {"name":"b","ready":false,"phase":"Resolving","message":"prompt \"p\" not found"}]"#;
+        let running = object("", &format!(r#","phase":"Running"{flows}"#), "");
+        let why = Some("flow \"b\" is not served: prompt \"p\" not found");
+        for (rest, expected) in [("/b", why), ("/b?x", why), ("/b/x", why), ("/bb", None), ("/a", None), ("", None)] {
+            assert_eq!(running.left_out(rest.as_bytes()), expected, "{rest}");
+        }
+        let resolving = object("", &format!(r#","phase":"Resolving"{flows}"#), "");
+        assert_eq!(resolving.left_out(b"/b"), None, "the Pods of before may still serve it");
+    }
+
+    #[test]
+    fn nobody_waits_for_what_does_not_come() {
+        let missing = r#","phase":"Resolving","conditions":[{"type":"ReferencesResolved","status":"False",
+            "reason":"MissingDependency","message":"Tool/t is missing","lastTransitionTime":"2026-01-01T00:00:00Z"}]"#;
+        for (status, metadata, pods_serve) in [
+            (r#","phase":"Failed""#, "", true),
+            (r#","phase":"Terminated""#, "", true),
+            (missing, "", true),
+            (r#","phase":"Terminating""#, "", false),
+            (r#","phase":"Running""#, r#","deletionTimestamp":"2026-01-01T00:00:00Z""#, false),
+        ] {
+            let halt = object("", status, metadata).halt.unwrap();
+            assert_eq!(halt.pods_serve, pods_serve, "{status}");
+            assert!(halt.sentence.starts_with("Agent ns/a "), "{}", halt.sentence);
+        }
+        for (reason, by_pods) in [("Unhealthy", true), ("InvalidSpec", false)] {
+            let failed = format!(
+                r#","phase":"Failed","failure":{{"reason":"{reason}","message":"m","count":1,
+                "since":"2026-01-01T00:00:00Z"}}"#
+            );
+            assert_eq!(object("", &failed, "").halt.unwrap().ended_by_pods, by_pods, "{reason}");
+        }
+        for phase in ["Pending", "Resolving", "Rendering", "Deploying", "Running"] {
+            assert_eq!(object("", &format!(r#","phase":"{phase}""#), "").halt, None, "{phase}");
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! Where each workload's requests go: filled by watches, read by every request without a lock.
+//!
+//! A route is never changed, only replaced, so that a request sees the object and the Pods of one moment. What must outlive
+//! a change — the queue, the counters, each Pod's connections — is shared between the old and the new.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use meta::Key;
+use tokio::time::Instant;
+
+use super::{
+    clock::Clock,
+    object::{Kind, Object},
+    pod::Pod,
+    sessions::Tag,
+    slice::{Endpoint, Slice, Standing},
+    workload::Workload,
+};
+
+/// How long a Pod that answered for itself is believed while its slice does not say so too.
+const EARLY: Duration = Duration::from_secs(60);
+
+/// Where a workload's requests go.
+#[derive(Debug)]
+pub struct Route {
+    /// The workload's object.
+    pub(super) object: Arc<Object>,
+    /// What its requests share.
+    pub(super) workload: Arc<Workload>,
+    /// The Pods to be asked: the ready ones, else those that are going and still serve.
+    pub(super) pods: Arc<[Arc<Pod>]>,
+    /// Every Pod that is still there: sessions stay with theirs.
+    pub(super) all: Arc<[Arc<Pod>]>,
+    /// Pods that are not ready and not going, and may be asked whether they can serve.
+    pub(super) unready: Arc<[Endpoint]>,
+}
+
+/// The routes of all workloads, by keys such as `agents/default/weather`.
+#[derive(Debug)]
+pub struct Routes {
+    routes: papaya::HashMap<Box<[u8]>, Arc<Route>>,
+    parts: Mutex<HashMap<Box<[u8]>, Parts>>,
+    clock: Clock,
+}
+
+/// What a route is made of.
+#[derive(Debug)]
+struct Parts {
+    workload: Arc<Workload>,
+    object: Option<Arc<Object>>,
+    slices: HashMap<Box<str>, Arc<Slice>>,
+    pods: HashMap<Box<str>, Arc<Pod>>,
+    /// Until when Pods that answered for themselves count as ready, by uid; `None`: no longer, and they are not asked again.
+    early: HashMap<Box<str>, Option<Instant>>,
+}
+
+impl Routes {
+    /// No routes yet.
+    pub fn new(clock: Clock) -> Self {
+        Self { routes: papaya::HashMap::new(), parts: Mutex::default(), clock }
+    }
+
+    /// The route of this key.
+    pub fn find(&self, key: &[u8]) -> Option<Arc<Route>> {
+        self.routes.pin().get(key).cloned()
+    }
+
+    /// Every route.
+    pub(super) fn all(&self) -> Vec<Arc<Route>> {
+        self.routes.pin().values().cloned().collect()
+    }
+
+    /// Follows a change of a workload's object.
+    pub fn object(&self, kind: Kind, key: &Key, object: Option<Arc<Object>>) {
+        self.change(kind, &key.namespace, &key.name, |parts| parts.object = object);
+    }
+
+    /// Follows a change of a slice.
+    pub fn slice(&self, key: &Key, old: Option<&Slice>, new: Option<&Arc<Slice>>) {
+        let before = old.and_then(|slice| slice.workload.as_ref());
+        let after = new.and_then(|slice| slice.workload.as_ref());
+        if let Some((kind, name)) = before.filter(|before| Some(*before) != after) {
+            self.change(*kind, &key.namespace, name, |parts| {
+                parts.slices.remove(key.name.as_str());
+            });
+        }
+        if let (Some((kind, name)), Some(slice)) = (after, new) {
+            self.change(*kind, &key.namespace, name, |parts| {
+                parts.slices.insert(key.name.as_str().into(), slice.clone());
+            });
+        }
+    }
+
+    /// Takes a Pod for ready that said so itself, until its slice says so too, for about a minute at most.
+    pub(super) fn early(&self, workload: &Workload, uid: &str) {
+        self.change(workload.kind, &workload.namespace, &workload.name, |parts| {
+            parts.early.entry(uid.into()).or_insert(Some(Instant::now() + EARLY));
+        });
+    }
+
+    /// Takes it for ready no longer: it has not served what it was given. It may be asked again.
+    pub(super) fn not_early(&self, workload: &Workload, tag: &Tag) {
+        self.change(workload.kind, &workload.namespace, &workload.name, |parts| {
+            parts.early.retain(|uid, _| Tag::of(uid) != *tag);
+        });
+    }
+
+    /// Closes connections that were idle for too long, and takes Pods for ready no longer that were early for too long.
+    pub(super) fn sweep(&self) {
+        let now = Instant::now();
+        let is_over = |parts: &&Parts| parts.early.values().flatten().any(|until| *until <= now);
+        let over: Vec<_> = self.parts().values().filter(is_over).map(|parts| parts.workload.clone()).collect();
+        for workload in over {
+            self.change(workload.kind, &workload.namespace, &workload.name, |_| {});
+        }
+        for route in self.all() {
+            route.pods.iter().for_each(|pod| pod.sweep());
+        }
+    }
+
+    fn change(&self, kind: Kind, namespace: &str, name: &str, change: impl FnOnce(&mut Parts)) {
+        let key: Box<[u8]> = format!("{}/{namespace}/{name}", kind.word()).into_bytes().into();
+        let mut all = self.parts();
+        let parts = all.entry(key.clone()).or_insert_with(|| Parts {
+            workload: Workload::new(kind, namespace, name, self.clock),
+            object: None,
+            slices: HashMap::new(),
+            pods: HashMap::new(),
+            early: HashMap::new(),
+        });
+        let before = parts.object.clone();
+        change(parts);
+        let (pods, unready) = parts.pods();
+        let all_pods: Arc<[Arc<Pod>]> = parts.pods.values().cloned().collect();
+        let routes = self.routes.pin();
+        match &parts.object {
+            Some(object) => {
+                let (object, workload) = (object.clone(), parts.workload.clone());
+                let route = Route { object, workload, pods: pods.clone(), all: all_pods, unready };
+                routes.insert(key.clone(), Arc::new(route));
+            }
+            None => {
+                routes.remove(&key);
+            }
+        }
+        let stands = |object: &Option<Arc<Object>>| object.as_ref().map(|object| object.halt.is_some());
+        parts.workload.change(pods, stands(&before) != stands(&parts.object));
+        if parts.object.is_none() && parts.slices.is_empty() {
+            all.remove(&key);
+        }
+    }
+
+    fn parts(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Parts>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Parts {
+    /// The Pods to be asked, after every slice, and those that are not ready. Pods known before keep what is known of them.
+    fn pods(&mut self) -> (Arc<[Arc<Pod>]>, Arc<[Endpoint]>) {
+        let now = Instant::now();
+        let cap = self.object.as_ref().and_then(|object| object.concurrency).unwrap_or(0);
+        let mut known = HashMap::new();
+        let (mut found, mut unready): (Vec<(Standing, Arc<Pod>)>, Vec<Endpoint>) = Default::default();
+        for until in self.early.values_mut() {
+            *until = until.filter(|until| *until > now);
+        }
+        // Another Service of the name is not the operator's: its Pods are no Pods of the workload.
+        let service = self.object.as_ref().and_then(|object| object.service.as_deref());
+        let ours = self.slices.values().filter(|slice| Some(&*slice.service) == service);
+        for endpoint in ours.flat_map(|slice| &slice.endpoints) {
+            // A Pod may be in two slices: while it moves between them, and with an address of each family.
+            if known.contains_key(&endpoint.uid) {
+                continue;
+            }
+            let pod = match self.pods.get(&endpoint.uid).filter(|pod| pod.address == endpoint.address) {
+                Some(pod) => pod.clone(),
+                None => Arc::new(Pod::new(endpoint.address, cap).of(&endpoint.uid)),
+            };
+            known.insert(endpoint.uid.clone(), pod.clone());
+            let early = self.early.get(&endpoint.uid).copied();
+            let is_early = endpoint.standing == Standing::Unready && early.flatten().is_some();
+            if endpoint.standing != Standing::Unready {
+                // Its slice has said more.
+                self.early.remove(&endpoint.uid);
+            } else if early.is_none() && *endpoint.uid != *endpoint.address.ip().to_string() {
+                unready.push(endpoint.clone());
+            }
+            let standing = if is_early { Standing::Ready } else { endpoint.standing };
+            pod.is_early.store(is_early, Relaxed);
+            pod.keeps_connections(standing == Standing::Ready);
+            found.push((standing, pod));
+        }
+        let gone = self.pods.iter().filter(|(uid, pod)| !known.get(*uid).is_some_and(|now| Arc::ptr_eq(now, pod)));
+        gone.for_each(|(_, pod)| pod.keeps_connections(false));
+        self.early.retain(|uid, _| known.contains_key(uid));
+        self.pods = known;
+        let best = found.iter().map(|(standing, _)| *standing).max().unwrap_or(Standing::Gone);
+        let asked = found.into_iter().filter(|(standing, _)| *standing == best && best >= Standing::Leaving);
+        (asked.map(|(_, pod)| pod).collect(), unready.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::object::testing::object;
+
+    const KEY: &[u8] = b"flows/ns/f";
+
+    fn routes() -> Routes {
+        let routes = Routes::new(Clock::new());
+        routes.object(Kind::Flow, &Key::new("ns", "f"), Some(Arc::new(object())));
+        routes
+    }
+
+    fn slice(workload: &str, endpoints: &[(&str, u8, Standing)]) -> Arc<Slice> {
+        let endpoint = |(uid, at, standing): &(&str, u8, Standing)| Endpoint {
+            uid: (*uid).into(),
+            address: SocketAddr::from(([10, 0, 0, *at], 8888)),
+            standing: *standing,
+        };
+        let workload = Some((Kind::Flow, workload.into()));
+        Arc::new(Slice { workload, service: "s".into(), endpoints: endpoints.iter().map(endpoint).collect() })
+    }
+
+    /// The last byte of each Pod's address, in order.
+    fn pods(routes: &Routes) -> Vec<u8> {
+        let ip = |pod: &Arc<Pod>| match pod.address {
+            SocketAddr::V4(address) => address.ip().octets()[3],
+            SocketAddr::V6(_) => 0,
+        };
+        let mut found: Vec<_> = routes.find(KEY).unwrap().pods.iter().map(ip).collect();
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn the_ready_pods_of_every_slice_are_asked_each_once_and_those_that_go_when_nobody_is_ready() {
+        use Standing::{Leaving, Ready, Unready};
+        let routes = routes();
+        let (a, b) = (Key::new("ns", "f-a"), Key::new("ns", "f-b"));
+        let first = slice("f", &[("p", 1, Ready), ("q", 2, Leaving), ("r", 3, Unready)]);
+        routes.slice(&a, None, Some(&first));
+        routes.slice(&b, None, Some(&slice("f", &[("p", 1, Ready), ("s", 4, Ready)])));
+        assert_eq!(pods(&routes), [1, 4]);
+        let second = slice("f", &[("p", 1, Leaving), ("q", 2, Leaving), ("r", 3, Unready)]);
+        routes.slice(&a, Some(&first), Some(&second));
+        routes.slice(&b, None, Some(&slice("f", &[])));
+        assert_eq!(pods(&routes), [1, 2]);
+        routes.slice(&a, Some(&second), None);
+        assert!(pods(&routes).is_empty());
+    }
+
+    #[test]
+    fn only_slices_of_the_service_that_the_operator_made_count() {
+        let routes = routes();
+        let of = |service: &str, at| {
+            let slice = slice("f", &[("p", at, Standing::Ready)]);
+            Arc::new(Slice {
+                workload: slice.workload.clone(),
+                service: service.into(),
+                endpoints: slice.endpoints.clone(),
+            })
+        };
+        routes.slice(&Key::new("ns", "f-a"), None, Some(&of("s", 1)));
+        routes.slice(&Key::new("ns", "thief"), None, Some(&of("t", 2)));
+        assert_eq!(pods(&routes), [1]);
+        // The Service was made anew, and both are looked at again.
+        routes.object(
+            Kind::Flow,
+            &Key::new("ns", "f"),
+            Some(Arc::new(Object { service: Some("t".into()), ..object() })),
+        );
+        assert_eq!(pods(&routes), [2]);
+        routes.slice(&Key::new("ns", "f-a"), Some(&of("s", 1)), Some(&of("t", 3)));
+        routes.slice(&Key::new("ns", "thief"), Some(&of("t", 2)), None);
+        assert_eq!(pods(&routes), [3]);
+        routes.object(Kind::Flow, &Key::new("ns", "f"), Some(Arc::new(Object { service: None, ..object() })));
+        assert_eq!(pods(&routes), [0; 0], "as long as none is written down");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_answered_early_counts_until_its_slice_decides_or_a_minute_is_over() {
+        use Standing::{Gone, Ready, Unready};
+        let routes = routes();
+        let key = Key::new("ns", "f-a");
+        let of = |standing| slice("f", &[("p", 1, standing), ("q", 2, Unready)]);
+        let unready = || routes.find(KEY).unwrap().unready.iter().map(|found| found.uid.clone()).collect::<Vec<_>>();
+        let early = || routes.early(&routes.find(KEY).unwrap().workload, "p");
+        routes.slice(&key, None, Some(&of(Unready)));
+        assert_eq!((pods(&routes), unready()), (vec![], vec!["p".into(), "q".into()]));
+        early();
+        assert_eq!((pods(&routes), unready()), (vec![1], vec!["q".into()]));
+        tokio::time::advance(Duration::from_secs(59)).await;
+        routes.sweep();
+        assert_eq!(pods(&routes), [1]);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        routes.sweep();
+        assert_eq!((pods(&routes), unready()), (vec![], vec!["q".into()]), "and is not asked again");
+        early();
+        assert_eq!(pods(&routes), [0; 0]);
+        routes.slice(&key, Some(&of(Unready)), Some(&of(Ready)));
+        routes.slice(&key, Some(&of(Ready)), Some(&of(Unready)));
+        assert_eq!(pods(&routes), [0; 0], "its slice has said more since");
+        early();
+        assert_eq!(pods(&routes), [1]);
+        routes.not_early(&routes.find(KEY).unwrap().workload, &Tag::of("p"));
+        assert_eq!((pods(&routes), unready()), (vec![], vec!["p".into(), "q".into()]));
+        early();
+        routes.slice(&key, Some(&of(Unready)), Some(&of(Gone)));
+        assert_eq!((pods(&routes), unready()), (vec![], vec!["q".into()]));
+        routes.early(&routes.find(KEY).unwrap().workload, "another");
+        assert!(routes.parts()[KEY].early.is_empty(), "nothing is kept of a Pod that is not there");
+    }
+
+    #[test]
+    fn a_pod_stays_the_same_through_changes_until_it_moves() {
+        let routes = routes();
+        let key = Key::new("ns", "f-a");
+        let of = |at: u8| slice("f", &[("p", at, Standing::Ready)]);
+        routes.slice(&key, None, Some(&of(1)));
+        let before = routes.find(KEY).unwrap().pods[0].clone();
+        routes.slice(&key, Some(&of(1)), Some(&slice("f", &[("p", 1, Standing::Ready), ("q", 2, Standing::Ready)])));
+        assert!(routes.find(KEY).unwrap().pods.iter().any(|pod| Arc::ptr_eq(pod, &before)));
+        routes.slice(&key, Some(&of(1)), Some(&of(9)));
+        assert_eq!(pods(&routes), [9]);
+    }
+
+    #[test]
+    fn a_slice_that_changes_hands_leaves_nothing_behind() {
+        let routes = routes();
+        let key = Key::new("ns", "x");
+        let (ours, other) = (slice("f", &[("p", 1, Standing::Ready)]), slice("g", &[("p", 1, Standing::Ready)]));
+        routes.slice(&key, None, Some(&ours));
+        routes.slice(&key, Some(&ours), Some(&other));
+        assert!(pods(&routes).is_empty());
+        assert!(routes.find(b"flows/ns/g").is_none(), "Pods alone are no workload");
+        routes.slice(&key, Some(&other), None);
+        routes.object(Kind::Flow, &Key::new("ns", "f"), None);
+        assert!(routes.find(KEY).is_none() && routes.parts().is_empty());
+    }
+}

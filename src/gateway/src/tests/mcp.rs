@@ -1,0 +1,167 @@
+//! MCP servers: sessions stay with their Pod, and nothing remembers them but their name.
+
+use super::*;
+use crate::sessions::Tag;
+
+impl Gateway {
+    /// `MCPServer ns/m` has these Pods; the uid of each is its address.
+    fn mcp(&self, pods: &[(SocketAddr, Standing)]) {
+        let routes = &self.shared.routes;
+        routes.object(Kind::McpServer, &Key::new("ns", "m"), Some(Arc::new(object())));
+        let endpoint = |(address, standing): &(SocketAddr, Standing)| Endpoint {
+            uid: address.to_string().into(),
+            address: *address,
+            standing: *standing,
+        };
+        let endpoints = pods.iter().map(endpoint).collect();
+        let slice = Slice { workload: Some((Kind::McpServer, "m".into())), service: "s".into(), endpoints };
+        routes.slice(&Key::new("ns", "m-x"), None, Some(&Arc::new(slice)));
+    }
+}
+
+fn post(fields: &str) -> String {
+    format!("POST /v1/mcp/ns/m/mcp HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n{fields}\r\n{{}}")
+}
+
+/// The name that clients know a session of this Pod by.
+fn known(pod: SocketAddr, id: &str) -> String {
+    format!("{}.{id}", str::from_utf8(Tag::of(&pod.to_string()).as_bytes()).unwrap())
+}
+
+#[tokio::test]
+async fn a_session_is_named_with_its_pod_and_stays_there() {
+    let (mut a, b) = (Pod::start().await, Pod::start().await);
+    let gateway = Gateway::start(&[], &[]).await;
+    gateway.mcp(&[(a.address, Standing::Ready)]);
+    let mut client = gateway.asks(post("").as_bytes()).await;
+    let (mut server, seen) = a.next().await;
+    assert!(seen.starts_with("POST /mcp HTTP/1.1\r\n") && field(&seen, "Mcp-Session-Id").is_none(), "{seen}");
+    exactly(&mut server, 2).await;
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nMCP-session-ID: s.1\r\n\r\nok";
+    server.write_all(answer).await.unwrap();
+    let (head_of_answer, _) = whole(&mut client).await;
+    let name = known(a.address, "s.1");
+    assert_eq!(field(&head_of_answer, "mcp-session-id"), Some(name.as_str()), "{head_of_answer}");
+
+    // Others may be idle, and its own no longer ready.
+    for standing in [Standing::Ready, Standing::Leaving, Standing::Unready] {
+        gateway.mcp(&[(a.address, standing), (b.address, Standing::Ready)]);
+        client.write_all(post(&format!("mcp-session-id: {name}\r\n")).as_bytes()).await.unwrap();
+        let seen = match standing {
+            Standing::Ready => head(&mut server).await,
+            _ => {
+                let (io, seen) = a.next().await;
+                server = io;
+                seen
+            }
+        };
+        assert_eq!(field(&seen, "Mcp-Session-Id"), Some("s.1"), "{seen}");
+        exactly(&mut server, 2).await;
+        server.write_all(answer).await.unwrap();
+        let (head_of_answer, _) = whole(&mut client).await;
+        assert_eq!(field(&head_of_answer, "mcp-session-id"), Some(name.as_str()));
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_nobody_has_is_told_so_in_the_protocol() {
+    let (mut a, gone) = (Pod::start().await, nobody().await);
+    let gateway = Gateway::start(&[], &[]).await;
+    gateway.mcp(&[(a.address, Standing::Ready)]);
+    for name in ["s", "0123456789.", &known(gone, "s")] {
+        let answer = gateway.answer(post(&format!("Mcp-Session-Id: {name}\r\nConnection: close\r\n")).as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 404 ") && answer.contains("\"code\":-32001"), "{name}: {answer}");
+    }
+    assert!(!a.has_connections());
+}
+
+#[tokio::test]
+async fn what_a_sessions_pod_refuses_is_not_asked_of_another() {
+    let (mut a, mut b) = (Pod::start().await, Pod::start().await);
+    let gateway = Gateway::start(&[], &[]).await;
+    gateway.mcp(&[(a.address, Standing::Ready), (b.address, Standing::Ready)]);
+    let name = known(a.address, "s");
+    let mut client = gateway.asks(post(&format!("Mcp-Session-Id: {name}\r\n")).as_bytes()).await;
+    let (mut server, _) = a.next().await;
+    exactly(&mut server, 2).await;
+    server.write_all(FULL).await.unwrap();
+    let (answer, _) = whole(&mut client).await;
+    assert!(answer.starts_with("HTTP/1.1 503 ") && !b.has_connections(), "{answer}");
+}
+
+#[tokio::test]
+async fn a_pod_without_room_for_another_session_is_passed_over_and_the_last_one_is_heard() {
+    const NO_SESSION: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 4\r\n\
+        x-recif-reason: no-session\r\n\r\nfull";
+    const ROOM: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
+    let (mut a, mut b) = (Pod::start().await, Pod::start().await);
+    let gateway = Gateway::start(&[], &[]).await;
+    gateway.mcp(&[(a.address, Standing::Ready), (b.address, Standing::Ready)]);
+    let answers = async |pod: &mut Pod, answer: &[u8]| {
+        let (mut server, _) = pod.next().await;
+        exactly(&mut server, 2).await;
+        server.write_all(answer).await.unwrap();
+    };
+    // With room in one, whichever is asked first, and in none: then what the last one says is said, and nobody waits.
+    for (second, status) in [(ROOM, "HTTP/1.1 200 "), (NO_SESSION, "HTTP/1.1 503 ")] {
+        let mut client = gateway.asks(post("").as_bytes()).await;
+        tokio::select! {
+            () = answers(&mut a, NO_SESSION) => answers(&mut b, second).await,
+            () = answers(&mut b, NO_SESSION) => answers(&mut a, second).await,
+        }
+        let (answer, _) = whole(&mut client).await;
+        assert!(answer.starts_with(status), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_full_pod_is_asked_once_when_another_has_no_room_for_a_session() {
+    const NO_SESSION: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 4\r\n\
+        x-recif-reason: no-session\r\n\r\nfull";
+    const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 4\r\n\
+        x-recif-reason: over-capacity\r\n\r\nbusy";
+    let (mut a, mut b) = (Pod::start().await, Pod::start().await);
+    let gateway = Gateway::start(&[], &[]).await;
+    gateway.mcp(&[(a.address, Standing::Ready), (b.address, Standing::Ready)]);
+    let mut client = gateway.asks(post("").as_bytes()).await;
+    let answers = async |pod: &mut Pod, answer: &[u8]| {
+        let (mut server, _) = pod.next().await;
+        exactly(&mut server, 2).await;
+        server.write_all(answer).await.unwrap();
+    };
+    let mut asked = 0;
+    let (answer, _) = loop {
+        tokio::select! {
+            biased;
+            () = answers(&mut b, FULL) => asked += 1,
+            () = answers(&mut a, NO_SESSION) => {}
+            answer = whole(&mut client) => break answer,
+        }
+        assert!(asked < 2, "the full one is asked again and again");
+    };
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("no-session"), "{answer}");
+    assert_eq!(asked, 1);
+}
+
+#[tokio::test]
+async fn later_revisions_have_no_sessions() {
+    let mut a = Pod::start().await;
+    let gateway = Gateway::start(&[], &[]).await;
+    gateway.mcp(&[(a.address, Standing::Ready)]);
+    let fields = "Mcp-Session-Id: s\r\nMCP-Protocol-Version: 2026-07-28\r\n";
+    let _client = gateway.asks(post(fields).as_bytes()).await;
+    let (_, seen) = a.next().await;
+    assert_eq!(field(&seen, "Mcp-Session-Id"), Some("s"), "{seen}");
+}
+
+#[tokio::test]
+async fn what_protects_a_server_is_asked_for_at_the_root() {
+    let mut a = Pod::start().await;
+    let gateway = Gateway::start(&[], &[]).await;
+    gateway.mcp(&[(a.address, Standing::Ready)]);
+    let target = "/.well-known/oauth-protected-resource/v1/mcp/ns/m";
+    let _client = gateway.asks(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()).await;
+    let (_, seen) = a.next().await;
+    assert!(seen.starts_with("GET /.well-known/oauth-protected-resource HTTP/1.1\r\n"), "{seen}");
+    assert_eq!(field(&seen, "X-Forwarded-Prefix"), Some("/v1/mcp/ns/m"));
+}

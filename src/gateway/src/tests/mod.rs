@@ -1,0 +1,209 @@
+//! The gateway as its neighbours see it: real sockets on loopback, Pods that do as they are told, routes fed by hand.
+
+mod bad_requests;
+mod callers;
+mod h2;
+mod mcp;
+mod overload;
+mod relaying;
+mod retries;
+mod tls;
+mod waiting;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use clap::Parser;
+use cluster::cache::Keys;
+use meta::Key;
+use testing::connection::{SOON, exactly, head};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    args::{GatewayArgs, Settings},
+    auth::Auth,
+    clients::Clients,
+    clock::Clock,
+    connection,
+    metrics::Metrics,
+    object::{Halt, Kind, Object, testing::object},
+    routes::Routes,
+    serve::{Shared, accept},
+    slice::{Endpoint, Slice, Standing},
+    workload::Demand,
+};
+
+const GET: &[u8] = b"GET /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\n\r\n";
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nx-recif-load: 1/0\r\n\r\nok";
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\nx-recif-reason: over-capacity\r\n\r\nno";
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    args: GatewayArgs,
+}
+
+/// A gateway that knows one workload, `Agent ns/a`.
+struct Gateway {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+/// A Pod whose connections the test holds.
+struct Pod {
+    address: SocketAddr,
+    accepted: mpsc::UnboundedReceiver<TcpStream>,
+}
+
+impl Pod {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, accepted) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((io, _)) = listener.accept().await {
+                if sender.send(io).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { address, accepted }
+    }
+
+    /// The Pod's end of the next connection, once a whole head has come on it.
+    async fn next(&mut self) -> (TcpStream, String) {
+        let mut io = timeout(SOON, self.accepted.recv()).await.unwrap().unwrap();
+        let head = head(&mut io).await;
+        (io, head)
+    }
+
+    fn has_connections(&mut self) -> bool {
+        self.accepted.try_recv().is_ok()
+    }
+}
+
+/// An address at which nobody listens.
+async fn nobody() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+}
+
+impl Gateway {
+    /// With these flags, before these Pods.
+    async fn start(flags: &[&str], pods: &[SocketAddr]) -> Self {
+        Self::guarded(Auth::None, flags, pods).await
+    }
+
+    /// One that lets in whom `auth` does.
+    async fn guarded(auth: Auth, flags: &[&str], pods: &[SocketAddr]) -> Self {
+        let flags = [&["gateway", "--auth", "none", "--listen", "127.0.0.1:0"], flags].concat();
+        let args = Cli::parse_from(flags).args;
+        let clock = Clock::new();
+        let shared = Arc::new(Shared {
+            settings: Settings::read(&args).unwrap(),
+            routes: Routes::new(clock),
+            auth,
+            keys: Keys::default(),
+            clients: Clients::new(args.max_in_flight_per_client),
+            connections: Clients::new(args.max_connections_per_address),
+            metrics: Metrics::new(|_| {}),
+            clock,
+            instance: "gw".into(),
+            board: Default::default(),
+            leaving: Default::default(),
+            closing: CancellationToken::new(),
+            cold: Default::default(),
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(accept(listener, None, shared.clone(), SOON, 1));
+        let gateway = Self { address, shared };
+        gateway.object(Some(object()));
+        gateway.pods(&pods.iter().map(|address| (*address, Standing::Ready)).collect::<Vec<_>>());
+        gateway
+    }
+
+    /// The workload is this from now on.
+    fn object(&self, object: Option<Object>) {
+        self.shared.routes.object(Kind::Agent, &Key::new("ns", "a"), object.map(Arc::new));
+    }
+
+    /// Nobody is to wait for the workload.
+    fn halt(&self, pods_serve: bool) {
+        let halt = Some(Halt { sentence: "Agent ns/a is Failed.".into(), pods_serve, ended_by_pods: pods_serve });
+        self.object(Some(Object { halt, ..object() }));
+    }
+
+    /// Its Pods are these from now on.
+    fn pods(&self, pods: &[(SocketAddr, Standing)]) {
+        let endpoints = pods.iter().map(|(address, standing)| {
+            let uid = address.to_string().into();
+            Endpoint { uid, address: *address, standing: *standing }
+        });
+        let slice =
+            Slice { workload: Some((Kind::Agent, "a".into())), service: "s".into(), endpoints: endpoints.collect() };
+        self.shared.routes.slice(&Key::new("ns", "a-x"), None, Some(&Arc::new(slice)));
+    }
+
+    async fn client(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// A client that has sent these bytes.
+    async fn asks(&self, bytes: &[u8]) -> TcpStream {
+        let mut client = self.client().await;
+        client.write_all(bytes).await.unwrap();
+        client
+    }
+
+    /// Everything that is answered to these bytes on a connection of their own, until it is closed.
+    async fn answer(&self, bytes: &[u8]) -> String {
+        let mut client = self.asks(bytes).await;
+        let mut answer = Vec::new();
+        timeout(SOON, client.read_to_end(&mut answer)).await.unwrap().unwrap();
+        String::from_utf8(answer).unwrap()
+    }
+
+    fn in_flight(&self) -> u32 {
+        let route = self.shared.routes.find(b"agents/ns/a").unwrap();
+        route.pods.iter().map(|pod| pod.in_flight()).sum()
+    }
+
+    fn demand(&self) -> Demand {
+        self.shared.routes.find(b"agents/ns/a").unwrap().workload.demand()
+    }
+
+    async fn until_in_flight(&self, expected: u32) {
+        until(|| self.in_flight() == expected).await;
+    }
+
+    async fn until_waiting(&self, expected: usize) {
+        until(|| self.demand().waiting == expected).await;
+    }
+}
+
+async fn until(reached: impl Fn() -> bool) {
+    let waiting = async {
+        while !reached() {
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(SOON, waiting).await.unwrap();
+}
+
+/// Reads one answer whose length is given; its head and its body.
+async fn whole(io: &mut TcpStream) -> (String, String) {
+    let head = head(io).await;
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
+    (head, exactly(io, length).await)
+}
+
+/// The value of a field in a head.
+fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+    lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}

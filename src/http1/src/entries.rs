@@ -1,0 +1,251 @@
+//! What must hold whatever bytes come: each function takes any bytes and panics if it does not. The fuzz targets under `fuzz/`
+//! call these, and so do tests with generated messages. Only what the room shows to others is used.
+#![allow(clippy::expect_used, reason = "a check that fails ends the test or the fuzz run")]
+
+use std::{
+    cell::RefCell,
+    io,
+    pin::{Pin, pin},
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::{
+    Bad, Body, End, Exchange, Fields, Framing, HeadWriter, MAX_FIELDS, Patience, Policy, Request, RequestHead,
+    ResponseHead, Side, Version, head_length,
+};
+
+/// A request head that is accepted means the same to httparse, and the same again when it is passed on.
+pub fn request_head(bytes: &[u8]) {
+    let mut fields = Fields::default();
+    let Ok(Some(length)) = head_length(bytes, &mut 0) else { return };
+    let Ok(head) = RequestHead::read(&bytes[..length], &mut fields) else { return };
+    let mut headers = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let mut theirs = httparse::Request::new(&mut headers);
+    assert_eq!(theirs.parse(head.bytes), Ok(httparse::Status::Complete(length)));
+    assert_eq!(theirs.method.map(str::as_bytes), Some(head.method));
+    same_fields(head.fields, head.bytes, theirs.headers);
+
+    let mut out = Vec::new();
+    let writer = HeadWriter::request(&head, head.target, &mut out).copy(head.bytes, head.fields, |_| false);
+    match head.value("host") {
+        Some(_) => writer,
+        None => writer.field("Host", head.host),
+    }
+    .end();
+    let mut again = Fields::default();
+    let copy = match RequestHead::read(&out, &mut again) {
+        // A full head has no room for the added host.
+        Err(Bad::TooManyFields | Bad::HeadTooLarge) if head.value("host").is_none() => return,
+        copy => copy.expect("what is passed on is valid"),
+    };
+    assert_eq!((copy.method, copy.target, copy.host), (head.method, head.target, head.host));
+    assert_eq!((copy.framing, copy.keeps_alive, copy.upgrades), (head.framing, true, false));
+}
+
+/// As [`request_head`], for a response.
+pub fn response_head(bytes: &[u8]) {
+    let mut fields = Fields::default();
+    let Ok(Some(length)) = head_length(bytes, &mut 0) else { return };
+    let Ok(head) = ResponseHead::read(&bytes[..length], &mut fields, false) else { return };
+    let mut headers = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let mut theirs = httparse::Response::new(&mut headers);
+    assert_eq!(theirs.parse(head.bytes), Ok(httparse::Status::Complete(length)));
+    assert_eq!(theirs.code, Some(head.status));
+    same_fields(head.fields, head.bytes, theirs.headers);
+
+    let mut out = Vec::new();
+    HeadWriter::response(&head, Version::Http11, &mut out).copy(head.bytes, head.fields, |_| false).end();
+    let mut again = Fields::default();
+    let copy = ResponseHead::read(&out, &mut again, false).expect("what is passed on is valid");
+    assert_eq!((copy.status, copy.framing), (head.status, head.framing));
+}
+
+fn same_fields(ours: &Fields, bytes: &[u8], theirs: &[httparse::Header<'_>]) {
+    let ours: Vec<_> = ours.lines().iter().map(|line| (line.name(bytes), line.value(bytes))).collect();
+    let theirs: Vec<_> = theirs.iter().map(|header| (header.name.as_bytes(), header.value)).collect();
+    assert_eq!(ours, theirs);
+}
+
+/// A body ends in the same place and holds the same, however its bytes are cut. The first byte says how it is framed.
+pub fn body(bytes: &[u8]) {
+    let Some((kind, bytes)) = bytes.split_first() else { return };
+    let framing = match kind % 4 {
+        0 => Framing::Close,
+        1 => Framing::Length(u64::from(kind / 4)),
+        _ => Framing::Chunked,
+    };
+    let whole = follow(framing, bytes, bytes.len());
+    for piece in [1, 2, 3, 7, 64] {
+        assert_eq!(follow(framing, bytes, piece), whole, "in pieces of {piece}");
+    }
+}
+
+/// How many bytes were taken, whether it ended well, is under way or bad, and what it holds.
+fn follow(framing: Framing, bytes: &[u8], piece: usize) -> (usize, Option<bool>, Vec<u8>) {
+    let (mut body, mut data, mut taken) = (Body::new(framing), Vec::new(), 0);
+    for part in bytes.chunks(piece.max(1)) {
+        match body.advance_with(part, |run| data.extend_from_slice(run)) {
+            Ok(progress) => taken += progress.taken,
+            Err((before, _)) => return (taken + before, None, data),
+        }
+        if body.has_ended() {
+            break;
+        }
+    }
+    (taken, Some(body.has_ended()), data)
+}
+
+/// A request and its answer come through in the same way, however both are cut. The first two bytes say how long the request
+/// is; the rest is the answer.
+pub fn exchange(bytes: &[u8]) {
+    let Some((length, bytes)) = bytes.split_at_checked(2) else { return };
+    let length = usize::from(length[0]) << 8 | usize::from(length[1]);
+    let (request, answer) = bytes.split_at(length.min(bytes.len()));
+    let whole = relayed(request, answer, usize::MAX);
+    for piece in [1, 2, 5, 33] {
+        same_relay(relayed(request, answer, piece), whole.as_ref(), piece);
+    }
+}
+
+/// Both ended alike and passed the same on. Of what ends badly one may have passed on more: the bytes of a chunk's framing
+/// leave as they come, before the one that makes it wrong is seen.
+fn same_relay(cut: Option<Relayed>, whole: Option<&Relayed>, piece: usize) {
+    let (Some(cut), Some(whole)) = (&cut, whole) else {
+        return assert_eq!(cut.as_ref(), whole, "in pieces of {piece}");
+    };
+    assert_eq!(cut.2, whole.2, "in pieces of {piece}");
+    let ends_badly = !(whole.2.starts_with("done") || whole.2 == "upgraded");
+    for (cut, whole) in [(&cut.0, &whole.0), (&cut.1, &whole.1)] {
+        let alike = cut == whole || (ends_badly && (cut.starts_with(whole) || whole.starts_with(cut)));
+        assert!(alike, "in pieces of {piece}: {:?} and {:?}", cut.escape_ascii(), whole.escape_ascii());
+    }
+}
+
+/// What the workload got, what the client got, and how it ended.
+pub type Relayed = (Vec<u8>, Vec<u8>, String);
+
+/// What a relay makes of a request and its answer that come in such pieces: what the workload and the client get, and how it
+/// ends. `None`: the request's head is refused.
+pub fn relayed(request: &[u8], answer: &[u8], piece: usize) -> Option<Relayed> {
+    let mut fields = Fields::default();
+    let length = head_length(request, &mut 0).ok()??;
+    let head = RequestHead::read(&request[..length], &mut fields).ok()?;
+    let mut sent = Vec::new();
+    HeadWriter::request(&head, head.target, &mut sent).copy(head.bytes, head.fields, |_| false).end();
+    let asked = Request::from(&head);
+    let body = &request[length..];
+    let (_, ended, _) = follow(asked.framing, body, body.len());
+    let passed = Body::new(asked.framing).advance_without_trailers(body).map_or(0, |(_, passed)| passed.len());
+    // The workload answers when it has everything, and the client waits for it; one that sends half a request leaves.
+    let expected = match ended {
+        Some(true) => sent.len() + passed,
+        _ => usize::MAX,
+    };
+    let (to_client, to_workload) = (Rc::default(), Rc::default());
+    let client = Script {
+        data: body.to_vec(),
+        piece,
+        ends: expected == usize::MAX,
+        after: 0,
+        written: Rc::clone(&to_client),
+        turn: true,
+    };
+    let workload = Script {
+        data: answer.to_vec(),
+        piece,
+        ends: true,
+        after: expected,
+        written: Rc::clone(&to_workload),
+        turn: true,
+    };
+    let (mut client, mut workload) = (Side::new(client), Side::new(workload));
+    workload.outgoing = sent;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let patience = Patience { first_byte: Duration::from_secs(60), idle: Duration::from_secs(60) };
+    let end = runtime.block_on(async {
+        let timer = pin!(tokio::time::sleep(Duration::from_secs(60)));
+        Exchange::new(&mut client, &mut workload, asked, patience, Plain(asked.version)).run(timer).await
+    });
+    let mut got = to_client.take();
+    got.append(&mut client.outgoing);
+    // How much more than needed was read of the answer is a matter of how it came.
+    let end = match end {
+        End::NoAnswer { .. } => "no answer".to_owned(),
+        End::Done { client, .. } => format!("done, and the client may stay: {client}"),
+        End::Upgraded => {
+            let begin = memchr::memmem::find(&got, b"HTTP/1.1 101").expect("the head of the answer");
+            got.truncate(begin + head_length(&got[begin..], &mut 0).ok()??);
+            "upgraded".to_owned()
+        }
+        other => format!("{other:?}"),
+    };
+    Some((to_workload.take(), got, end))
+}
+
+/// Passes every head on, to a client of this version.
+struct Plain(Version);
+
+impl Policy for Plain {
+    fn response(&mut self, head: &ResponseHead<'_>, _close: bool, out: &mut Vec<u8>) {
+        HeadWriter::response(head, self.0, out).copy(head.bytes, head.fields, |_| false).end();
+    }
+}
+
+/// The other end of a connection: it says this, in such pieces, after it has got so many bytes; then it ends or is silent.
+struct Script {
+    data: Vec<u8>,
+    piece: usize,
+    ends: bool,
+    after: usize,
+    written: Rc<RefCell<Vec<u8>>>,
+    /// Whether it does something next; every other time it lets the others go first.
+    turn: bool,
+}
+
+impl Script {
+    fn takes_turn(&mut self, cx: &Context<'_>) -> bool {
+        self.turn = self.piece == usize::MAX || !self.turn;
+        if !self.turn {
+            cx.waker().wake_by_ref();
+        }
+        self.turn
+    }
+}
+
+impl AsyncRead for Script {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.written.borrow().len() < self.after || (self.data.is_empty() && !self.ends) {
+            return Poll::Pending;
+        }
+        if !self.takes_turn(cx) {
+            return Poll::Pending;
+        }
+        let length = self.data.len().min(self.piece).min(buffer.remaining());
+        buffer.put_slice(&self.data[..length]);
+        self.data.drain(..length);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Script {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if !self.takes_turn(cx) {
+            return Poll::Pending;
+        }
+        let length = bytes.len().min(self.piece);
+        self.written.borrow_mut().extend_from_slice(&bytes[..length]);
+        Poll::Ready(Ok(length))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

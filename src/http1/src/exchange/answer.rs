@@ -1,0 +1,209 @@
+//! The half of an exchange that comes back: the heads of the answer, its body, and how it ended.
+
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{End, Exchange, Policy};
+use crate::{
+    Bad, Body, Fields, Framing, Progress, ResponseHead, Version, head_length,
+    side::{Read, Scratch},
+};
+
+/// Bytes of a body that are put behind their head.
+const COPIED: usize = 4096;
+
+/// How far the answer has come.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// No complete final head yet; so many bytes were searched for its end. Interim ones may have been passed on, after
+    /// which the client can still be told anything, but nobody else may be asked.
+    Head { scanned: usize, interim: bool },
+    /// In its body, which an HTTP/1.0 client gets without its chunks.
+    Body { body: Body, dechunk: bool, keep: Keep },
+}
+
+/// Which connections may serve again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Keep {
+    client: bool,
+    upstream: bool,
+}
+
+impl<C, U, P> Exchange<'_, C, U, P>
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+    U: AsyncRead + AsyncWrite + Unpin,
+    P: Policy,
+{
+    /// Moves a part of the answer.
+    pub(super) fn poll_answer(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<Result<(), End>> {
+        if !self.client.outgoing.is_empty() && ready!(self.client.poll_flush(cx)).is_err() {
+            return Poll::Ready(Err(End::ClientGone(None)));
+        }
+        self.if_done()?;
+        let Scratch { bytes, fields, head } = scratch;
+        let length = match ready!(self.upstream.poll_read(cx, bytes)) {
+            Ok(Read::Bytes(length)) => length,
+            Ok(Read::End) => return Poll::Ready(Err(self.upstream_ended())),
+            Err(_) => return Poll::Ready(Err(self.upstream_failed())),
+        };
+        let bytes = &bytes[..length];
+        match self.answer {
+            Answer::Body { .. } => {
+                head.clear();
+                self.take_body(cx, head, bytes)?;
+            }
+            Answer::Head { .. } if self.upstream.incoming.is_empty() => self.take_head(cx, bytes, fields, head)?,
+            Answer::Head { .. } => {
+                let mut earlier = std::mem::take(&mut self.upstream.incoming);
+                earlier.extend_from_slice(bytes);
+                self.take_head(cx, &earlier, fields, head)?;
+            }
+        }
+        self.if_done()?;
+        Poll::Ready(Ok(()))
+    }
+
+    /// The end, if the client has got everything.
+    fn if_done(&self) -> Result<(), End> {
+        match &self.answer {
+            Answer::Body { body, keep, .. } if body.has_ended() && self.client.outgoing.is_empty() => {
+                Err(self.done(*keep))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads heads, and sends them together with what came with the last one. `out` is scratch space.
+    fn take_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        fields: &mut Fields,
+        out: &mut Vec<u8>,
+    ) -> Result<(), End> {
+        out.clear();
+        match self.read_heads(bytes, fields, out) {
+            Ok(rest) => self.take_body(cx, out, rest),
+            // Interim answers may have been before it: they are for the client, whatever comes next.
+            Err(end) => {
+                self.client.outgoing.extend_from_slice(out);
+                Err(end)
+            }
+        }
+    }
+
+    /// Writes as many heads as there are: interim ones, and the final one, and answers what follows them. What is no complete
+    /// head is kept.
+    fn read_heads<'b>(&mut self, mut bytes: &'b [u8], fields: &mut Fields, out: &mut Vec<u8>) -> Result<&'b [u8], End> {
+        while let Answer::Head { scanned, .. } = &mut self.answer {
+            let Some(length) = head_length(bytes, scanned).map_err(End::BadAnswer)? else {
+                self.upstream.incoming = bytes.to_vec();
+                return Ok(&[]);
+            };
+            let (head, rest) = bytes.split_at(length);
+            let head = ResponseHead::read(head, fields, self.request.is_head).map_err(End::BadAnswer)?;
+            if head.status == 101 && !(self.request.upgrades && head.opens_websocket()) {
+                return Err(End::BadAnswer(Bad::Status));
+            }
+            if head.is_interim() {
+                // HTTP/1.0 knows none.
+                if self.request.version == Version::Http11 {
+                    self.policy.response(&head, false, out);
+                }
+                self.answer = Answer::Head { scanned: 0, interim: true };
+            } else if self.held.is_some() && self.policy.declines(&head) {
+                let whole = Body::new(head.framing).advance(rest) == Ok(Progress { taken: rest.len(), ended: true });
+                let upstream = head.keeps_alive && whole && self.may_keep_upstream();
+                self.put_back();
+                return Err(End::Declined { upstream });
+            } else {
+                self.begin_body(&head, out);
+            }
+            if head.status == 101 {
+                out.extend_from_slice(rest);
+                return Err(End::Upgraded);
+            }
+            bytes = rest;
+        }
+        Ok(bytes)
+    }
+
+    fn begin_body(&mut self, head: &ResponseHead<'_>, out: &mut Vec<u8>) {
+        self.held = None;
+        let dechunk = head.framing == Framing::Chunked && self.request.version == Version::Http10;
+        let ends_with_connection = dechunk || head.framing == Framing::Close;
+        let keep = Keep {
+            client: self.request.keeps_alive
+                && self.request_body.has_ended()
+                && !ends_with_connection
+                && !self.client.overrun,
+            upstream: head.keeps_alive,
+        };
+        self.policy.response(head, !keep.client, out);
+        self.answer = Answer::Body { body: Body::new(head.framing), dechunk, keep };
+    }
+
+    /// Sends a head, and what belongs to the body of the bytes after it.
+    fn take_body(&mut self, cx: &mut Context<'_>, head: &mut Vec<u8>, bytes: &[u8]) -> Result<(), End> {
+        let Answer::Body { body, dechunk, keep } = &mut self.answer else {
+            return self.client.poll_send(cx, head, &[]).map_err(|_| End::ClientGone(None));
+        };
+        let mut data = Vec::new();
+        let progress = match *dechunk {
+            true => body.advance_with(bytes, |part| data.extend_from_slice(part)),
+            false => body.advance(bytes),
+        };
+        let taken = match progress {
+            Ok(progress) => progress.taken,
+            Err((taken, _)) => taken,
+        };
+        // Bytes after the end of an answer belong to nobody: that connection cannot be trusted.
+        keep.upstream &= taken == bytes.len();
+        let part = if *dechunk { &data } else { &bytes[..taken] };
+        // Copying a little costs less than a write of two parts.
+        let sent = if !head.is_empty() && part.len() <= COPIED {
+            head.extend_from_slice(part);
+            self.client.poll_send(cx, head, &[])
+        } else {
+            self.client.poll_send(cx, head, part)
+        };
+        match (sent, progress) {
+            (Err(_), _) => Err(End::ClientGone(None)),
+            (_, Err(_)) => Err(End::Cut),
+            _ => Ok(()),
+        }
+    }
+
+    fn upstream_ended(&mut self) -> End {
+        match &self.answer {
+            Answer::Body { body, keep, .. } if body.ends_with_connection() => {
+                self.done(Keep { client: keep.client, upstream: false })
+            }
+            _ => self.upstream_failed(),
+        }
+    }
+
+    fn upstream_failed(&mut self) -> End {
+        match self.answer {
+            Answer::Head { interim, .. } => {
+                let unanswered = !interim && self.upstream.incoming.is_empty();
+                End::NoAnswer { unanswered, unsent: !self.sent, replayable: self.put_back() }
+            }
+            Answer::Body { .. } => End::Cut,
+        }
+    }
+
+    fn done(&self, keep: Keep) -> End {
+        End::Done {
+            client: keep.client && self.request_body.has_ended() && !self.client.overrun,
+            upstream: keep.upstream && self.may_keep_upstream(),
+        }
+    }
+    /// Whether the workload's connection may serve again, as far as the request goes: a server that does not read a body
+    /// would take what is left of it for the next request.
+    fn may_keep_upstream(&self) -> bool {
+        self.was_passed_on() && !self.upstream_broken && !self.request.may_leave_body
+    }
+}

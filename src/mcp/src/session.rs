@@ -1,0 +1,189 @@
+//! One server, connected.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use http::HeaderMap;
+use reqwest::Client;
+use rmcp::model::{CallToolRequestParams, CallToolResult, ClientConfig, ContentBlock};
+use rmcp::model::{Implementation, ProtocolVersion, ResourceContents};
+use rmcp::service::{ClientLifecycleMode, RoleClient, RunningService, ServiceError, serve_client_with_lifecycle};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::http::Http;
+use super::metered::{Metered, SILENCE};
+use super::problem;
+use super::reach::Trust;
+use super::sse::SseTransport;
+
+/// The newest revision with a handshake.
+pub(super) const HANDSHAKE: ProtocolVersion = ProtocolVersion::V_2025_11_25;
+
+/// Why a server gave no answer. The text is made for people and models and holds no header.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum McpError {
+    /// There is no connection, or it broke, or what came back is not MCP.
+    #[error("the MCP server at {host} {problem}")]
+    Broken {
+        /// Host and port.
+        host: String,
+        /// What happened, as the rest of a sentence.
+        problem: String,
+    },
+    /// The server refused the request (a JSON-RPC error): an unknown tool, wrong arguments.
+    #[error("the MCP server refused: {message}")]
+    Refused {
+        /// The JSON-RPC code.
+        code: i32,
+        /// What the server says.
+        message: String,
+    },
+    /// The tool ran and says that it failed.
+    #[error("{0}")]
+    Tool(String),
+    /// No answer in time.
+    #[error("the MCP server at {host} did not answer within {} s", .after.as_secs())]
+    Timeout {
+        /// Host and port.
+        host: String,
+        /// How long it was waited for.
+        after: Duration,
+    },
+}
+
+/// A server, and how it is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Where it is.
+    pub url: Url,
+    /// Sent with every request.
+    pub headers: HeaderMap,
+    /// Whether it speaks the transport of the first revision, over a stream of events.
+    pub sse: bool,
+    /// How the client by which it is called judges it: one that judges otherwise has a session of its own.
+    pub trust: Trust,
+}
+
+impl Server {
+    /// One that is called without headers.
+    pub fn at(url: &Url) -> Self {
+        Self { url: url.clone(), headers: HeaderMap::new(), sse: false, trust: Trust::System }
+    }
+
+    fn host(&self) -> &str {
+        self.url.authority().rsplit('@').next().unwrap_or_default()
+    }
+}
+
+/// A connection to one server. Dropping it ends the server's session.
+pub(crate) struct Session {
+    service: RunningService<RoleClient, ClientConfig>,
+    host: String,
+}
+
+impl Session {
+    /// Connects to a server and agrees on a revision, within `deadline`.
+    ///
+    /// # Errors
+    /// [`McpError::Broken`] or [`McpError::Timeout`].
+    pub(crate) async fn connect(client: Client, server: &Server, deadline: Duration) -> Result<Self, McpError> {
+        let host = server.host().to_owned();
+        match tokio::time::timeout(deadline, service(client, server)).await {
+            Ok(Ok(service)) => Ok(Self { service, host }),
+            Ok(Err(problem)) => Err(McpError::Broken { host, problem: format!("cannot be used: {problem}") }),
+            Err(_) => Err(McpError::Timeout { host, after: deadline }),
+        }
+    }
+
+    /// Calls a tool; its texts joined by line breaks, with a line in brackets for what is no text. Dropping the future
+    /// ends the call.
+    ///
+    /// # Errors
+    /// Any [`McpError`].
+    pub(crate) async fn call_tool(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+        deadline: Duration,
+    ) -> Result<String, McpError> {
+        let request = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
+        let result = self.within(deadline, self.service.call_tool(request)).await?;
+        let failed = result.is_error == Some(true);
+        let text = text(result);
+        if failed { Err(McpError::Tool(text)) } else { Ok(text) }
+    }
+
+    /// Whether it is known to be over.
+    pub(super) fn is_closed(&self) -> bool {
+        self.service.is_closed() || self.service.is_transport_closed()
+    }
+
+    async fn within<T>(
+        &self,
+        deadline: Duration,
+        answer: impl Future<Output = Result<T, ServiceError>>,
+    ) -> Result<T, McpError> {
+        let broken = |problem: String| McpError::Broken { host: self.host.clone(), problem };
+        match tokio::time::timeout(deadline, answer).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(ServiceError::McpError(error))) => {
+                Err(McpError::Refused { code: error.code.0, message: error.message.into_owned() })
+            }
+            Ok(Err(ServiceError::TransportClosed)) => Err(broken("ended the connection".into())),
+            Ok(Err(ServiceError::UnexpectedResponse)) => Err(broken("answered something else than asked".into())),
+            Ok(Err(error)) => Err(broken(format!("gave no answer: {}", problem::call(&error)))),
+            Err(_) => Err(McpError::Timeout { host: self.host.clone(), after: deadline }),
+        }
+    }
+}
+
+async fn service(client: Client, server: &Server) -> Result<RunningService<RoleClient, ClientConfig>, String> {
+    let headers: HashMap<_, _> = server.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let me = Implementation::new("recif", env!("CARGO_PKG_VERSION"));
+    let config = ClientConfig::new(Default::default(), me);
+    let served = if server.sse {
+        let client = Metered::of_calls(client);
+        let transport = SseTransport::open(&client, &server.url, &headers, SILENCE).await;
+        let transport = transport.map_err(|failed| failed.message)?;
+        let config = config.with_protocol_version(HANDSHAKE);
+        serve_client_with_lifecycle(config, transport, ClientLifecycleMode::Initialize).await
+    } else {
+        let place = StreamableHttpClientTransportConfig::with_uri(server.url.as_str()).custom_headers(headers);
+        let transport = StreamableHttpClientTransport::with_client(Http(client), place);
+        let lifecycle = ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::LATEST],
+            legacy_version: Some(HANDSHAKE),
+        };
+        serve_client_with_lifecycle(config, transport, lifecycle).await
+    };
+    served.map_err(|error| problem::startup(&error))
+}
+
+/// What a server's answer says, as text.
+fn text(result: CallToolResult) -> String {
+    let mut parts: Vec<String> = result.content.into_iter().map(part).collect();
+    if parts.is_empty()
+        && let Some(structured) = result.structured_content
+    {
+        parts.push(structured.to_string());
+    }
+    parts.join("\n")
+}
+
+fn part(content: ContentBlock) -> String {
+    match content {
+        ContentBlock::Text(text) => text.text,
+        ContentBlock::Image(image) => format!("[an image of type {}, which cannot be shown]", image.mime_type),
+        ContentBlock::Audio(audio) => format!("[audio of type {}, which cannot be heard]", audio.mime_type),
+        ContentBlock::ResourceLink(link) => format!("[resource {}: {}]", link.name, link.uri),
+        ContentBlock::Resource(embedded) => match embedded.resource {
+            ResourceContents::TextResourceContents { text, .. } => text,
+            ResourceContents::BlobResourceContents { uri, .. } => format!("[binary resource {uri}]"),
+            _ => "[a resource of an unknown kind]".into(),
+        },
+        _ => "[content of an unknown kind]".into(),
+    }
+}

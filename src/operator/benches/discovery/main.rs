@@ -1,0 +1,157 @@
+//! What a discovery costs: a server with 100 tools on loopback, asked a hundred times by the operator's own means.
+//! `hack/bench/discovery` runs it.
+//!
+//! The server is another process, so that what is measured is the asking alone. It speaks the newer era, which is asked first.
+
+mod server;
+
+use std::{
+    collections::BTreeMap,
+    io::{self, BufRead as _, BufReader, Write as _},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use actions::{
+    discovery::{Discoveries, Target, When},
+    ports::{ChildRef, Cluster, Manifest, OwnerState},
+};
+use async_trait::async_trait;
+use machine::ApiError;
+use meta::Key;
+use operator::discovery::Discoverer;
+use tokio::{sync::mpsc, time::timeout};
+
+/// How often the server is asked, and after how many times memory is looked at first.
+const TIMES: usize = 100;
+const FIRST: usize = 10;
+/// The goals.
+const LONGEST: Duration = Duration::from_millis(20);
+const GROWTH_KB: u64 = 1024;
+/// Longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn main() -> io::Result<()> {
+    if std::env::args().any(|argument| argument == "server") {
+        return server::serve();
+    }
+    let mut server = Command::new(std::env::current_exe()?).arg("server").stdout(Stdio::piped()).spawn()?;
+    let outcome = measure(&mut server);
+    server.kill()?;
+    server.wait()?;
+    outcome
+}
+
+fn measure(server: &mut Child) -> io::Result<()> {
+    let stdout = server.stdout.take().ok_or_else(|| io::Error::other("the server has no output"))?;
+    let mut url = String::new();
+    BufReader::new(stdout).read_line(&mut url)?;
+    // Once in a process; more often is no error that matters.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(ask(url.trim()))
+}
+
+async fn ask(url: &str) -> io::Result<()> {
+    let discoverer = Discoverer::new(Arc::new(Nothing), Vec::new(), Default::default());
+    let (news, mut told) = mpsc::unbounded_channel();
+    discoverer.on_news(move |_, key| drop(news.send(key.clone())));
+    let (mut took, mut first) = (Vec::new(), 0);
+    for number in 0..TIMES {
+        let target = target(url, number);
+        let begun = Instant::now();
+        discoverer.look(&target, When::Now);
+        timeout(PATIENCE, told.recv()).await?;
+        took.push(begun.elapsed());
+        let said = discoverer.look(&target, When::InTurn);
+        let found = said.as_deref().and_then(|said| said.as_ref().ok()).map(|found| found.catalogue.tools.len());
+        if found != Some(server::TOOLS) {
+            return Err(io::Error::other(format!("the server told {found:?} tools: {said:?}")));
+        }
+        // What is kept of a server is measured by what is kept of one.
+        discoverer.forget(target.kind, &target.key);
+        if number + 1 == FIRST {
+            first = resident_kb()?;
+        }
+    }
+    let growth = resident_kb()?.saturating_sub(first);
+    took.sort_unstable();
+    let (middle, longest) = (took[TIMES / 2], took[TIMES - 1]);
+    let mut out = io::stdout().lock();
+    writeln!(out, "a discovery, middle      {:.1} ms (goal {} ms)", ms(middle), LONGEST.as_millis())?;
+    writeln!(out, "a discovery, longest     {:.1} ms", ms(longest))?;
+    writeln!(out, "RSS after {FIRST}             {first} kB")?;
+    writeln!(out, "growth from {FIRST} to {TIMES}     {growth} kB (goal {GROWTH_KB} kB)")?;
+    if middle > LONGEST || growth > GROWTH_KB {
+        return Err(io::Error::other("a goal is missed"));
+    }
+    Ok(())
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+/// Another uid is another server, of which nothing is known.
+fn target(url: &str, number: usize) -> Target {
+    Target {
+        kind: "RemoteMCPServer",
+        key: Key::new("bench", "server"),
+        uid: number.to_string(),
+        url: url.to_owned(),
+        headers: Vec::new(),
+        tls: Default::default(),
+        sse: false,
+        silence: PATIENCE,
+        terminates: true,
+        timeout: PATIENCE,
+        resync: Duration::from_secs(3600),
+        data: BTreeMap::new(),
+    }
+}
+
+fn resident_kb() -> io::Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse().map_err(io::Error::other)
+}
+
+/// A cluster in which there is nothing: the server has no headers that would be in one.
+struct Nothing;
+
+#[async_trait]
+impl Cluster for Nothing {
+    async fn look(&self, _: &ChildRef) -> Result<Option<Arc<actions::ports::Child>>, ApiError> {
+        Ok(None)
+    }
+
+    async fn owner(&self, _: &'static str, _: &Key) -> Result<Option<OwnerState>, ApiError> {
+        Ok(None)
+    }
+
+    async fn data(&self, _: &ChildRef) -> Result<BTreeMap<String, String>, ApiError> {
+        Err(ApiError::NotFound)
+    }
+
+    async fn apply(&self, _: &Manifest, _: Option<&str>) -> Result<Arc<actions::ports::Child>, ApiError> {
+        Err(ApiError::NotFound)
+    }
+
+    async fn dry_run(&self, _: &Manifest) -> Result<(), ApiError> {
+        Err(ApiError::NotFound)
+    }
+
+    async fn set_replicas(
+        &self,
+        _: &ChildRef,
+        _: &str,
+        _: Option<i32>,
+    ) -> Result<Arc<actions::ports::Child>, ApiError> {
+        Err(ApiError::NotFound)
+    }
+
+    async fn delete(&self, _: &ChildRef, _: &str) -> Result<(), ApiError> {
+        Err(ApiError::NotFound)
+    }
+}

@@ -1,0 +1,119 @@
+//! A fleet in which nothing changes but what the statuses say.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use actions::ports::{Child, ChildKind, ChildRef, DeploymentState, Pod, ReplicasBy};
+use async_trait::async_trait;
+use crds::Scaling;
+use machine::ApiError;
+use meta::Key;
+use operator::scaler::{Fleet, Id, NotSeen, Seen, Told};
+
+use crate::pods::{GROUPS, PODS, WORKLOADS, address};
+
+/// See the module.
+pub(crate) struct Quiet(Mutex<HashMap<Id, Seen>>);
+
+impl Quiet {
+    /// 1000 workloads of 10 Pods.
+    pub(crate) fn new() -> Self {
+        let groups = (0..GROUPS).flat_map(|group| (0..WORKLOADS).map(move |workload| (group, workload)));
+        Self(Mutex::new(groups.map(|(group, workload)| workload_of(group, workload)).collect()))
+    }
+
+    fn all_of_them(&self) -> MutexGuard<'_, HashMap<Id, Seen>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn workload_of(group: u8, workload: u8) -> (Id, Seen) {
+    let name = format!("w-{group}-{workload}");
+    let pods = (0..PODS).map(|at| {
+        let name = format!("{name}-{at}");
+        Arc::new(Pod {
+            uid: name.clone(),
+            name,
+            resource_version: 1,
+            labels: Default::default(),
+            ready: true,
+            terminating: false,
+            ip: Some(address(group, workload, at).into()),
+            deletion_cost: None,
+            trouble: None,
+        })
+    });
+    let pods: Vec<_> = pods.collect();
+    let count = i32::from(PODS);
+    let deployment = Child {
+        child: ChildRef { kind: ChildKind::Deployment, namespace: "ns".into(), name: name.clone() },
+        uid: name.clone(),
+        resource_version: 1,
+        generation: 1,
+        labels: Default::default(),
+        controller: None,
+        owned: None,
+        deleting: false,
+        data: Default::default(),
+        definitions: None,
+        deployment: Some(DeploymentState {
+            observed_generation: 1,
+            desired: count,
+            replicas: count,
+            updated: count,
+            ready: count,
+            available: count,
+            replicas_by: ReplicasBy { scaler: true, ..ReplicasBy::default() },
+            ..DeploymentState::default()
+        }),
+    };
+    let scaling = Scaling { min_replicas: count, max_replicas: count, ..Scaling::default() };
+    let seen = Seen {
+        uid: name.clone(),
+        scaling: Some(scaling),
+        stopped: false,
+        failed: false,
+        deployment: Some(Arc::new(deployment)),
+        pods,
+        tool: None,
+        told: Told::default(),
+    };
+    (Id { kind: "Agent", key: Key::new("ns", name) }, seen)
+}
+
+#[async_trait]
+impl Fleet for Quiet {
+    fn all(&self) -> Vec<Id> {
+        self.all_of_them().keys().cloned().collect()
+    }
+
+    async fn changed(&self) -> Vec<Id> {
+        std::future::pending().await
+    }
+
+    fn see(&self, id: &Id) -> Result<Seen, NotSeen> {
+        self.all_of_them().get(id).cloned().ok_or(NotSeen::Gone)
+    }
+
+    fn gateways(&self) -> Vec<SocketAddr> {
+        Vec::new()
+    }
+
+    async fn set_replicas(&self, _: &Child, _: Option<i32>) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    async fn set_deletion_cost(&self, _: &str, _: &Pod, _: Option<i32>) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    async fn tell(&self, id: &Id, _: &str, told: &Told) -> Result<(), ApiError> {
+        if let Some(seen) = self.all_of_them().get_mut(id) {
+            seen.told = told.clone();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! Servers that are asked for their tools: one task for each, which asks, tells the object's queue, and waits for its next turn.
+//!
+//! Asking goes on beside the steps ([`asker`]), as long as the server likes within its deadline. There is a place for every
+//! server that anybody has: one that hangs holds a place and little memory, and keeps nobody waiting. Those that failed the
+//! last time have places of their own, so that not even thousands of them would be in the way of the others. A server is asked
+//! again only if its object looked at what it said ([`turns`]).
+
+mod asker;
+mod turns;
+#[cfg(test)]
+mod turns_tests;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use actions::{
+    discovery::{Discoveries, Outcome, Target, When},
+    ports::Cluster,
+};
+use cluster::cache::Keys;
+use mcp::Cidr;
+use meta::Key;
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::AbortHandle,
+};
+
+use self::{
+    asker::Asker,
+    turns::{Asks, Turns},
+};
+
+/// How many are asked at a time: of those that answered the last time, and of those that did not.
+const WELL: usize = 1024;
+const AILING: usize = 512;
+
+/// Tells the queue of a kind that there is news for an object.
+type Wake = Box<dyn Fn(&'static str, &Key) + Send + Sync>;
+
+/// The servers.
+pub struct Discoverer {
+    shared: Arc<Shared>,
+    servers: Mutex<HashMap<(&'static str, Key), Server>>,
+}
+
+/// What the turns of all servers share.
+struct Shared {
+    asks: Box<dyn Asks>,
+    well: Semaphore,
+    ailing: Semaphore,
+    wake: OnceLock<Wake>,
+}
+
+/// A server that is asked again and again; dropping it ends that.
+struct Server {
+    target: Target,
+    when: When,
+    told: Arc<Told>,
+    task: Aborted,
+}
+
+/// What a server last said, and whether its object looked at it.
+#[derive(Default)]
+struct Told {
+    last: Mutex<Option<Arc<Outcome>>>,
+    looked: Notify,
+}
+
+impl Told {
+    fn last(&self) -> MutexGuard<'_, Option<Arc<Outcome>>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Aborted(AbortHandle);
+
+impl Drop for Aborted {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl fmt::Debug for Discoverer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Discoverer").field("servers", &self.servers().len()).finish_non_exhaustive()
+    }
+}
+
+impl Discoverer {
+    /// Asks nobody yet. Addresses in the ranges that are `denied` are not connected to; servers of ours know us by these keys.
+    pub fn new(cluster: Arc<dyn Cluster>, denied: Vec<Cidr>, keys: Keys) -> Self {
+        Self::asking(Asker::new(cluster, denied, keys))
+    }
+
+    fn asking(asks: impl Asks + 'static) -> Self {
+        let shared = Shared {
+            asks: Box::new(asks),
+            well: Semaphore::new(WELL),
+            ailing: Semaphore::new(AILING),
+            wake: OnceLock::new(),
+        };
+        Self { shared: Arc::new(shared), servers: Mutex::default() }
+    }
+
+    /// Whom news is told.
+    pub fn on_news(&self, wake: impl Fn(&'static str, &Key) + Send + Sync + 'static) {
+        // Set once, when the queues are made.
+        let _ = self.shared.wake.set(Box::new(wake));
+    }
+
+    /// The object is gone.
+    pub fn forget(&self, kind: &'static str, key: &Key) {
+        self.servers().remove(&(kind, key.clone()));
+    }
+
+    /// Asks nobody any more and forgets what was said: whoever leads meanwhile asks for itself.
+    pub fn clear(&self) {
+        self.servers().clear();
+    }
+
+    fn servers(&self) -> MutexGuard<'_, HashMap<(&'static str, Key), Server>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Discoveries for Discoverer {
+    fn look(&self, target: &Target, when: When) -> Option<Arc<Outcome>> {
+        let mut servers = self.servers();
+        let place = (target.kind, target.key.clone());
+        let known = servers.get(&place);
+        if let Some(server) = known.filter(|server| server.target == *target && !server.task.0.is_finished()) {
+            let last = server.told.last().clone();
+            // Who waits now does not wait for a turn that may be long in coming.
+            if last.is_some() || when == When::InTurn || server.when == When::Now {
+                server.told.looked.notify_one();
+                return last;
+            }
+        }
+        let delay = match when {
+            When::InTurn if known.is_none() => target.resync.mul_f64(chance()),
+            _ => Duration::ZERO,
+        };
+        let told = Arc::<Told>::default();
+        let turns = Turns::new(self.shared.clone(), target.clone(), told.clone());
+        let task = Aborted(tokio::spawn(turns.run(delay)).abort_handle());
+        servers.insert(place, Server { target: target.clone(), when, told, task });
+        None
+    }
+}
+
+/// A number from 0 to 1, another one each time.
+fn chance() -> f64 {
+    use std::hash::Hasher;
+    let number = RandomState::new().build_hasher().finish();
+    f64::from(u32::try_from(number >> 32).unwrap_or_default()) / f64::from(u32::MAX)
+}

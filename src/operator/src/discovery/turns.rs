@@ -1,0 +1,190 @@
+//! The turns of one server: when it is asked, and what becomes of the answer.
+//!
+//! After an answer the object is told, and looks. One that does not look has no use for another answer, be it stopped or
+//! waiting for a Secret, and its server is left alone until it does.
+//!
+//! A change of a server's tools is written to the cluster and replaces Pods of all that use them. So a server that keeps changing
+//! is asked ever more rarely, and its object is told so.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use actions::discovery::{Discovered, Outcome, Target, Undiscovered};
+use async_trait::async_trait;
+use futures::FutureExt;
+use mcp::{Changes, Era};
+use tokio::time::{Instant, sleep};
+
+use super::{Shared, Told, chance};
+
+/// A server that fails is asked again after this, then ever more rarely up to its resync.
+const SOON: Duration = Duration::from_secs(2);
+/// The longest that a server may say its list holds.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// Changes that a server tells are looked at this often at most, and ever more rarely up to [`QUIET`] while they go on.
+const PAUSE: Duration = Duration::from_secs(1);
+/// A change that comes so long after the last one is the first again.
+const QUIET: Duration = Duration::from_secs(300);
+/// So many changes in a row are told.
+const RESTLESS: u32 = 4;
+
+/// Asks servers.
+#[async_trait]
+pub(super) trait Asks: Send + Sync {
+    /// One discovery; `era` is what worked the last time.
+    async fn ask(&self, target: &Target, era: Option<Era>) -> Result<Said, Unasked>;
+}
+
+/// What a server said.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) discovered: Discovered,
+    /// How it was talked to.
+    pub(super) era: Era,
+    /// How long it says that this holds.
+    pub(super) holds: Duration,
+    /// The way in which it tells of changes, if it does.
+    pub(super) changes: Option<Box<dyn Tells>>,
+}
+
+/// A server that tells when its tools change.
+#[async_trait]
+pub(super) trait Tells: fmt::Debug + Send {
+    /// Returns when they did.
+    async fn next(&mut self);
+    /// It is not listened to any more.
+    async fn close(self: Box<Self>);
+}
+
+#[async_trait]
+impl Tells for Changes {
+    async fn next(&mut self) {
+        Self::next(self).await;
+    }
+
+    async fn close(self: Box<Self>) {
+        Self::close(*self).await;
+    }
+}
+
+/// Why nothing is known of a server.
+#[derive(Debug)]
+pub(super) enum Unasked {
+    /// It does not tell its tools.
+    Failed(Undiscovered),
+    /// It could not be asked, and that is not its own fault: what it last said stands.
+    Unready(Undiscovered),
+}
+
+/// See the module.
+pub(super) struct Turns {
+    shared: Arc<Shared>,
+    target: Target,
+    told: Arc<Told>,
+    era: Option<Era>,
+    failures: u32,
+    /// Changes in a row, and when the last one was seen.
+    changes: u32,
+    changed_at: Option<Instant>,
+}
+
+impl Turns {
+    pub(super) fn new(shared: Arc<Shared>, target: Target, told: Arc<Told>) -> Self {
+        Self { shared, target, told, era: None, failures: 0, changes: 0, changed_at: None }
+    }
+
+    /// Asks for ever, the first time after `delay`.
+    pub(super) async fn run(mut self, delay: Duration) {
+        sleep(delay).await;
+        let mut changed = false;
+        loop {
+            let lane = if self.failures == 0 { &self.shared.well } else { &self.shared.ailing };
+            let place = lane.acquire().await;
+            let answer = self.shared.asks.ask(&self.target, self.era).await;
+            drop(place);
+            let (holds, changes) = self.take(answer, changed);
+            let rest = rest(self.changes);
+            let pause = pause(self.target.resync, self.failures, holds).mul_f64(0.8 + 0.4 * chance());
+            changed = pause_or_change(pause.max(rest), rest.max(PAUSE), changes).await;
+            self.told.looked.notified().await;
+        }
+    }
+
+    /// Takes the answer in and tells the object; how long it holds, and how the server tells of changes.
+    /// `changed`: the server told of a change.
+    fn take(&mut self, answer: Result<Said, Unasked>, changed: bool) -> (Duration, Option<Box<dyn Tells>>) {
+        let (outcome, holds, changes): (Outcome, _, _) = match answer {
+            Ok(said) => {
+                (self.era, self.failures) = (Some(said.era), 0);
+                let Said { mut discovered, holds, changes, .. } = said;
+                let last = self.told.last().clone();
+                let differs = |last: &Discovered| last.catalogue.digest != discovered.catalogue.digest;
+                self.count(changed || last.is_some_and(|last| last.as_ref().as_ref().is_ok_and(differs)));
+                discovered.restless = self.changes >= RESTLESS;
+                (Ok(discovered), holds, changes)
+            }
+            Err(unasked) => {
+                // A server may come back as another one.
+                (self.era, self.failures) = (None, self.failures.saturating_add(1));
+                match unasked {
+                    Unasked::Unready(_) if self.told.last().is_some() => {
+                        self.told.looked.notify_one();
+                        return (Duration::ZERO, None);
+                    }
+                    Unasked::Unready(why) | Unasked::Failed(why) => (Err(why), Duration::ZERO, None),
+                }
+            }
+        };
+        // Who looked before has not seen this.
+        let _ = self.told.looked.notified().now_or_never();
+        *self.told.last() = Some(Arc::new(outcome));
+        if let Some(wake) = self.shared.wake.get() {
+            wake(self.target.kind, &self.target.key);
+        }
+        (holds, changes)
+    }
+
+    /// Counts the changes in a row.
+    fn count(&mut self, changed: bool) {
+        let since = self.changed_at.map(|at| at.elapsed());
+        let in_a_row = since.is_some_and(|since| since <= QUIET + rest(self.changes).mul_f64(1.2));
+        if changed {
+            self.changes = if in_a_row { self.changes.saturating_add(1) } else { 1 };
+            self.changed_at = Some(Instant::now());
+        } else if !in_a_row {
+            self.changes = 0;
+        }
+    }
+}
+
+/// How long a server is left alone after so many changes in a row.
+pub(super) fn rest(changes: u32) -> Duration {
+    match changes.checked_sub(1) {
+        None => Duration::ZERO,
+        Some(before) => QUIET.min(PAUSE.saturating_mul(1 << before.min(16))),
+    }
+}
+
+/// How long a server is left alone after so many failures in a row, or after an answer that holds for some time.
+pub(super) fn pause(resync: Duration, failures: u32, holds: Duration) -> Duration {
+    match failures.checked_sub(1) {
+        None => resync.max(holds.min(LONGEST)),
+        Some(before) => resync.min(SOON.saturating_mul(1 << before.min(16))),
+    }
+}
+
+/// Until the next turn, or until the server says that something changed and it has rested; whether it said so.
+async fn pause_or_change(pause: Duration, rest: Duration, changes: Option<Box<dyn Tells>>) -> bool {
+    let Some(mut changes) = changes else {
+        sleep(pause).await;
+        return false;
+    };
+    let changed = tokio::select! {
+        () = sleep(pause) => false,
+        () = changes.next() => {
+            sleep(rest.min(pause)).await;
+            true
+        }
+    };
+    changes.close().await;
+    changed
+}

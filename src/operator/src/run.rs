@@ -1,0 +1,419 @@
+//! `recif operator`: the process. Watches, serves its probes, and while it holds the lease takes steps.
+
+use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    net::SocketAddr,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use actions::{
+    ports::World,
+    render::{PodSecurity, Settings},
+    workload::Baselines,
+};
+use clap::ArgAction;
+use cluster::{
+    Authority, Board, ChildWriter, Elector, LeaseObject,
+    cache::{Caches, IDENTITY, Keys},
+    client,
+    crash::CrashPoint,
+    events::event_queue,
+    metrics::Metrics,
+    secret::SecretObject,
+    transport::DEADLINE,
+};
+use daemon::{
+    admin::{self, Probes},
+    logs::{self, DEFAULT_FILTER, LogFormat},
+};
+use futures::future::{join_all, join4};
+use machine::{Clock, PhaseTrace, Sink, SystemClock};
+use mcp::{Cidr, DENIED, LOOPBACK};
+use prometheus_client::registry::Registry;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    bindings::Holder,
+    controller::{Controller, Shared, wake_keyed},
+    discovery::Discoverer,
+    kinds::{GatewayService, Maps, Scope, controllers, wake_asked},
+    settings,
+    sinks::Events,
+};
+use crate::{
+    metrics::StepMetrics,
+    scaler::{GatewayMap, LiveFleet, PROXY_PORT, Scaler, ScalerMetrics},
+};
+
+/// How long a request for the lease may take: it is renewed within 6 s, or lost.
+const LEASE_CALL: Duration = Duration::from_millis(2500);
+/// How long Events that were told already may take to leave at the end.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// Options of `recif operator`.
+#[derive(Debug, clap::Args)]
+pub struct OperatorArgs {
+    /// Namespaces to work in, separated by commas; all when empty
+    #[arg(long, env = "RECIF_NAMESPACES", value_delimiter = ',', value_name = "NAMES")]
+    namespaces: Vec<String>,
+    /// Address of /metrics, /healthz and /readyz
+    #[arg(long, env = "RECIF_LISTEN", default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// How log lines look
+    #[arg(long, env = "RECIF_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
+    log_format: LogFormat,
+    /// What is logged: a level, or target=level, separated by commas
+    #[arg(long, env = "RECIF_LOG", default_value = DEFAULT_FILTER, value_name = "FILTER")]
+    log: String,
+    /// Write only while holding the lease; =false for a replica that is alone for sure
+    #[arg(
+        long, env = "RECIF_LEADER_ELECT", default_value_t = true, action = ArgAction::Set, require_equals = true,
+        num_args = 0..=1, default_missing_value = "true", value_name = "BOOL"
+    )]
+    leader_elect: bool,
+    /// Name of the lease, in the operator's namespace
+    #[arg(long, env = "RECIF_LEASE_NAME", default_value = "recif-operator", value_name = "NAME")]
+    lease_name: String,
+    /// Namespace of the operator: of its lease, and of single-label hosts in its own URLs
+    #[arg(long, env = "POD_NAMESPACE", default_value = "recif-system", value_name = "NAMESPACE")]
+    operator_namespace: String,
+    /// DNS domain of the cluster
+    #[arg(long, env = "RECIF_CLUSTER_DOMAIN", default_value = "cluster.local", value_name = "DOMAIN")]
+    cluster_domain: String,
+    /// Objects of one kind that are worked on at the same time
+    #[arg(long, env = "RECIF_WORKERS", default_value_t = 16, value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: u16,
+    /// Uid of this Pod: its identity as a holder of the lease; random when empty
+    #[arg(long, env = "POD_UID", default_value = "", value_name = "UID")]
+    pod_uid: String,
+    /// Database of agents that name none of their own
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "DSN")]
+    database_url: Option<String>,
+    /// Namespaces whose agents inherit DATABASE_URL, separated by commas, or * for all: whoever may make an Agent there can read
+    /// that database. With --namespaces those, when empty
+    #[arg(long, env = "RECIF_DATABASE_NAMESPACES", value_delimiter = ',', value_name = "NAMES")]
+    database_namespaces: Vec<String>,
+    /// Ollama of agents that use one
+    #[arg(long, env = "OLLAMA_BASE_URL", hide_env_values = true, value_name = "URL")]
+    ollama_base_url: Option<String>,
+    /// Image of Flows and FlowSets that name none; one that runs keeps its image until it changes or is rolled out
+    #[arg(long, env = "RECIF_RUNNER_IMAGE", default_value = "recif.local/runner:dev", value_name = "IMAGE",
+        value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    runner_image: String,
+    /// Image of the sidecar of Agents, Flows and FlowSets; one that runs keeps its image until it changes or is rolled out
+    #[arg(long, env = "RECIF_PROXY_IMAGE", default_value = "recif.local/proxy:dev", value_name = "IMAGE",
+        value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    proxy_image: String,
+    /// Give each workload with a sidecar a NetworkPolicy that closes the port of its image, unless another policy selects its
+    /// Pods; =false takes it away with the next change of each
+    #[arg(
+        long, env = "RECIF_NETWORK_POLICIES", default_value_t = true, action = ArgAction::Set, require_equals = true,
+        num_args = 0..=1, default_missing_value = "true", value_name = "BOOL"
+    )]
+    network_policies: bool,
+    /// The Pod Security level that a podTemplate may not go beyond: restricted, baseline or privileged
+    #[arg(long, env = "RECIF_POD_SECURITY", default_value = "baseline", value_name = "LEVEL",
+        value_parser = settings::pod_security)]
+    pod_security: PodSecurity,
+    /// How often the scaler asks workloads with traffic for their load, such as 1s
+    #[arg(long, env = "RECIF_SCALER_INTERVAL", default_value = "1s", value_name = "TIME", value_parser = interval)]
+    scaler_interval: Duration,
+    /// Service whose Pods are the gateways, as namespace/name: they tell the scaler who waits; none when empty
+    #[arg(
+        long,
+        env = "RECIF_GATEWAY_SERVICE",
+        default_value = "recif-system/recif-gateway-admin",
+        value_name = "NAME"
+    )]
+    gateway_service: String,
+    /// Addresses that no MCP server may have, as ranges separated by commas; the default denies link-local addresses and the
+    /// metadata services of clouds; the operator's own (loopback) are denied besides, unless --local
+    #[arg(long, env = "RECIF_MCP_DENY_CIDR", value_delimiter = ',', default_values = DENIED, value_name = "RANGES")]
+    mcp_deny_cidr: Vec<Cidr>,
+    /// The operator runs on a developer's machine: MCP servers may be on loopback
+    #[arg(long, env = "RECIF_LOCAL")]
+    local: bool,
+    /// For tests: end the process at its n-th write, given as N:before, N:unacked or N:after
+    #[arg(long, env = "RECIF_CRASH_AT", value_name = "N:SIDE")]
+    crash_at: Option<String>,
+    /// For tests: lose one wake of a hundred, and look at every object again within five seconds
+    #[arg(long, env = "RECIF_LOSE_WAKES")]
+    lose_wakes: bool,
+}
+
+/// How long a leader that has just begun waits for the keys of the gateways.
+const KEYS: Duration = Duration::from_secs(5);
+
+/// Why the process ended.
+#[derive(Debug, thiserror::Error)]
+enum OperatorError {
+    #[error("{0}")]
+    Flag(String),
+    #[error(transparent)]
+    Connect(#[from] client::ConnectError),
+    #[error("the tables of the state machine are wrong: {0}")]
+    Table(#[from] machine::BadTable),
+    #[error("listen on {0}: {1}")]
+    Listen(SocketAddr, std::io::Error),
+    #[error("wait for signals: {0}")]
+    Signals(std::io::Error),
+    #[error("a task of the process ended: {0}")]
+    Ended(String),
+}
+
+/// Runs until SIGTERM or SIGINT: exit code 0; 1 when it cannot go on, 2 for a wrong flag.
+pub async fn run(args: OperatorArgs) -> ExitCode {
+    match operate(args).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(OperatorError::Flag(message)) => {
+            eprintln!("error: {message}");
+            ExitCode::from(2)
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            tracing::error!(%error, "the operator ends");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
+    let OperatorArgs {
+        namespaces,
+        listen,
+        log_format,
+        log,
+        leader_elect,
+        lease_name,
+        operator_namespace,
+        cluster_domain,
+        workers,
+        pod_uid,
+        database_url,
+        database_namespaces,
+        ollama_base_url,
+        runner_image,
+        proxy_image,
+        network_policies,
+        pod_security,
+        scaler_interval,
+        gateway_service,
+        mcp_deny_cidr: mut denied,
+        local,
+        crash_at,
+        lose_wakes,
+    } = args;
+    if !local {
+        denied.extend(LOOPBACK.iter().filter_map(|range| range.parse::<Cidr>().ok()));
+    }
+    // An empty variable is one empty name to the parser of lists.
+    let namespaces: Vec<_> = namespaces.into_iter().filter(|name| !name.is_empty()).collect();
+    let database = settings::database(database_url, database_namespaces, &namespaces).map_err(OperatorError::Flag)?;
+    let operators = (operator_namespace.clone(), cluster_domain);
+    let images = (runner_image, proxy_image);
+    let settings = settings::settings(operators, database, ollama_base_url, images, pod_security);
+    let settings = settings.map_err(OperatorError::Flag)?;
+    let settings = Settings { network_policies, ..settings };
+    logs::init(log_format, &log).map_err(|error| OperatorError::Flag(format!("--log {log}: {error}")))?;
+    let crash = crash_at.filter(|at| !at.is_empty()).map(|at| CrashPoint::parse(&at)).transpose();
+    let crash = crash.map_err(OperatorError::Flag)?.unwrap_or_default();
+    let gateway_service = gateways(&gateway_service)?;
+    let identity = if pod_uid.is_empty() { random_identity() } else { pod_uid };
+
+    let mut registry = Registry::default();
+    let (metrics, steps) = (Metrics::default(), StepMetrics::new(&mut registry));
+    let scaler_metrics = ScalerMetrics::new(&mut registry);
+    metrics.register(&mut registry);
+    let authority = if leader_elect { Authority::by_lease() } else { Authority::always() };
+    // Of its own: a connection on which nothing comes any more must be noticed before the lease runs out.
+    let lease_transport =
+        client::connect(Authority::always(), CrashPoint::default(), metrics.clone(), LEASE_CALL).await?;
+    let transport = client::connect(authority.clone(), crash, metrics, DEADLINE).await?;
+    let (events, event_sender) = event_queue(transport.clone(), identity.clone());
+
+    let maps = Arc::new(Maps::default());
+    let board = Arc::new(Board::default());
+    let children = Arc::new(ChildWriter::new(transport.clone(), maps.views.children.clone()));
+    let discoverer = Arc::new(Discoverer::new(children.clone(), denied, maps.views.keys.clone()));
+    let world = World {
+        views: Arc::new(Caches::new(&maps.views, board.clone())),
+        cluster: children,
+        discoveries: discoverer.clone(),
+        settings: Arc::new(settings),
+        baselines: Default::default(),
+        settling: Default::default(),
+        verdicts: Default::default(),
+    };
+    let sinks: Vec<Arc<dyn Sink>> = vec![Arc::new(PhaseTrace), Arc::new(steps.clone()), Arc::new(Events(events))];
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let behind_gateways = Arc::<GatewayMap>::default();
+    let fleet = LiveFleet::new(&transport, &maps.views, &world.views, &clock, behind_gateways.clone(), board.clone());
+    let scaler =
+        Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, PROXY_PORT, maps.views.keys.clone(), scaler_metrics));
+    let world = Arc::new(world);
+    let users = Arc::default();
+    let instance = format!("{operator_namespace}/{lease_name}");
+    let shared = Shared {
+        maps: maps.clone(),
+        transport: transport.clone(),
+        world,
+        clock,
+        users,
+        sinks,
+        instance,
+        lose_wakes,
+        board: board.clone(),
+    };
+    let controllers = controllers(&shared)?;
+    wake_asked(&shared, &discoverer);
+
+    let stop = CancellationToken::new();
+    stop_on_signals(stop.clone())?;
+    let listener = admin::bind(listen).await.map_err(|error| OperatorError::Listen(listen, error))?;
+    let mut tasks = JoinSet::new();
+    let scope = Scope { namespaces, transport: transport.clone(), board: board.clone() };
+    let holder = Holder::new(&shared, &scope, &mut tasks);
+    maps.watch(&scope, &mut tasks);
+    let keys = maps.views.keys.clone();
+    tasks.spawn(wake_keyed(keys.subscribe(), maps.clone(), shared.users.clone()));
+    tasks.spawn(keys.clone().follow(operator_namespace.clone(), transport.clone(), board.clone()));
+    let secret = SecretObject::new(transport.clone(), operator_namespace.clone(), IDENTITY);
+    if let Some(service) = gateway_service {
+        scope.watch_gateways(service, &behind_gateways, &mut tasks);
+    }
+    tasks.spawn(serve(listener, registry, board.clone(), controllers.clone(), steps.clone()));
+    let events = tokio::spawn(event_sender.run(stop.clone()));
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), identity, %listen, "operator started");
+
+    let mut election = leader_elect.then(|| {
+        let row = board.add_started(format!("lease {operator_namespace}/{lease_name}"));
+        let api = Arc::new(LeaseObject::new(lease_transport, operator_namespace, lease_name, board.clone()));
+        let board = board.clone();
+        Elector::new(api, identity, authority, move |error| board.report(row, error))
+    });
+    let work = Work { controllers, workers: workers.into(), scaler, discoverer, holder, keys, secret };
+    let outcome = tokio::select! {
+        biased;
+        () = stop.cancelled() => Ok(()),
+        ended = tasks.join_next() => Err(OperatorError::Ended(format!("{ended:?}"))),
+        () = terms(&board, election.as_mut(), &work, &shared.world.baselines, &steps) => Ok(()),
+    };
+    tracing::info!("operator stops");
+    if let Some(election) = &mut election {
+        let _ = timeout(FLUSH, election.release()).await;
+    }
+    stop.cancel();
+    let _ = timeout(FLUSH, events).await;
+    outcome
+}
+
+/// What a leader does.
+struct Work {
+    controllers: Arc<[Arc<dyn Controller>]>,
+    workers: usize,
+    scaler: Arc<Scaler>,
+    discoverer: Arc<Discoverer>,
+    holder: Holder,
+    keys: Keys,
+    secret: SecretObject,
+}
+
+/// Leads whenever it may; never returns.
+async fn terms(
+    board: &Board,
+    mut election: Option<&mut Elector>,
+    work: &Work,
+    baselines: &Baselines,
+    steps: &StepMetrics,
+) {
+    board.settled().await;
+    match board.notes().as_slice() {
+        [] => tracing::info!("every watch has started"),
+        lines => {
+            tracing::warn!(refused = lines.len(), first = lines[0], "led is what is known: some watches are refused")
+        }
+    }
+    loop {
+        let controllers = join_all(work.controllers.iter().map(|controller| controller.lead(work.workers)));
+        let lead = async {
+            // What is rendered first is to have them; but they are no reason not to work.
+            let _ = timeout(KEYS, work.keys.ensure(&work.secret)).await;
+            join4(controllers, work.scaler.clone().lead(), work.keys.keep(&work.secret), work.holder.lead()).await
+        };
+        let Some(election) = &mut election else {
+            steps.leading(true);
+            lead.await;
+            return;
+        };
+        election.acquire().await;
+        tracing::info!("holding the lease");
+        // What a step said on its way out of the last term is old.
+        baselines.clear();
+        work.discoverer.clear();
+        steps.leading(true);
+        // Losing the lease drops every step under way.
+        tokio::select! {
+            () = election.keep() => {}
+            _ = lead => {}
+        }
+        steps.leading(false);
+        work.discoverer.clear();
+        tracing::warn!("the lease is lost: standing by");
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    registry: Registry,
+    board: Arc<Board>,
+    controllers: Arc<[Arc<dyn Controller>]>,
+    steps: StepMetrics,
+) {
+    let refresh = move || controllers.iter().for_each(|found| steps.queued(found.kind(), found.depth()));
+    let noting = board.clone();
+    let (unready, notes) = (Box::new(move || board.unready()), Box::new(move || noting.notes()));
+    let probes = Probes { registry, unready, notes, refresh: Box::new(refresh) };
+    if let Err(error) = admin::serve(listener, probes).await {
+        tracing::error!(%error, "the probes are no longer served");
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let length = crds::Period::from(text).length().filter(|length| *length >= Duration::from_millis(100));
+    length.ok_or_else(|| "a length of time of at least 100ms, such as 1s or 500ms".to_owned())
+}
+
+fn gateways(service: &str) -> Result<Option<GatewayService>, OperatorError> {
+    if service.is_empty() {
+        return Ok(None);
+    }
+    let names = service.split_once('/').filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty());
+    let Some((namespace, name)) = names else {
+        return Err(OperatorError::Flag(format!("--gateway-service {service}: say namespace/name of the Service")));
+    };
+    Ok(Some(GatewayService { namespace: namespace.to_owned(), name: name.to_owned() }))
+}
+
+/// For a process that is no Pod. Two of them must differ, nothing more.
+fn random_identity() -> String {
+    format!("{:016x}", RandomState::new().build_hasher().finish())
+}
+
+fn stop_on_signals(stop: CancellationToken) -> Result<(), OperatorError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(OperatorError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(OperatorError::Signals)?;
+    tokio::spawn(async move {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        stop.cancel();
+    });
+    Ok(())
+}

@@ -1,0 +1,331 @@
+//! The cluster itself: reads the caches of the watches, writes through the API.
+
+use std::{
+    collections::HashSet,
+    fmt,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use actions::{
+    ports::{Child, ChildKind, Pod, Views},
+    workload::{SCALER, Workload},
+};
+use async_trait::async_trait;
+use cluster::{
+    Board, Change, CustomObjects, ObjectMap, ScaleWriter, Transport,
+    cache::{KindViews, Referrers, workload_label},
+    custom::Custom,
+};
+use crds::{Agent, Flow, FlowSet, GROUP, KINDS, RefKind};
+use machine::{ApiError, Clock, Objects as _};
+use meta::Key;
+use tokio::sync::Notify;
+
+use super::{
+    fleet::{Fleet, Id, NotSeen, Seen, Told},
+    status,
+};
+
+/// Addresses behind the gateways' admin Service, by EndpointSlice.
+pub type GatewayMap = ObjectMap<Vec<SocketAddr>>;
+
+/// The workloads of the cluster.
+pub struct LiveFleet {
+    kinds: Vec<Box<dyn KindFleet>>,
+    tools: Arc<Referrers>,
+    changes: Arc<Changes>,
+    gateways: Arc<GatewayMap>,
+    writer: ScaleWriter,
+    board: Arc<Board>,
+}
+
+impl fmt::Debug for LiveFleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveFleet").finish_non_exhaustive()
+    }
+}
+
+impl LiveFleet {
+    /// The workloads of these maps. To be made before the first watch begins.
+    pub fn new(
+        transport: &Arc<Transport>,
+        maps: &KindViews,
+        views: &Arc<dyn Views>,
+        clock: &Arc<dyn Clock>,
+        gateways: Arc<GatewayMap>,
+        board: Arc<Board>,
+    ) -> Self {
+        let changes = Arc::new(Changes::default());
+        let tools = Arc::new(Referrers::default());
+        let follower = tools.clone();
+        maps.kinds.tools.subscribe(move |change| follower.follow(change));
+        let deployments = maps.children.get(&ChildKind::Deployment).cloned().unwrap_or_default();
+        let sink = changes.clone();
+        deployments.subscribe(move |change| {
+            if concerns_replicas(change) {
+                owners(change).for_each(|id| sink.add(id));
+            }
+        });
+        let kinds: Vec<Box<dyn KindFleet>> = vec![
+            OfKind::<Agent>::watched(&maps.kinds.agents, transport, views, clock, &changes),
+            OfKind::<Flow>::watched(&maps.kinds.flows, transport, views, clock, &changes),
+            OfKind::<FlowSet>::watched(&maps.kinds.flow_sets, transport, views, clock, &changes),
+        ];
+        let writer = ScaleWriter::new(transport.clone(), deployments);
+        Self { kinds, tools, changes, gateways, writer, board }
+    }
+
+    fn kind(&self, id: &Id) -> Option<&dyn KindFleet> {
+        self.kinds.iter().find(|kind| kind.kind() == id.kind).map(Box::as_ref)
+    }
+}
+
+#[async_trait]
+impl Fleet for LiveFleet {
+    fn all(&self) -> Vec<Id> {
+        let ids = self.kinds.iter().flat_map(|kind| {
+            let keys = kind.keys().into_iter().filter(|key| kind.see(key).is_some());
+            keys.map(|key| Id { kind: kind.kind(), key }).collect::<Vec<_>>()
+        });
+        ids.collect()
+    }
+
+    async fn changed(&self) -> Vec<Id> {
+        self.changes.take().await
+    }
+
+    fn see(&self, id: &Id) -> Result<Seen, NotSeen> {
+        let seen = self.kind(id).and_then(|kind| kind.see(&id.key));
+        let mut seen = seen.ok_or(NotSeen::Gone)?;
+        if ["Deployment", "Pod"].iter().any(|kind| self.board.unlisted(kind, &id.key.namespace).is_some()) {
+            return Err(NotSeen::NotListed);
+        }
+        let may_sleep = seen.scaling.as_ref().is_some_and(|scaling| scaling.min_replicas == 0);
+        if let Some(kind) = RefKind::parse(id.kind).filter(|_| may_sleep) {
+            let users = self.tools.of(kind, &id.key);
+            seen.tool = users.into_iter().find(|(kind, _)| *kind == "Tool").map(|(_, key)| key.name);
+        }
+        Ok(seen)
+    }
+
+    fn gateways(&self) -> Vec<SocketAddr> {
+        let slices = self.gateways.keys().into_iter().filter_map(|key| self.gateways.get(&key));
+        let mut addresses: Vec<_> = slices.flat_map(|slice| slice.to_vec()).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
+    }
+
+    async fn set_replicas(&self, deployment: &Child, replicas: Option<i32>) -> Result<(), ApiError> {
+        self.writer.set_replicas(deployment, replicas).await
+    }
+
+    async fn set_deletion_cost(&self, namespace: &str, pod: &Pod, cost: Option<i32>) -> Result<(), ApiError> {
+        self.writer.set_deletion_cost(namespace, pod, cost).await
+    }
+
+    async fn tell(&self, id: &Id, uid: &str, told: &Told) -> Result<(), ApiError> {
+        match self.kind(id) {
+            Some(kind) => kind.tell(&id.key, uid, told).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// The workloads of one kind.
+#[async_trait]
+trait KindFleet: Send + Sync {
+    fn kind(&self) -> &'static str;
+    fn keys(&self) -> Vec<Key>;
+    fn see(&self, key: &Key) -> Option<Seen>;
+    async fn tell(&self, key: &Key, uid: &str, told: &Told) -> Result<(), ApiError>;
+}
+
+struct OfKind<K> {
+    map: Arc<ObjectMap<K>>,
+    views: Arc<dyn Views>,
+    clock: Arc<dyn Clock>,
+    objects: CustomObjects<K>,
+}
+
+impl<K: Workload + Custom> OfKind<K> {
+    fn watched(
+        map: &Arc<ObjectMap<K>>,
+        transport: &Arc<Transport>,
+        views: &Arc<dyn Views>,
+        clock: &Arc<dyn Clock>,
+        changes: &Arc<Changes>,
+    ) -> Box<dyn KindFleet> {
+        let sink = changes.clone();
+        map.subscribe(move |change| {
+            if concerns_scaling(change) {
+                sink.add(Id { kind: K::KIND, key: change.key.clone() });
+            }
+        });
+        let objects = CustomObjects::new(transport.clone(), map.clone()).managed_by(SCALER);
+        Box::new(Self { map: map.clone(), views: views.clone(), clock: clock.clone(), objects })
+    }
+}
+
+#[async_trait]
+impl<K: Workload + Custom> KindFleet for OfKind<K> {
+    fn kind(&self) -> &'static str {
+        K::KIND
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        self.map.keys()
+    }
+
+    fn see(&self, key: &Key) -> Option<Seen> {
+        let cr = self.map.get(key).filter(|cr| !cr.is_deleting())?;
+        let deployment = self.views.child(&cr.deployment());
+        let scaling = cr.scaling().cloned();
+        let held =
+            deployment.as_ref().and_then(|live| live.deployment.as_ref()).is_some_and(|it| it.replicas_by.scaler);
+        if scaling.is_none() && !held {
+            return None;
+        }
+        let conditions = cr.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
+        Some(Seen {
+            uid: cr.uid().to_owned(),
+            scaling,
+            stopped: cr.replicas() == 0,
+            failed: cr.machine().is_some_and(crds::is_ended_by_ready_pods),
+            deployment,
+            pods: self.views.pods(K::KIND, &key.namespace, &key.name),
+            tool: None,
+            told: Told {
+                desired: cr.status().and_then(|status| status.desired_replicas),
+                active: status::active(conditions),
+            },
+        })
+    }
+
+    async fn tell(&self, key: &Key, uid: &str, told: &Told) -> Result<(), ApiError> {
+        let Some(cr) = self.map.get(key).filter(|cr| cr.uid() == uid) else { return Ok(()) };
+        match status::patch(uid, cr.generation(), &cr.status_json(), told, self.clock.now()) {
+            Some(patch) => self.objects.patch_status(key, patch).await.map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Workloads that changed since somebody asked.
+#[derive(Debug, Default)]
+struct Changes {
+    ids: Mutex<HashSet<Id>>,
+    added: Notify,
+}
+
+impl Changes {
+    fn add(&self, id: Id) {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        self.added.notify_one();
+    }
+
+    async fn take(&self) -> Vec<Id> {
+        loop {
+            let taken = std::mem::take(&mut *self.ids.lock().unwrap_or_else(PoisonError::into_inner));
+            if !taken.is_empty() {
+                return taken.into_iter().collect();
+            }
+            self.added.notified().await;
+        }
+    }
+}
+
+/// Whether the scaler is to look at an object of ours: its spec is new, and it has scaling or had.
+fn concerns_scaling<K: Workload>(change: &Change<K>) -> bool {
+    let of = |cr: &Option<Arc<K>>| cr.as_ref().map(|cr| (cr.uid().to_owned(), cr.generation(), cr.is_deleting()));
+    let scaled = |cr: &Option<Arc<K>>| cr.as_ref().is_some_and(|cr| cr.scaling().is_some());
+    of(&change.old) != of(&change.new) && (scaled(&change.old) || scaled(&change.new))
+}
+
+/// Whether it matters to whoever sets the number of Pods: the Deployment is new, or the number changed or its owners did.
+fn concerns_replicas(change: &Change<Child>) -> bool {
+    let of = |child: &Option<Arc<Child>>| {
+        let child = child.as_ref()?;
+        let state = child.deployment.as_ref()?;
+        Some((child.uid.clone(), child.deleting, state.desired, state.replicas_by.clone()))
+    };
+    of(&change.old) != of(&change.new)
+}
+
+/// The workload that a Deployment belongs or belonged to.
+fn owners(change: &Change<Child>) -> impl Iterator<Item = Id> {
+    let child = change.new.as_ref().or(change.old.as_ref());
+    let owner = child.and_then(|child| match &child.controller {
+        Some(owner) => (owner.group == GROUP).then(|| (owner.kind.clone(), owner.name.clone())),
+        None => KINDS
+            .iter()
+            .find_map(|kind| Some((kind.name.to_owned(), child.labels.get(&workload_label(kind.name))?.clone()))),
+    });
+    let id = owner.and_then(|(kind, name)| {
+        let kind = KINDS.iter().find(|known| known.name == kind)?;
+        Some(Id { kind: kind.name, key: Key::new(&change.key.namespace, name) })
+    });
+    id.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use cluster::{
+        Authority, Cause, Head, Seen as Version, cache::Caches, crash::CrashPoint, metrics::Metrics, resource::Resource,
+    };
+    use machine::SystemClock;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn observe<K: serde::de::DeserializeOwned>(map: &ObjectMap<K>, version: u64, object: Value) {
+        let key = Key::new("ns", object["metadata"]["name"].as_str().unwrap_or_default());
+        let head = Head { key, uid: "u".into(), version };
+        if let Ok(object) = serde_json::from_value(object) {
+            map.observe(Version::new(head, object), Cause::Watch);
+        }
+    }
+
+    fn agent(generation: i64, min: i32) -> Value {
+        json!({"apiVersion": "agents.recif.dev/v1", "kind": "Agent",
+            "metadata": {"name": "a", "namespace": "ns", "uid": "u", "generation": generation},
+            "spec": {"name": "A", "framework": "corail", "scaling": {"minReplicas": min}}})
+    }
+
+    #[tokio::test]
+    async fn what_is_scaled_is_seen_while_its_pods_are_known_and_with_the_tool_that_keeps_it_awake() {
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("there is no API server"))
+        });
+        let client = kube::Client::new(service, "default");
+        let transport = Transport::new(client, || None, Authority::always(), CrashPoint::default(), Metrics::default());
+        let children = HashMap::from([(ChildKind::Deployment, Arc::default())]);
+        let maps = KindViews { children, ..KindViews::default() };
+        let board = Arc::new(Board::default());
+        let views: Arc<dyn Views> = Arc::new(Caches::new(&maps, board.clone()));
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let fleet = LiveFleet::new(&Arc::new(transport), &maps, &views, &clock, Arc::default(), board.clone());
+
+        let id = Id { kind: "Agent", key: Key::new("ns", "a") };
+        assert_eq!(fleet.see(&id).map(drop), Err(NotSeen::Gone));
+        observe(&maps.kinds.agents, 1, agent(1, 0));
+        assert_eq!(fleet.all(), std::slice::from_ref(&id));
+        assert_eq!(fleet.see(&id).unwrap().tool, None);
+        let tool = json!({"apiVersion": "agents.recif.dev/v1", "kind": "Tool",
+            "metadata": {"name": "ask", "namespace": "ns", "uid": "t"},
+            "spec": {"name": "ask", "type": "agent", "agentRef": {"name": "a"}}});
+        observe(&maps.kinds.tools, 2, tool);
+        assert_eq!(fleet.see(&id).unwrap().tool.as_deref(), Some("ask"));
+        observe(&maps.kinds.agents, 3, agent(2, 1));
+        assert_eq!(fleet.see(&id).unwrap().tool, None, "it stays anyway");
+
+        let pods = board.add(&Resource::POD, None);
+        assert_eq!(fleet.see(&id).map(drop), Err(NotSeen::NotListed));
+        assert_eq!(fleet.all(), std::slice::from_ref(&id), "it is scaled once they are listed");
+        board.list(pods);
+        assert!(fleet.see(&id).is_ok());
+    }
+}

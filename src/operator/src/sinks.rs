@@ -1,0 +1,26 @@
+//! Hands what a person wants to be told to the queue of Kubernetes Events.
+
+use cluster::{EventNote, EventQueue};
+use crds::{GROUP, VERSION};
+use machine::{Sink, StepRecord};
+
+/// Tells steps as Kubernetes Events.
+#[derive(Debug)]
+pub(super) struct Events(pub(super) EventQueue);
+
+impl Sink for Events {
+    fn record(&self, step: &StepRecord) {
+        let Some(announce) = &step.announce else { return };
+        self.0.tell(EventNote {
+            api_version: format!("{GROUP}/{VERSION}"),
+            kind: step.kind,
+            namespace: step.namespace.clone(),
+            name: step.name.clone(),
+            uid: step.uid.clone(),
+            warning: announce.warning,
+            action: step.action.to_owned(),
+            reason: announce.reason.clone(),
+            message: announce.message.clone(),
+        });
+    }
+}

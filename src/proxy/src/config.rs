@@ -1,0 +1,291 @@
+//! What the environment says. One table, [`VARIABLES`], names every variable; the program's help is printed from it.
+
+use std::{net::SocketAddr, time::Duration};
+
+use crds::Period;
+use identity::{Verifier, audience, public_keys};
+
+/// Name, default ("" for none) and meaning of every variable.
+const VARIABLES: &[(&str, &str, &str)] = &[
+    ("RECIF_LISTEN_ADDR", ":8888", "address to listen on; without a host, every address"),
+    ("RECIF_UPSTREAM_URL", "http://127.0.0.1:8000", "where the workload listens"),
+    ("RECIF_CONCURRENCY", "0", "requests in flight at most; 0 for no cap"),
+    ("RECIF_TIMEOUT", "60s", "longest wait for the first byte of an answer"),
+    ("RECIF_IDLE_TIMEOUT", "300s", "longest silence of a stream, in both directions"),
+    (
+        "RECIF_LISTEN_STREAMS",
+        "false",
+        "whether event streams that answer a GET, or MCP's subscriptions, only listen: no request in flight",
+    ),
+    ("RECIF_LAME_DUCK", "5s", "how long a Pod that goes serves as before"),
+    ("RECIF_SHUTDOWN_TIMEOUT", "25s", "how long requests may take to end after that"),
+    ("RECIF_KEY", "", "what the hooks of the Pod prove themselves with; never printed"),
+    ("RECIF_KIND", "", "kind of the workload, such as Agent: callers are signed for kind, namespace and name"),
+    ("RECIF_NAME", "", "its name: a request that names another workload in X-Recif-Workload is answered 421"),
+    ("RECIF_NAMESPACE", "", "its namespace"),
+    (
+        "RECIF_CALLER_KEYS",
+        "",
+        "public keys of the gateways, base64url, separated by commas: who calls is known by what they signed; none: X-Recif-User is \
+         believed as it comes",
+    ),
+    ("RECIF_POD_UID", "", "uid of the Pod, by which a gateway knows that it asks the right one"),
+    (
+        "RECIF_READINESS",
+        "",
+        "how the workload is asked whether it is ready: a path, or tcp; unset: only the kubelet can tell, so gateways are told nothing",
+    ),
+    ("RECIF_REQUIRE_IDENTITY", "false", "whether requests without a gateway's signature are refused"),
+];
+
+/// The part of `--help` that lists the environment variables.
+pub fn help() -> String {
+    let mut text = String::from("Environment (an empty variable counts as unset):\n");
+    for (name, default, meaning) in VARIABLES {
+        let default = if default.is_empty() { String::new() } else { format!(" [default: {default}]") };
+        text.push_str(&format!("  {name:<24} {meaning}{default}\n"));
+    }
+    text
+}
+
+/// A sidecar's whole configuration.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Where the workload listens.
+    pub upstream: SocketAddr,
+    /// Requests in flight at most; 0 for no cap.
+    pub concurrency: u32,
+    /// Longest wait for the first byte of an answer.
+    pub timeout: Duration,
+    /// Longest silence of a stream.
+    pub idle_timeout: Duration,
+    /// Whether event streams that answer a GET or a subscription only listen, as those of MCP servers do: they are counted apart.
+    pub listen_streams: bool,
+    /// How long a Pod that goes serves as before.
+    pub lame_duck: Duration,
+    /// How long requests may take to end after that.
+    pub shutdown_timeout: Duration,
+    /// What hooks prove themselves with.
+    pub key: Key,
+    /// The workload, as `namespace/name`.
+    pub workload: String,
+    /// The uid of the Pod; empty: not known.
+    pub pod_uid: String,
+    /// How the workload is asked whether it is ready; `None`: only the kubelet can tell.
+    pub readiness: Option<Readiness>,
+    /// Whether the template is one whose hook tells the lame duck from the node, as all did before the program could be run for it.
+    pub hook_by_network: bool,
+    /// Judges the tokens by which gateways vouch for callers.
+    pub verifier: Verifier,
+    /// Whether requests without one are refused.
+    pub require_identity: bool,
+    /// Whether a runner of ours may be the workload, whose metrics nobody else can read.
+    pub has_runner: bool,
+}
+
+/// How a workload is asked whether it is ready, as the kubelet asks it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readiness {
+    /// By whether it accepts connections.
+    Tcp,
+    /// By a GET of this path.
+    Http(String),
+}
+
+/// A shared secret; never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(String);
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Key {
+    /// As it is given.
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether `given` is it. An unset key is never right.
+    pub fn is(&self, given: &[u8]) -> bool {
+        !self.0.is_empty() && self.0.as_bytes() == given
+    }
+}
+
+/// A variable that cannot be read. The process must not start.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{variable}={value:?} is refused: set it to {expected}")]
+pub struct ConfigError {
+    /// The variable.
+    pub variable: &'static str,
+    /// What it holds.
+    pub value: String,
+    /// What it may hold.
+    pub expected: &'static str,
+}
+
+impl Config {
+    /// Reads the configuration through `lookup`.
+    ///
+    /// # Errors
+    /// The first variable that cannot be read.
+    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let text = |name: &'static str| {
+            lookup(name).filter(|value| !value.is_empty()).unwrap_or_else(|| default(name).to_owned())
+        };
+        fn parse<T>(
+            variable: &'static str,
+            value: String,
+            expected: &'static str,
+            read: impl Fn(&str) -> Option<T>,
+        ) -> Result<T, ConfigError> {
+            read(&value).ok_or(ConfigError { variable, value, expected })
+        }
+        let duration =
+            |name| parse(name, text(name), "a duration such as `25s` or `1h`", |text| Period::from(text).length());
+        let kind = text("RECIF_KIND");
+        Ok(Self {
+            has_runner: !kind.is_empty() && kind != "MCPServer",
+            listen: parse("RECIF_LISTEN_ADDR", text("RECIF_LISTEN_ADDR"), "`:port` or `address:port`", read_address)?,
+            upstream: parse(
+                "RECIF_UPSTREAM_URL",
+                text("RECIF_UPSTREAM_URL"),
+                "`http://address:port` with an IP address",
+                |value| value.strip_prefix("http://")?.trim_end_matches('/').parse().ok(),
+            )?,
+            concurrency: parse(
+                "RECIF_CONCURRENCY",
+                text("RECIF_CONCURRENCY"),
+                "a whole number, 0 for no cap",
+                |value| value.parse().ok(),
+            )?,
+            timeout: duration("RECIF_TIMEOUT")?,
+            idle_timeout: duration("RECIF_IDLE_TIMEOUT")?,
+            listen_streams: parse(
+                "RECIF_LISTEN_STREAMS",
+                text("RECIF_LISTEN_STREAMS"),
+                "`true` or `false`",
+                |value| value.parse().ok(),
+            )?,
+            lame_duck: duration("RECIF_LAME_DUCK")?,
+            shutdown_timeout: duration("RECIF_SHUTDOWN_TIMEOUT")?,
+            key: Key(text("RECIF_KEY")),
+            pod_uid: text("RECIF_POD_UID"),
+            readiness: parse(
+                "RECIF_READINESS",
+                text("RECIF_READINESS"),
+                "`tcp`, or a path such as `/readyz`",
+                read_readiness,
+            )?,
+            hook_by_network: text("RECIF_CALLER_KEYS").is_empty(),
+            workload: format!("{}/{}", text("RECIF_NAMESPACE"), text("RECIF_NAME")),
+            verifier: Verifier::new(
+                parse("RECIF_CALLER_KEYS", text("RECIF_CALLER_KEYS"), "Ed25519 keys as base64url", |value| {
+                    public_keys(value).ok()
+                })?,
+                audience(&kind, &text("RECIF_NAMESPACE"), &text("RECIF_NAME")),
+            ),
+            require_identity: parse(
+                "RECIF_REQUIRE_IDENTITY",
+                text("RECIF_REQUIRE_IDENTITY"),
+                "`true` or `false`",
+                |value| value.parse().ok(),
+            )?,
+        })
+    }
+}
+
+impl Config {
+    /// Whether `named`, such as `agent/default/weather`, is this workload. One that does not know its name serves any.
+    pub fn is_workload(&self, named: &[u8]) -> bool {
+        let at = memchr::memchr(b'/', named).map_or(0, |slash| slash + 1);
+        self.workload == "/" || named.get(at..) == Some(self.workload.as_bytes())
+    }
+}
+
+fn default(name: &str) -> &'static str {
+    VARIABLES.iter().find(|(known, ..)| *known == name).map_or("", |(_, default, _)| default)
+}
+
+fn read_readiness(value: &str) -> Option<Option<Readiness>> {
+    match value {
+        "" => Some(None),
+        "tcp" => Some(Some(Readiness::Tcp)),
+        path if path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Some(Some(Readiness::Http(path.to_owned())))
+        }
+        _ => None,
+    }
+}
+
+fn read_address(value: &str) -> Option<SocketAddr> {
+    match value.strip_prefix(':') {
+        // Every address of both families where the node has IPv6.
+        Some(port) => Some(SocketAddr::from(([0_u16; 8], port.parse().ok()?))),
+        None => value.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        let find =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        Config::read(find)
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_help() {
+        let config = read(&[]).unwrap();
+        assert_eq!(config.listen, "[::]:8888".parse().unwrap());
+        assert_eq!(config.upstream, "127.0.0.1:8000".parse().unwrap());
+        assert_eq!((config.concurrency, config.timeout), (0, Duration::from_secs(60)));
+        assert_eq!((config.lame_duck, config.shutdown_timeout), (Duration::from_secs(5), Duration::from_secs(25)));
+        assert!(!config.key.is(b""), "an unset key lets nobody in");
+    }
+
+    #[test]
+    fn a_workload_is_known_by_namespace_and_name() {
+        let config = read(&[("RECIF_NAME", "weather"), ("RECIF_NAMESPACE", "default")]).unwrap();
+        assert!(config.is_workload(b"agent/default/weather") && config.is_workload(b"flow/default/weather"));
+        for other in ["agent/default/other", "agent/other/weather", "agent/default/weather/x", "default/weather", ""] {
+            assert!(!config.is_workload(other.as_bytes()), "{other}");
+        }
+        assert!(read(&[]).unwrap().is_workload(b"agent/default/weather"));
+    }
+
+    #[test]
+    fn a_bad_value_is_named() {
+        for (variable, value) in [
+            ("RECIF_LISTEN_ADDR", "8888"),
+            ("RECIF_LISTEN_ADDR", ":99999"),
+            ("RECIF_UPSTREAM_URL", "https://127.0.0.1:1"),
+            ("RECIF_UPSTREAM_URL", "http://example"),
+            ("RECIF_CONCURRENCY", "-1"),
+            ("RECIF_LISTEN_STREAMS", "yes"),
+            ("RECIF_CALLER_KEYS", "key"),
+            ("RECIF_READINESS", "readyz"),
+            ("RECIF_READINESS", "/ready HTTP/1.1"),
+            ("RECIF_REQUIRE_IDENTITY", "1"),
+            ("RECIF_TIMEOUT", "60"),
+            ("RECIF_TIMEOUT", "-5s"),
+            ("RECIF_LAME_DUCK", "soon"),
+        ] {
+            let error = read(&[(variable, value)]).unwrap_err();
+            assert_eq!((error.variable, error.value.as_str()), (variable, value));
+        }
+    }
+
+    #[test]
+    fn the_key_is_never_printed() {
+        let config = read(&[("RECIF_KEY", "secret")]).unwrap();
+        assert!(config.key.is(b"secret") && !config.key.is(b"secrets"));
+        assert!(!format!("{config:?}").contains("secret"));
+    }
+}

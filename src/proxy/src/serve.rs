@@ -1,0 +1,105 @@
+//! The life of the process: bind, accept, end.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use http1::listen;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+
+use super::{
+    callers::Callers, config::Config, connection, life::Life, load::Load, metrics::Metrics, startup::Startup,
+    upstream::Upstream,
+};
+
+/// What all connections share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) config: Config,
+    pub(super) load: Arc<Load>,
+    pub(super) life: Arc<Life>,
+    pub(super) upstream: Arc<Upstream>,
+    pub(super) startup: Startup,
+    pub(super) metrics: Metrics,
+    pub(super) callers: Callers,
+}
+
+impl Shared {
+    /// Nothing has happened yet.
+    pub(super) fn new(config: Config) -> Result<Arc<Self>, getrandom::Error> {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random)?;
+        let instance = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let load = Load::new(config.concurrency, instance);
+        let upstream = Arc::new(Upstream::new(config.upstream));
+        let life = Life::new(&config, load.clone(), upstream.clone());
+        let callers = Callers::new(&config);
+        let startup = Startup::new(&config, upstream.clone());
+        Ok(Arc::new(Self { config, load, life, upstream, startup, metrics: Metrics::new(), callers }))
+    }
+}
+
+/// The process cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address is taken or not ours to bind.
+    #[error("listen on {address}: {source}; set RECIF_LISTEN_ADDR to a free address")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The signals that stop the process cannot be heard.
+    #[error("listen for SIGTERM: {0}")]
+    Signal(io::Error),
+    /// No name for this instance.
+    #[error("the system has no random numbers: {0}")]
+    Random(#[from] getrandom::Error),
+}
+
+/// Serves until SIGTERM or SIGINT. Nothing hangs on those: the workload has exited when they come.
+///
+/// # Errors
+/// The address cannot be bound or signals cannot be heard.
+pub async fn run(config: Config) -> Result<(), ServeError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signal)?;
+    let address = config.listen;
+    let listener = bind(address).map_err(|source| ServeError::Bind { address, source })?;
+    let address = listener.local_addr().map_err(|source| ServeError::Bind { address, source })?;
+    tracing::info!(%address, upstream = %config.upstream, workload = config.workload, "listening");
+    let shared = Shared::new(config)?;
+    tokio::select! {
+        () = accept(listener, shared) => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// Every address of both families, or of IPv4 alone where the node has no IPv6.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    listen(address).or_else(|error| match address.ip().is_unspecified() && address.is_ipv6() {
+        true => listen(SocketAddr::from(([0, 0, 0, 0], address.port()))),
+        false => Err(error),
+    })
+}
+
+/// Serves every connection, for as long as this is polled; those that it has accepted go on.
+pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        match listener.accept().await {
+            Ok((io, peer)) => {
+                let shared = shared.clone();
+                tokio::spawn(async move { connection::serve(io, peer.ip(), &shared).await });
+            }
+            Err(error) => {
+                // Out of file descriptors, usually: some will be given back.
+                tracing::warn!(%error, "accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Who the workload is told calls it.
+
+use std::sync::Arc;
+
+use identity::{KeySet, unix_now};
+
+use super::*;
+
+/// A proxy before `Agent ns/a`, which knows these keys.
+async fn proxy(keys: &KeySet, required: bool) -> Proxy {
+    let (keys, required) = (keys.public(), required.to_string());
+    let variables = [
+        ("RECIF_CALLER_KEYS", keys.as_str()),
+        ("RECIF_REQUIRE_IDENTITY", required.as_str()),
+        ("RECIF_KIND", "Agent"),
+        ("RECIF_NAMESPACE", "ns"),
+        ("RECIF_NAME", "a"),
+    ];
+    Proxy::start(&variables).await
+}
+
+fn token(keys: &KeySet, user: &str, age: i64) -> String {
+    let expires = unix_now().checked_add_signed(-age).unwrap();
+    format!("X-Recif-Caller: {}\r\n", keys.token("agent/ns/a", Some(user), expires))
+}
+
+fn get(fields: &str) -> Vec<u8> {
+    format!("GET /x HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes()
+}
+
+/// The `X-Recif-*` lines that the workload gets.
+async fn told(proxy: &mut Proxy, fields: &str) -> Vec<String> {
+    let (_client, _workload, head) = proxy.asked(&get(fields)).await;
+    head.lines().filter(|line| line.to_lowercase().starts_with("x-recif-")).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn the_workload_is_told_the_name_that_a_gateway_signed_and_nothing_else() {
+    let (keys, others) = (KeySet::generate().unwrap(), KeySet::generate().unwrap());
+    let mut proxy = proxy(&keys, false).await;
+    let spoofed = "X-Recif-User: admin\r\nx-recif-approver: admin\r\nX-Recif-Via: g\r\n";
+    let signed = format!("{spoofed}{}", token(&keys, "alice", -300));
+    for _ in 0..2 {
+        assert_eq!(told(&mut proxy, &signed).await, ["X-Recif-User: alice"], "the first time and from memory");
+    }
+    let elsewhere = format!("X-Recif-Caller: {}\r\n", keys.token("agent/ns/b", Some("alice"), unix_now() + 300));
+    let twice = token(&keys, "alice", -300).repeat(2);
+    let forged = token(&keys, "alice", -300).replace("X-Recif-Caller: ey", "X-Recif-Caller: ez");
+    for unsigned in ["", "X-Recif-Caller: x\r\n", &forged, &token(&others, "alice", -300), &elsewhere, &twice] {
+        assert!(told(&mut proxy, &format!("{spoofed}{unsigned}")).await.is_empty(), "{unsigned}");
+    }
+    assert_eq!(told(&mut proxy, &token(&keys, "alice", 58)).await, ["X-Recif-User: alice"], "clocks differ");
+    assert!(told(&mut proxy, &token(&keys, "alice", 61)).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_sidecar_without_keys_believes_what_it_is_told() {
+    let mut proxy = Proxy::start(&[]).await;
+    assert_eq!(told(&mut proxy, "X-Recif-User: alice\r\n").await, ["X-Recif-User: alice"]);
+}
+
+#[tokio::test]
+async fn where_identity_is_required_others_than_gateways_get_401() {
+    let keys = KeySet::generate().unwrap();
+    let mut proxy = proxy(&keys, true).await;
+    let others = KeySet::generate().unwrap();
+    for fields in ["X-Recif-User: admin\r\n", &token(&others, "admin", -300), "X-Recif-Caller: x\r\n"] {
+        let answer = proxy.answer(&get(&format!("{fields}Connection: close\r\n"))).await;
+        assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("x-recif-reason: identity\r\n"), "{answer}");
+    }
+    assert!(proxy.accepted.try_recv().is_err(), "nothing reached the workload");
+    assert_eq!(told(&mut proxy, &token(&keys, "alice", -300)).await, ["X-Recif-User: alice"]);
+    let nameless = format!("X-Recif-Caller: {}\r\n", keys.token("agent/ns/a", None, unix_now() + 300));
+    assert!(told(&mut proxy, &nameless).await.is_empty(), "let in by an anonymous path");
+    for probe in ["/healthz", "/readyz", "/metrics", "/_recif/inflight"] {
+        let request = format!("GET {probe} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        assert!(proxy.answer(request.as_bytes()).await.starts_with("HTTP/1.1 200 "), "{probe}");
+    }
+    let keyless = Proxy::start(&[("RECIF_REQUIRE_IDENTITY", "true")]).await;
+    let answer = keyless.answer(&get("Connection: close\r\n")).await;
+    assert!(answer.starts_with("HTTP/1.1 401 "), "without keys nobody is believed: {answer}");
+}
+
+#[tokio::test]
+async fn no_more_than_256_tokens_are_remembered() {
+    let keys = Arc::new(KeySet::generate().unwrap());
+    let proxy = proxy(&keys, false).await;
+    for number in 0..300 {
+        let bytes = get(&token(&keys, &format!("user-{number}"), -300));
+        let mut fields = http1::Fields::default();
+        let head = http1::RequestHead::read(&bytes, &mut fields).unwrap();
+        assert!(proxy.shared.callers.of(&head, tokio::time::Instant::now()).is_ok());
+    }
+    assert_eq!(proxy.shared.callers.remembered(), 256);
+}

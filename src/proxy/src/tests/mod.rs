@@ -1,0 +1,117 @@
+//! The sidecar as its neighbours see it: real sockets on loopback, a workload that does as it is told.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use testing::connection::{SOON, exactly, head};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    time::{sleep, timeout},
+};
+
+use super::{
+    config::Config,
+    connection,
+    serve::{Shared, accept},
+};
+
+mod aborts;
+mod callers;
+mod life;
+mod own_paths;
+mod refusals;
+mod slots;
+mod traffic;
+
+/// A proxy before a workload whose connections the test holds.
+struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    accepted: mpsc::UnboundedReceiver<TcpStream>,
+}
+
+impl Proxy {
+    async fn start(variables: &[(&str, &str)]) -> Self {
+        let workload = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (sender, accepted) = mpsc::unbounded_channel();
+        let address = workload.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((io, _)) = workload.accept().await {
+                if sender.send(io).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { accepted, ..Self::before(address, variables).await }
+    }
+
+    /// A proxy before whatever listens there, or does not.
+    async fn before(workload: SocketAddr, variables: &[(&str, &str)]) -> Self {
+        let shared = shared(workload, variables);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(accept(listener, shared.clone()));
+        Self { address, shared, accepted: mpsc::unbounded_channel().1 }
+    }
+
+    async fn client(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// The workload's end of the next connection that is not only a probe, once a whole head has come on it.
+    async fn workload(&mut self) -> (TcpStream, String) {
+        loop {
+            let mut io = timeout(SOON, self.accepted.recv()).await.unwrap().unwrap();
+            if timeout(SOON, io.peek(&mut [0])).await.unwrap().unwrap() > 0 {
+                let head = head(&mut io).await;
+                return (io, head);
+            }
+        }
+    }
+
+    /// A client that has sent these bytes, and the workload's end of their connection with the head that came.
+    async fn asked(&mut self, bytes: &[u8]) -> (TcpStream, TcpStream, String) {
+        let mut client = self.client().await;
+        client.write_all(bytes).await.unwrap();
+        let (workload, head) = self.workload().await;
+        (client, workload, head)
+    }
+
+    /// Everything that is answered to these bytes on a connection of their own, until it is closed.
+    async fn answer(&self, bytes: &[u8]) -> String {
+        let mut client = self.client().await;
+        client.write_all(bytes).await.unwrap();
+        let mut answer = Vec::new();
+        timeout(SOON, client.read_to_end(&mut answer)).await.unwrap().unwrap();
+        String::from_utf8(answer).unwrap()
+    }
+
+    async fn until_in_flight(&self, expected: u32) {
+        let reached = async {
+            while self.shared.load.in_flight() != expected {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(SOON, reached).await.unwrap();
+    }
+}
+
+/// The state of a proxy before this workload.
+fn shared(workload: SocketAddr, variables: &[(&str, &str)]) -> Arc<Shared> {
+    let upstream = format!("http://{workload}");
+    let config = Config::read(|name| match name {
+        "RECIF_UPSTREAM_URL" => Some(upstream.clone()),
+        "RECIF_KEY" => Some("key".to_owned()),
+        _ => variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()),
+    });
+    Shared::new(config.unwrap()).unwrap()
+}
+
+const GET: &[u8] = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n";
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// A call of one of the Pod's hooks.
+fn hook(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-Recif-Key: key\r\nConnection: close\r\n\r\n")
+}

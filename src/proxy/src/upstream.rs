@@ -1,0 +1,219 @@
+//! Connections to the workload. Idle ones are kept for a moment: common servers close theirs after five seconds.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use http1::{Side, connect};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{admin::END, config};
+
+/// How long an idle connection is kept.
+const IDLE: Duration = Duration::from_secs(2);
+/// Longest wait for a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Longest wait for a connection that is only to show that there is somebody.
+const PROBE: Duration = Duration::from_secs(1);
+/// Longest wait for the workload's own word on whether it is ready; the kubelet gives a probe a second in all.
+const ASK: Duration = Duration::from_millis(500);
+/// Longest head of that answer, in bytes.
+const HEAD: usize = 8 << 10;
+/// Most bytes of the workload's metrics.
+const METRICS: u64 = 1024 * 1024;
+/// Idle connections kept at most.
+const POOL: usize = 256;
+
+/// The workload's end.
+#[derive(Debug)]
+pub(super) struct Upstream {
+    address: SocketAddr,
+    idle: Mutex<Idle>,
+    /// Whether the process that accepts connections has answered that it can serve.
+    can_serve: AtomicBool,
+}
+
+/// How the workload stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Readiness {
+    /// It accepts connections.
+    Ready,
+    /// It accepts none.
+    Closed,
+    /// It says that it can never serve, so waiting is of no use.
+    Never,
+}
+
+/// How far the workload has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Started {
+    /// It accepts no connections.
+    Closed,
+    /// It does, and says that it is not ready, or nothing.
+    NotYet,
+    /// It is ready.
+    Ready,
+}
+
+#[derive(Debug, Default)]
+struct Idle {
+    /// Each with when it was used last, which only grows.
+    connections: Vec<(Side<TcpStream>, Instant)>,
+    /// Whether somebody closes those that nobody used for too long.
+    is_watched: bool,
+}
+
+impl Upstream {
+    /// Nothing is opened yet.
+    pub(super) fn new(address: SocketAddr) -> Self {
+        Self { address, idle: Mutex::default(), can_serve: AtomicBool::new(false) }
+    }
+
+    /// An idle connection that looks alive.
+    pub(super) fn reuse(&self, now: Instant) -> Option<Side<TcpStream>> {
+        let mut idle = self.idle();
+        while let Some((side, since)) = idle.connections.pop() {
+            if now.saturating_duration_since(since) >= IDLE {
+                // The others have been idle for longer.
+                idle.connections.clear();
+                return None;
+            }
+            if side.is_silent() {
+                return Some(side);
+            }
+        }
+        None
+    }
+
+    /// A new connection.
+    ///
+    /// # Errors
+    /// Nobody accepts.
+    pub(super) async fn connect(&self) -> io::Result<Side<TcpStream>> {
+        connect(self.address, CONNECT).await
+    }
+
+    /// Keeps a connection for another request.
+    pub(super) fn keep(self: &Arc<Self>, side: Side<TcpStream>, now: Instant) {
+        let mut idle = self.idle();
+        if idle.connections.len() < POOL {
+            idle.connections.push((side, now));
+        }
+        if !std::mem::replace(&mut idle.is_watched, true) {
+            let upstream = self.clone();
+            tokio::spawn(async move { upstream.watch().await });
+        }
+    }
+
+    /// Closes what nobody used for too long, until there is nothing left.
+    async fn watch(&self) {
+        loop {
+            sleep(IDLE).await;
+            let mut idle = self.idle();
+            let now = Instant::now();
+            idle.connections.retain(|(_, since)| now.saturating_duration_since(*since) < IDLE);
+            if idle.connections.is_empty() {
+                idle.is_watched = false;
+                return;
+            }
+        }
+    }
+
+    /// Closes every idle connection.
+    pub(super) fn forget(&self) {
+        self.idle().connections.clear();
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the workload is ready: it accepts connections, and does not say `x-recif-ready: never` at its `/readyz`, as our
+    /// runner does when its configuration can never serve. Asked until it has once answered otherwise; images of others may
+    /// answer anything there, or nothing.
+    pub(super) async fn readiness(&self) -> Readiness {
+        let Ok(Ok(mut io)) = timeout(PROBE, TcpStream::connect(self.address)).await else {
+            self.can_serve.store(false, Relaxed);
+            return Readiness::Closed;
+        };
+        if self.can_serve.load(Relaxed) {
+            return Readiness::Ready;
+        }
+        match timeout(ASK, get(&mut io, "/readyz")).await {
+            Ok(Ok(head)) if says_never(&head) => return Readiness::Never,
+            Ok(Ok(head)) if head.starts_with(b"HTTP/") => self.can_serve.store(true, Relaxed),
+            _ => {}
+        }
+        Readiness::Ready
+    }
+
+    /// How far the workload has come, by the question that the kubelet puts to it, within the time that the kubelet gives it.
+    pub(super) async fn started(&self, readiness: &config::Readiness) -> Started {
+        let asked = async {
+            let Ok(mut io) = TcpStream::connect(self.address).await else { return Started::Closed };
+            let config::Readiness::Http(path) = readiness else { return Started::Ready };
+            match get(&mut io, path).await {
+                Ok(head) if is_success(&head) && !says_never(&head) => Started::Ready,
+                _ => Started::NotYet,
+            }
+        };
+        timeout(PROBE, asked).await.unwrap_or(Started::NotYet)
+    }
+
+    /// The workload's own metrics, if it answers with a whole OpenMetrics exposition.
+    pub(super) async fn metrics(&self) -> Option<String> {
+        let read = async {
+            let mut io = TcpStream::connect(self.address).await?;
+            let accept = "Accept: application/openmetrics-text; version=1.0.0";
+            let request = format!("GET /metrics HTTP/1.0\r\nHost: localhost\r\n{accept}\r\n\r\n");
+            io.write_all(request.as_bytes()).await?;
+            let mut answer = Vec::new();
+            io.take(METRICS).read_to_end(&mut answer).await?;
+            Ok::<_, io::Error>(answer)
+        };
+        let answer = String::from_utf8(timeout(PROBE, read).await.ok()?.ok()?).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        let head = head.to_ascii_lowercase();
+        let is_ours =
+            head.split(' ').nth(1) == Some("200") && head.contains("\ncontent-type: application/openmetrics-text");
+        (is_ours && body.ends_with(END)).then(|| body.to_owned())
+    }
+
+    /// Whether somebody accepts connections.
+    pub(super) async fn accepts(&self) -> bool {
+        matches!(timeout(PROBE, TcpStream::connect(self.address)).await, Ok(Ok(_)))
+    }
+}
+
+/// The head of the answer to a GET of this path, as far as it comes.
+async fn get(io: &mut TcpStream, path: &str) -> io::Result<Vec<u8>> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    io.write_all(request.as_bytes()).await?;
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < HEAD && io.read_buf(&mut head).await? > 0 {}
+    Ok(head)
+}
+
+/// Whether a whole head says success. Where a redirect leads is for the kubelet to follow.
+fn is_success(head: &[u8]) -> bool {
+    let status = head.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(1..4));
+    status.is_some_and(|status| status[0] == b' ' && status[1] == b'2') && head.windows(4).any(|end| end == b"\r\n\r\n")
+}
+
+/// Whether a head has the field `x-recif-ready: never`.
+fn says_never(head: &[u8]) -> bool {
+    let end = head.windows(4).position(|end| end == b"\r\n\r\n").unwrap_or(head.len());
+    let lines = head[..end].split(|byte| *byte == b'\n');
+    let mut fields = lines.filter_map(|line| line.split_at_checked(line.iter().position(|byte| *byte == b':')?));
+    fields.any(|(name, value)| name.eq_ignore_ascii_case(b"x-recif-ready") && value[1..].trim_ascii() == b"never")
+}

@@ -1,0 +1,291 @@
+//! Conversations in PostgreSQL.
+//!
+//! A turn is one row: a user's message and all that came of it, as JSON, numbered within its conversation. The number is
+//! taken from the conversation's own row, which a writer thereby locks until its turn is in: two replicas that answer in
+//! one conversation write one after the other. What is longer than the limit loses its oldest turns in the same
+//! transaction.
+//!
+//! What nobody has gone on with for some days is deleted after a turn, at most once an hour by each replica, for the rows
+//! of agents would else grow for ever.
+//!
+//! The owner is the user who began a conversation, empty for one without a name. Rows of older versions have none: they
+//! become those of the user who goes on with them first.
+//!
+//! The tables are made at the first use, by whichever replica comes first. They are looked for before they are made, so a
+//! role that may only read and write rows is enough once they are there.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use sqlx::Row;
+
+use super::{BYTES, ConversationId, History, Message, User, column};
+use crate::database::{Database, DatabaseError, Dsn, Home};
+
+/// Made if they are missing. JSON is kept as text, for the type `jsonb` takes no U+0000.
+const TABLES: &str = "
+CREATE TABLE IF NOT EXISTS recif_conversations (
+    namespace text NOT NULL,
+    agent text NOT NULL,
+    id text NOT NULL,
+    title text,
+    owner text,
+    turns bigint NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (namespace, agent, id)
+);
+CREATE TABLE IF NOT EXISTS recif_turns (
+    namespace text NOT NULL,
+    agent text NOT NULL,
+    conversation text NOT NULL,
+    turn bigint NOT NULL,
+    messages text NOT NULL,
+    bytes bigint NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (namespace, agent, conversation, turn),
+    FOREIGN KEY (namespace, agent, conversation) REFERENCES recif_conversations ON DELETE CASCADE
+);
+ALTER TABLE recif_conversations ADD COLUMN IF NOT EXISTS owner text;";
+
+/// Whether nothing of them is missing.
+const THERE: &str = "SELECT to_regclass('recif_turns') IS NOT NULL AND EXISTS ( \
+     SELECT FROM pg_attribute WHERE attrelid = to_regclass('recif_conversations') AND attname = 'owner' \
+     AND NOT attisdropped)";
+
+/// How often old conversations are looked for.
+const SWEEP: Duration = Duration::from_secs(3600);
+
+/// The conversations of one agent.
+pub(crate) struct Postgres {
+    database: Database,
+    namespace: String,
+    agent: String,
+    /// Days after its last turn that a conversation is deleted; `None`: it never is.
+    days: Option<i32>,
+    /// When old ones were last looked for.
+    swept: Mutex<Option<Instant>>,
+    /// Whether the tables were there when they were last looked for.
+    ready: AtomicBool,
+}
+
+impl Postgres {
+    /// Those of `agent` in `namespace`.
+    ///
+    /// # Errors
+    /// What is wrong with the URL.
+    pub(super) fn open(dsn: &Dsn, namespace: &str, agent: &str, days: Option<i32>) -> Result<Self, String> {
+        let (database, ready) = (Database::open(dsn)?, AtomicBool::new(false));
+        let swept = Mutex::default();
+        Ok(Self { database, namespace: namespace.into(), agent: agent.into(), days, swept, ready })
+    }
+
+    /// Where the agent has its rows.
+    pub(super) fn home(&self) -> Home {
+        let (database, namespace, agent) = (self.database.clone(), self.namespace.clone(), self.agent.clone());
+        Home { database, namespace, agent, days: self.days }
+    }
+
+    /// See [`super::Conversations::history`].
+    pub(super) async fn history(&self, id: &ConversationId, user: &User) -> Result<History, DatabaseError> {
+        match self.database.within(self.read(id, user)).await {
+            Err(error) if self.lost_tables(&error) => self.database.within(self.read(id, user)).await,
+            result => result,
+        }
+    }
+
+    /// See [`super::Conversations::add`].
+    pub(super) async fn add(
+        &self,
+        id: &ConversationId,
+        user: &User,
+        messages: &[Arc<Message>],
+        title: Option<&str>,
+    ) -> Result<bool, DatabaseError> {
+        let bytes: usize = messages.iter().map(|message| message.bytes()).sum();
+        let messages: Vec<&Message> = messages.iter().map(Arc::as_ref).collect();
+        let turn = Turn {
+            json: serde_json::to_string(&messages).map_err(|error| sqlx::Error::Encode(error.into()))?,
+            bytes: size(bytes),
+            // No text of PostgreSQL's holds U+0000.
+            title: title.map(|title| title.replace('\0', "")),
+        };
+        let added = match self.database.within(self.write(id, user, &turn)).await {
+            Err(error) if self.lost_tables(&error) => self.database.within(self.write(id, user, &turn)).await?,
+            result => result?,
+        };
+        if let Some(days) = self.days.filter(|_| self.is_time_to_sweep()) {
+            // The turn is kept; what could not be deleted is tried again in an hour.
+            if let Err(error) = self.database.within(self.sweep(days)).await {
+                tracing::warn!("old conversations were not deleted: {error}");
+            }
+        }
+        Ok(added)
+    }
+
+    fn is_time_to_sweep(&self) -> bool {
+        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = swept.is_none_or(|last| last.elapsed() >= SWEEP);
+        if due {
+            *swept = Some(Instant::now());
+        }
+        due
+    }
+
+    async fn sweep(&self, days: i32) -> Result<(), sqlx::Error> {
+        let old = sqlx::query(
+            "DELETE FROM recif_conversations \
+             WHERE namespace = $1 AND agent = $2 AND updated_at < now() - make_interval(days => $3)",
+        );
+        let old = old.bind(&self.namespace).bind(&self.agent).bind(days);
+        let gone = old.execute(self.database.pool()).await?.rows_affected();
+        if gone > 0 {
+            tracing::info!(conversations = gone, days, "deleted what nobody went on with");
+        }
+        Ok(())
+    }
+
+    /// See [`super::Conversations::check`].
+    pub(super) async fn check(&self) -> Result<(), DatabaseError> {
+        match self.database.within(self.look()).await {
+            Err(error) if self.lost_tables(&error) => self.database.within(self.look()).await,
+            result => result,
+        }
+    }
+
+    async fn look(&self) -> Result<(), sqlx::Error> {
+        self.make_tables().await?;
+        sqlx::query("SELECT FROM recif_turns LIMIT 0").execute(self.database.pool()).await.map(drop)
+    }
+
+    /// Whose the conversation is after `user` has asked for it; none when there is none.
+    async fn owner(&self, id: &ConversationId, user: &User) -> Result<Option<String>, sqlx::Error> {
+        let known = sqlx::query_scalar::<_, Option<String>>(
+            "SELECT owner FROM recif_conversations WHERE namespace = $1 AND agent = $2 AND id = $3",
+        );
+        let known = known.bind(&self.namespace).bind(&self.agent).bind(id.as_str());
+        match known.fetch_optional(self.database.pool()).await? {
+            None => Ok(None),
+            Some(Some(owner)) => Ok(Some(owner)),
+            Some(None) => {
+                let claimed = sqlx::query_scalar(
+                    "UPDATE recif_conversations SET owner = coalesce(owner, $4) \
+                     WHERE namespace = $1 AND agent = $2 AND id = $3 RETURNING owner",
+                );
+                let claimed = claimed.bind(&self.namespace).bind(&self.agent).bind(id.as_str()).bind(column(user));
+                claimed.fetch_optional(self.database.pool()).await
+            }
+        }
+    }
+
+    async fn read(&self, id: &ConversationId, user: &User) -> Result<History, sqlx::Error> {
+        self.make_tables().await?;
+        match self.owner(id, user).await? {
+            None => return Ok(History::Unknown),
+            Some(owner) if owner != column(user) => return Ok(History::Foreign),
+            Some(_) => {}
+        }
+        let rows = sqlx::query(
+            "SELECT turn, messages FROM recif_turns WHERE namespace = $1 AND agent = $2 AND conversation = $3 \
+             ORDER BY turn",
+        )
+        .bind(&self.namespace)
+        .bind(&self.agent)
+        .bind(id.as_str())
+        .fetch_all(self.database.pool())
+        .await?;
+        let mut messages = Vec::new();
+        for row in rows {
+            match serde_json::from_str::<Vec<Message>>(row.try_get("messages")?) {
+                Ok(turn) => messages.extend(turn.into_iter().map(Arc::new)),
+                // The text of the error may quote what was said.
+                Err(_) => tracing::warn!(
+                    turn = row.try_get::<i64, _>("turn")?,
+                    "a turn that another version of this runtime wrote cannot be read and is left out"
+                ),
+            }
+        }
+        Ok(History::Known(messages))
+    }
+
+    async fn write(&self, id: &ConversationId, user: &User, turn: &Turn) -> Result<bool, sqlx::Error> {
+        self.make_tables().await?;
+        let mut transaction = self.database.pool().begin().await?;
+        let number: Option<i64> = sqlx::query_scalar(
+            "INSERT INTO recif_conversations AS known (namespace, agent, id, title, owner, turns) \
+             VALUES ($1, $2, $3, $4, $5, 1) ON CONFLICT (namespace, agent, id) DO UPDATE \
+             SET turns = known.turns + 1, title = coalesce(known.title, excluded.title), owner = excluded.owner, \
+                 updated_at = now() \
+             WHERE coalesce(known.owner, excluded.owner) = excluded.owner RETURNING turns",
+        )
+        .bind(&self.namespace)
+        .bind(&self.agent)
+        .bind(id.as_str())
+        .bind(&turn.title)
+        .bind(column(user))
+        .fetch_optional(&mut *transaction)
+        .await?;
+        let Some(number) = number else { return Ok(false) };
+        sqlx::query(
+            "INSERT INTO recif_turns (namespace, agent, conversation, turn, messages, bytes) \
+             VALUES ($1, $2, $3, $4, $5, $6)",
+        )
+        .bind(&self.namespace)
+        .bind(&self.agent)
+        .bind(id.as_str())
+        .bind(number)
+        .bind(&turn.json)
+        .bind(turn.bytes)
+        .execute(&mut *transaction)
+        .await?;
+        sqlx::query(
+            "DELETE FROM recif_turns WHERE namespace = $1 AND agent = $2 AND conversation = $3 AND turn <= ( \
+                 SELECT max(turn) FROM ( \
+                     SELECT turn, sum(bytes) OVER (ORDER BY turn DESC) AS newer FROM recif_turns \
+                     WHERE namespace = $1 AND agent = $2 AND conversation = $3 \
+                 ) AS sums WHERE newer > $4)",
+        )
+        .bind(&self.namespace)
+        .bind(&self.agent)
+        .bind(id.as_str())
+        .bind(size(BYTES))
+        .execute(&mut *transaction)
+        .await?;
+        transaction.commit().await?;
+        Ok(true)
+    }
+
+    /// Whether `error` says that the tables are gone; they are then made again.
+    fn lost_tables(&self, error: &DatabaseError) -> bool {
+        let lost = error.is_missing_table();
+        if lost {
+            self.ready.store(false, Ordering::Release);
+        }
+        lost
+    }
+
+    async fn make_tables(&self) -> Result<(), sqlx::Error> {
+        if self.ready.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.database.make_tables(THERE, TABLES).await?;
+        self.ready.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// A turn as it is stored.
+struct Turn {
+    json: String,
+    bytes: i64,
+    title: Option<String>,
+}
+
+fn size(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,142 @@
+//! From a prompt's text to a prompt that can be asked.
+//!
+//! The frontmatter wins over the flow: it may name another model of the flow's provider, add to the generation config,
+//! choose among the tools, and bound how often they are called.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use dotprompt::{OutputFormat, Prompt};
+use serde_json::Value;
+
+use super::{
+    contract::{Files, Text},
+    endpoint::{ChatMessage, Endpoint},
+    output::Output,
+    problem::{Problem, line_of},
+};
+use crate::{
+    Lookup,
+    models::{self, Http, Model, ModelRef},
+    tools::Toolbox,
+    turn::TOOL_TURNS,
+};
+
+/// The protocol that is called `name`, of those a plugin may speak.
+fn protocol(name: &str) -> Option<&str> {
+    match name {
+        "anthropic" | "ollama" | "openai" | "stub" => Some(name),
+        "gemini" | "google" | "googleai" => Some("gemini"),
+        _ => None,
+    }
+}
+
+/// What the prompts of a flow share.
+pub(super) struct Shared<'a> {
+    pub(super) files: &'a Files,
+    /// Finds credentials by name.
+    pub(super) credentials: Arc<Lookup>,
+    pub(super) http: &'a Http,
+    /// All tools of the flow.
+    pub(super) tools: Toolbox,
+    /// By the name of a tool's file, the tool's own.
+    pub(super) named: BTreeMap<String, String>,
+}
+
+impl Shared<'_> {
+    /// Makes a prompt of `text`.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub(super) fn compile(&self, text: &Text) -> Result<Endpoint, Vec<Problem>> {
+        let in_line = |part: &str, problem: String| Problem {
+            file: text.file.clone(),
+            line: line_of(&text.text, part),
+            text: problem,
+        };
+        let prompts = self.files.prompts.iter().map(|prompt| (prompt.name.as_str(), prompt.text.as_str())).collect();
+        let prompt = Prompt::parse_among(&text.name, &prompts)
+            .map_err(|error| vec![Problem { file: text.file.clone(), line: error.line, text: error.message }])?;
+        let meta = prompt.metadata();
+        let mut problems = Vec::new();
+
+        let model = self.model(meta.model.as_deref()).map_err(|problem| {
+            problems.push(match &meta.model {
+                Some(model) => in_line(model, problem),
+                None => self.files.in_config("plugin", problem),
+            });
+        });
+        let tools = self.tools(meta.tools.as_deref(), |name, problem| problems.push(in_line(name, problem)));
+        let output = match meta.output_format {
+            OutputFormat::Text => Ok(None),
+            OutputFormat::Json => Output::new(meta.output_schema.clone()).map(Some),
+        };
+        let output = output
+            .map_err(|problem| problems.push(in_line("output:", format!("the output schema is wrong: {problem}"))));
+        let tool_turns = meta.max_turns.map_or(TOOL_TURNS, |turns| TOOL_TURNS.min(turns as usize));
+        let config = Arc::new(meta.config.clone());
+        let message = ChatMessage {
+            is_variable: match &meta.input_schema {
+                Some(schema) => schema["properties"].get("message").is_some(),
+                None => prompt.has_place("message"),
+            },
+            has_place: prompt.has_place("message"),
+        };
+        match (model, output) {
+            (Ok(model), Ok(output)) if problems.is_empty() => {
+                Ok(Endpoint { prompt, model, config, tools, output, tool_turns, message })
+            }
+            _ => Err(problems),
+        }
+    }
+
+    /// The model that the frontmatter names, else the flow's own.
+    fn model(&self, named: Option<&str>) -> Result<Arc<dyn Model>, String> {
+        let config = &self.files.config;
+        let plugin = config.plugin.type_.as_str();
+        let is_own = |provider| {
+            provider == config.default_model.provider
+                || protocol(provider).is_some_and(|one| protocol(plugin) == Some(one))
+        };
+        let base_url = ["baseUrl", "baseURL"].iter().find_map(|key| config.plugin.extra_config.get(*key));
+        let base_url = match base_url {
+            None => None,
+            Some(Value::String(url)) => Some(url.clone()),
+            Some(_) => return Err("`baseUrl` in `extraConfig` must be a string".into()),
+        };
+        let id = match named.and_then(|named| named.split_once('/')) {
+            Some((provider, id)) if is_own(provider) => id,
+            // A gateway of many providers has names with slashes; a provider itself does not know those of another.
+            Some((provider, _)) if base_url.is_none() && protocol(provider).is_some() => {
+                return Err(format!("the flow has a plugin for {plugin}, not for {provider}"));
+            }
+            _ => named.unwrap_or(&config.default_model.model),
+        };
+        let reference = ModelRef {
+            provider: plugin.into(),
+            id: id.into(),
+            base_url,
+            region: config.plugin.region.clone(),
+            credential_keys: config.credential_keys.clone(),
+            config: config.default_model.config.clone(),
+        };
+        models::open(&reference, &*self.credentials, self.http)
+    }
+
+    /// The tools called `names`, or as their files are; all when the prompt does not choose.
+    fn tools(&self, names: Option<&[String]>, mut wrong: impl FnMut(&str, String)) -> Toolbox {
+        let Some(names) = names else { return self.tools.clone() };
+        let mut chosen = Vec::with_capacity(names.len());
+        for name in names {
+            let found = self.named.iter().find(|(file, inside)| name == *file || name == *inside);
+            match found {
+                Some((_, inside)) => chosen.push(inside),
+                None => {
+                    let known: Vec<_> = self.named.values().map(String::as_str).collect();
+                    let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+                    wrong(name, format!("the flow has no tool `{name}`; it has: {known}"));
+                }
+            }
+        }
+        self.tools.only(|tool| chosen.contains(&&tool.name))
+    }
+}

@@ -1,0 +1,258 @@
+//! A prompt that can be asked: all that a request needs, made once.
+
+use std::sync::Arc;
+
+use dotprompt::{Prompt, RenderError, RenderedMessage, Role};
+use serde_json::{Map, Value};
+use tokio::sync::mpsc::Sender;
+
+use super::output::Output;
+use crate::{
+    models::{Message, Model, ModelError, Request},
+    told::Told,
+    tools::Toolbox,
+    turn::{Said, Turn},
+};
+
+/// The prompts of a flow.
+pub(super) struct Flow {
+    /// The one that is the flow.
+    pub(super) entry: Arc<Endpoint>,
+    /// All that can be asked, by name.
+    pub(super) prompts: Vec<(String, Arc<Endpoint>)>,
+}
+
+/// A prompt with its model and tools.
+pub(super) struct Endpoint {
+    pub(super) prompt: Prompt,
+    pub(super) model: Arc<dyn Model>,
+    /// Generation config of the prompt, over the model's.
+    pub(super) config: Arc<Map<String, Value>>,
+    pub(super) tools: Toolbox,
+    /// Set when the answer must be JSON.
+    pub(super) output: Option<Output>,
+    /// How often the model may ask for tools, or for another try at its JSON.
+    pub(super) tool_turns: usize,
+    /// What becomes of a chat's last message.
+    pub(super) message: ChatMessage,
+}
+
+/// What a prompt does with the text of what a chat's user said last.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ChatMessage {
+    /// It is given as the variable `message`.
+    pub(super) is_variable: bool,
+    /// The template says it by that variable, so it is left out of the conversation.
+    pub(super) has_place: bool,
+}
+
+/// A prompt without an answer. The text is for the user.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// The model failed.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The answer does not fit.
+    #[error("the model's answer does not fit the prompt's output: {0}")]
+    Output(String),
+}
+
+impl Endpoint {
+    /// What the model is asked: the template with `variables` in it, and `history` where it wants that.
+    ///
+    /// # Errors
+    /// Variables that do not fit the input schema, or a template that fails with them.
+    pub(super) fn render(&self, variables: &Value, history: &[Arc<Message>]) -> Result<Request, RenderError> {
+        // An empty text, which no template makes, shows where the history goes: it has more than Dotprompt knows.
+        let place = [RenderedMessage { role: Role::Model, parts: vec![dotprompt::Part::Text(String::new())] }];
+        let place = if history.is_empty() { &[][..] } else { &place };
+        let mut rendered = self.prompt.render(variables, place)?.messages.into_iter().peekable();
+        let system = rendered.next_if(|message| message.role == Role::System).map(|message| text(message).into());
+        let mut messages = Vec::with_capacity(history.len() + 2);
+        for message in rendered {
+            if matches!(&message.parts[..], [dotprompt::Part::Text(text)] if text.is_empty()) {
+                messages.extend_from_slice(history);
+            } else {
+                messages.push(Arc::new(said(message)));
+            }
+        }
+        let output = self.output.as_ref().map(Output::format);
+        Ok(Request { system, messages, tools: self.tools.specs(), config: self.config.clone(), output })
+    }
+
+    /// Answers. Text goes to `tokens` as it comes, JSON when it is whole and fits. Dropping the future ends the turn.
+    ///
+    /// # Errors
+    /// The model failed, or what it says does not fit, also after another try if it has one left.
+    pub(super) async fn answer(&self, mut request: Request, tokens: Option<&Sender<Told>>) -> Result<Said, Failure> {
+        let listener = tokens.filter(|_| self.output.is_none());
+        let turn = Turn { model: &*self.model, tools: &self.tools, tokens: listener };
+        let mut left = self.tool_turns;
+        let mut said = turn.run(&mut request, &mut left).await?;
+        let Some(output) = &self.output else { return Ok(said) };
+        said.text = match output.check(last_words(&request)) {
+            Ok(json) => json.to_owned(),
+            Err(problem) if left == 0 => return Err(Failure::Output(problem)),
+            Err(problem) => {
+                let text = format!("That does not fit: {problem}. Answer again, with JSON alone.");
+                request.messages.push(Arc::new(Message::user(text)));
+                said.add(turn.run(&mut request, &mut { left - 1 }).await?);
+                output.check(last_words(&request)).map_err(Failure::Output)?.to_owned()
+            }
+        };
+        if let Some(tokens) = tokens {
+            // A listener that went away takes the whole turn with it.
+            let _ = tokens.send(Told::Text(said.text.clone())).await;
+        }
+        Ok(said)
+    }
+}
+
+/// What the model said last, after all tools.
+fn last_words(request: &Request) -> &str {
+    match request.messages.last().map(Arc::as_ref) {
+        Some(Message::Assistant(text)) => text,
+        _ => "",
+    }
+}
+
+/// A message as models take it.
+fn said(message: RenderedMessage) -> Message {
+    match message.role {
+        Role::System => Message::System(text(message)),
+        Role::Model => Message::Assistant(text(message)),
+        Role::User => Message::User(message.parts),
+    }
+}
+
+/// The text of a message; only users show pictures.
+fn text(message: RenderedMessage) -> String {
+    let mut texts = message.parts.into_iter().filter_map(|part| match part {
+        dotprompt::Part::Text(text) => Some(text),
+        dotprompt::Part::Media { .. } => None,
+    });
+    // Nearly always there is one, which need not be copied.
+    let mut whole = texts.next().unwrap_or_default();
+    whole.extend(texts);
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures::{
+        StreamExt,
+        stream::{self, BoxStream},
+    };
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        metrics::Metrics,
+        models::{Chunk, ModelErrorKind, Part, ToolCall},
+        tools::Definition,
+    };
+
+    /// Gives these answers one after the other, a call of `datetime` where one is empty, and fails when none is left;
+    /// keeps what it was asked.
+    struct Script(Mutex<Vec<&'static str>>, Mutex<Vec<Request>>);
+
+    impl Model for Script {
+        fn answer(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+            self.1.lock().unwrap().push(request);
+            let mut answers = self.0.lock().unwrap();
+            let next = if answers.is_empty() { None } else { Some(answers.remove(0)) };
+            let chunk = match next {
+                None => Err(ModelError::new(ModelErrorKind::Unavailable, "it is asleep")),
+                Some("") => Ok(Chunk::Call(ToolCall { name: "datetime".into(), ..ToolCall::default() })),
+                Some(text) => Ok(Chunk::Token(text.into())),
+            };
+            stream::iter([chunk]).boxed()
+        }
+    }
+
+    fn endpoint(text: &str, answers: &[&'static str]) -> (Endpoint, Arc<Script>) {
+        let model = Arc::new(Script(Mutex::new(answers.to_vec()), Mutex::default()));
+        let prompt = Prompt::parse("p", text).unwrap();
+        let tools = r#"{"name": "datetime", "implementation": {"builtin": "datetime"}}"#;
+        let tools = vec![Definition::read_contract(tools).unwrap()];
+        let endpoint = Endpoint {
+            model: model.clone(),
+            config: Arc::new(prompt.metadata().config.clone()),
+            tools: Toolbox::new(tools, Arc::new(|_: &str| None), Metrics::default()),
+            output: prompt.metadata().output_schema.clone().map(|schema| Output::new(Some(schema)).unwrap()),
+            tool_turns: prompt.metadata().max_turns.unwrap_or(5) as usize,
+            message: ChatMessage::default(),
+            prompt,
+        };
+        (endpoint, model)
+    }
+
+    async fn ask(endpoint: &Endpoint) -> Result<String, String> {
+        let request = endpoint.render(&json!({ "name": "Ada" }), &[]).unwrap();
+        endpoint.answer(request, None).await.map(|said| said.text).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_prompt_becomes_what_a_model_is_asked() {
+        let text = "---\nconfig:\n  temperature: 0.5\n---\n{{role \"system\"}}be kind{{role \"user\"}}I am {{name}}\
+                    {{role \"model\"}}Hello{{role \"system\"}}now rhyme{{role \"user\"}}See {{media url=\"data:image/png;base64,AA==\"}}";
+        let (endpoint, model) = endpoint(text, &["fine"]);
+        assert_eq!(ask(&endpoint).await, Ok("fine".into()));
+        let asked = &model.1.lock().unwrap()[0];
+        assert_eq!((asked.system.as_deref(), asked.config["temperature"].as_f64()), (Some("be kind"), Some(0.5)));
+        let media = Part::Media { url: "data:image/png;base64,AA==".into(), content_type: None };
+        let said: Vec<_> = asked.messages.iter().map(|message| (**message).clone()).collect();
+        assert_eq!(
+            said,
+            [
+                Message::user("I am Ada"),
+                Message::Assistant("Hello".into()),
+                Message::System("now rhyme".into()),
+                Message::User(vec![Part::Text("See ".into()), media]),
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_model_that_never_has_enough_of_tools_is_stopped() {
+        for (text, calls, limit) in [("hi", 7, 5), ("---\nmaxTurns: 2\n---\nhi", 7, 2)] {
+            let (endpoint, model) = endpoint(text, &vec![""; calls]);
+            let stopped = format!("[stopped: the model asked for tools more than {limit} times]");
+            assert_eq!(ask(&endpoint).await, Ok(stopped));
+            assert_eq!(model.1.lock().unwrap().len(), limit + 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn json_that_does_not_fit_gets_one_more_try_if_a_turn_is_left() {
+        let json = |turns: u32| format!("---\nmaxTurns: {turns}\noutput:\n  schema:\n    n: integer\n---\nhi");
+        for (turns, answers, answer) in [
+            (1, &["", "{\"n\": 1}"][..], Ok("{\"n\": 1}")),
+            (1, &["{\"n\": \"x\"}", "```json\n{\"n\": 1}\n```"], Ok("{\"n\": 1}")),
+            (1, &["no", "no", "{\"n\": 1}"], Err("it is not JSON: expected ident at line 1 column 2")),
+            (1, &["", "{\"n\": \"x\"}", "{\"n\": 1}"], Err("/n: \"x\" is not of type \"integer\"")),
+            (2, &["", "{\"n\": \"x\"}", "{\"n\": 1}"], Ok("{\"n\": 1}")),
+            (5, &["", "", "", "", "", ""], Err("it is not JSON: expected value at line 1 column 2")),
+        ] {
+            let (endpoint, _) = endpoint(&json(turns), answers);
+            let expected = answer.map(str::to_owned);
+            let expected =
+                expected.map_err(|why| format!("the model's answer does not fit the prompt's output: {why}"));
+            assert_eq!(ask(&endpoint).await, expected, "{turns} {answers:?}");
+        }
+        let (endpoint, model) = endpoint(&json(1), &["{\"n\": \"x\"}", "{\"n\": 1}"]);
+        ask(&endpoint).await.unwrap();
+        let asked = model.1.lock().unwrap();
+        let feedback = "That does not fit: /n: \"x\" is not of type \"integer\". Answer again, with JSON alone.";
+        assert_eq!(**asked[1].messages.last().unwrap(), Message::user(feedback));
+        assert!(asked[1].output.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_failing_model_is_a_failure() {
+        let (endpoint, _) = endpoint("hi", &[]);
+        assert_eq!(ask(&endpoint).await, Err("the model did not answer: it is asleep".into()));
+    }
+}

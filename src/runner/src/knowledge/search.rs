@@ -1,0 +1,100 @@
+//! Hybrid search: by meaning (distance of vectors) and by words (text search), fused by rank.
+//!
+//! A text's score is the sum of 1 / (60 + its place) over the two lists that it is in: reciprocal rank fusion (Cormack,
+//! Clarke and Büttcher, 2009), which needs no common scale of distances and text ranks.
+
+use std::fmt::Write;
+
+use sqlx::Row;
+
+use crate::database::{Database, DatabaseError};
+
+/// $1 the query's vector, $2 the knowledge base, $3 the query, $4 how many texts.
+const QUERY: &str = "
+WITH nearest AS (
+    SELECT id, embedding <=> $1::vector AS distance FROM chunks
+    WHERE kb_id = $2 AND embedding IS NOT NULL ORDER BY distance LIMIT 20
+), matching AS (
+    SELECT id, ts_rank_cd(tsv, query) AS rank FROM chunks, plainto_tsquery($3) AS query
+    WHERE kb_id = $2 AND tsv @@ query ORDER BY rank DESC LIMIT 20
+), places AS (
+    SELECT id, row_number() OVER (ORDER BY distance, id) AS place FROM nearest
+    UNION ALL
+    SELECT id, row_number() OVER (ORDER BY rank DESC, id) AS place FROM matching
+), best AS (
+    SELECT id, sum(1.0 / (60 + place)) AS score FROM places GROUP BY id ORDER BY score DESC, id LIMIT $4
+)
+SELECT content, metadata::text AS metadata FROM best JOIN chunks USING (id) WHERE kb_id = $2 ORDER BY score DESC, id";
+
+/// Most texts that are found.
+const TEXTS: i64 = 5;
+
+/// A text that was found.
+#[derive(Debug, PartialEq)]
+pub(super) struct Found {
+    /// The text.
+    content: String,
+    /// What is known about it, as JSON.
+    metadata: Option<String>,
+}
+
+/// The best texts of a knowledge base, the best first.
+///
+/// # Errors
+/// The database is away, has no such table, or holds vectors of another length.
+pub(super) async fn hybrid(
+    database: &Database,
+    kb_id: &str,
+    query: &str,
+    vector: &[f32],
+) -> Result<Vec<Found>, DatabaseError> {
+    // No text of PostgreSQL's holds U+0000.
+    let words = query.replace('\0', " ");
+    let rows = sqlx::query(QUERY).bind(literal(vector)).bind(kb_id).bind(words).bind(TEXTS);
+    let rows = database.within(rows.fetch_all(database.pool())).await?;
+    let mut found = Vec::with_capacity(rows.len());
+    for row in rows {
+        let content: Option<String> = row.try_get("content")?;
+        found.push(Found { content: content.unwrap_or_default(), metadata: row.try_get("metadata")? });
+    }
+    Ok(found)
+}
+
+/// What was found, as text for a model.
+pub(super) fn text(found: &[Found]) -> String {
+    if found.is_empty() {
+        return "Nothing was found. Other words may help.".into();
+    }
+    let mut text = String::new();
+    for (index, one) in found.iter().enumerate() {
+        let gap = if index == 0 { "" } else { "\n\n" };
+        let _ = write!(text, "{gap}[{}] {}", index + 1, one.content.trim());
+        if let Some(metadata) = one.metadata.as_deref().filter(|json| !matches!(*json, "{}" | "null")) {
+            let _ = write!(text, "\n    {metadata}");
+        }
+    }
+    text
+}
+
+/// A vector as pgvector writes it.
+fn literal(vector: &[f32]) -> String {
+    let numbers: Vec<String> = vector.iter().map(f32::to_string).collect();
+    format!("[{}]", numbers.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_model_reads() {
+        let found = |content: &str, metadata: Option<&str>| Found {
+            content: content.into(),
+            metadata: metadata.map(str::to_owned),
+        };
+        assert_eq!(text(&[]), "Nothing was found. Other words may help.");
+        let two = [found(" a\n", Some(r#"{"page": 1}"#)), found("b", Some("{}")), found("c", None)];
+        assert_eq!(text(&two), "[1] a\n    {\"page\": 1}\n\n[2] b\n\n[3] c");
+        assert_eq!(literal(&[1.0, -0.5, 1e-7]), "[1,-0.5,0.0000001]");
+    }
+}

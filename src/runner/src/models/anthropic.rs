@@ -1,0 +1,345 @@
+//! The Messages API of Anthropic.
+//!
+//! It has no roles for instructions, so all of them go to its `system`; and JSON is asked for in words, which every
+//! model of it understands. What a model thought before it called a tool goes back with the call, or the API refuses the
+//! tool's result.
+//!
+//! Sources: <https://docs.anthropic.com/en/api/messages-streaming>,
+//! <https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking>.
+
+use std::collections::VecDeque;
+
+use crds::provider;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Chunk, ModelRef, Part, Request, Thought, Usage,
+    calls::{Calls, object},
+    endpoint::{Endpoint, Names},
+    error::ModelError,
+    http::Call,
+    remote::{Protocol, Reader},
+    said::{Media, Said, instructions, json_in_words, said},
+};
+use crate::Lookup;
+
+const NAMES: Names = Names {
+    keys: provider::ANTHROPIC.keys,
+    base: provider::ANTHROPIC.base,
+    public: "https://api.anthropic.com",
+    regional: None,
+    needs_key: provider::ANTHROPIC.needs_key,
+};
+
+/// The version of the API that is spoken here.
+const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
+
+/// Most tokens of an answer when nothing is said; the API wants to be told.
+const MAX_TOKENS: u64 = 8192;
+
+/// A model behind the Messages API.
+pub(super) struct Anthropic(Endpoint);
+
+impl Anthropic {
+    /// The model `reference` names.
+    ///
+    /// # Errors
+    /// What to set.
+    pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
+        Endpoint::find(reference, credentials, &NAMES).map(Self)
+    }
+}
+
+impl Protocol for Anthropic {
+    fn write(&self, request: &Request) -> Result<Call, ModelError> {
+        let generation = self.0.generation(request);
+        let model = generation.model.clone();
+        let names = [("maxOutputTokens", "max_tokens")];
+        let mut body = generation.into_values(&names, true);
+        body.entry("max_tokens").or_insert(MAX_TOKENS.into());
+        body.insert("model".into(), model.into());
+        body.insert("stream".into(), true.into());
+        if let Some(system) = instructions(request, request.output.as_ref().map(json_in_words)) {
+            body.insert("system".into(), system.into());
+        }
+        body.insert("messages".into(), messages(request)?.into());
+        if !request.tools.is_empty() {
+            let tools = request.tools.iter().map(
+                |tool| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema }),
+            );
+            body.insert("tools".into(), tools.collect());
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(HeaderName::from_static("anthropic-version"), VERSION);
+        if let Some(key) = self.0.key_header("") {
+            headers.insert(HeaderName::from_static("x-api-key"), key);
+        }
+        Ok(Call { url: self.0.url(&["v1", "messages"]), headers, body: body.into() })
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(Answer::default())
+    }
+}
+
+fn messages(request: &Request) -> Result<Vec<Value>, ModelError> {
+    let mut messages = Vec::new();
+    for entry in said(&request.messages) {
+        let (role, blocks) = match entry {
+            Said::System(_) => continue,
+            Said::User(parts) => ("user", parts.iter().filter_map(block).collect::<Result<Vec<_>, _>>()?),
+            Said::Assistant(text, calls) => {
+                let thoughts = calls.iter().filter_map(|call| match &call.thought {
+                    Some(Thought::Blocks(blocks)) => Some(blocks.clone()),
+                    _ => None,
+                });
+                let thoughts: Vec<_> = thoughts.flatten().collect();
+                let text = (!text.is_empty()).then(|| json!({ "type": "text", "text": text }));
+                let calls = calls.into_iter().map(|call| {
+                    let input = object(&call.arguments);
+                    json!({ "type": "tool_use", "id": plain(&call.id), "name": call.name, "input": input })
+                });
+                ("assistant", thoughts.into_iter().chain(text).chain(calls).collect())
+            }
+            Said::Results(results) => {
+                let results = results.into_iter().map(|result| {
+                    let mut block = json!({
+                        "type": "tool_result",
+                        "tool_use_id": plain(result.id),
+                        "content": result.text,
+                    });
+                    if result.failed {
+                        block["is_error"] = true.into();
+                    }
+                    block
+                });
+                ("user", results.collect())
+            }
+        };
+        if !blocks.is_empty() {
+            messages.push(json!({ "role": role, "content": blocks }));
+        }
+    }
+    Ok(messages)
+}
+
+fn block(part: &Part) -> Option<Result<Value, ModelError>> {
+    match part {
+        Part::Text(text) if text.is_empty() => None,
+        Part::Text(text) => Some(Ok(json!({ "type": "text", "text": text }))),
+        Part::Media { url, content_type } => Some(Media::read(url, content_type.as_deref()).map(|media| {
+            let (type_, source) = match media {
+                Media::Inline { type_, data } => {
+                    (Some(type_), json!({ "type": "base64", "media_type": type_, "data": data }))
+                }
+                Media::Remote { type_, url } => (type_, json!({ "type": "url", "url": url })),
+            };
+            let kind = if type_ == Some("application/pdf") { "document" } else { "image" };
+            json!({ "type": kind, "source": source })
+        })),
+    }
+}
+
+/// An id as the API accepts it: letters, digits, `_` and `-`. Other providers' ids may hold more.
+fn plain(id: &str) -> String {
+    id.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
+}
+
+/// Where the reading of an answer stands.
+#[derive(Default)]
+struct Answer {
+    calls: Calls,
+    thoughts: Thoughts,
+    usage: Usage,
+    done: bool,
+}
+
+/// An event. Kinds that are not known are left out: the API adds some from time to time and says so.
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Event {
+    MessageStart {
+        message: Start,
+    },
+    ContentBlockStart {
+        index: u64,
+        content_block: Block,
+    },
+    ContentBlockDelta {
+        index: u64,
+        delta: Delta,
+    },
+    MessageDelta {
+        delta: End,
+        usage: Option<Tokens>,
+    },
+    MessageStop,
+    Error,
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Start {
+    usage: Option<Tokens>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block {
+    Text {
+        text: String,
+    },
+    ToolUse {
+        id: String,
+        name: String,
+    },
+    Thinking {
+        #[serde(default)]
+        thinking: String,
+        #[serde(default)]
+        signature: String,
+    },
+    RedactedThinking {
+        data: String,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type")]
+enum Delta {
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: String },
+    #[serde(rename = "signature_delta")]
+    Signature { signature: String },
+    #[serde(rename = "text_delta")]
+    Text { text: String },
+    #[serde(rename = "input_json_delta")]
+    Arguments { partial_json: String },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct End {
+    stop_reason: Option<String>,
+}
+
+/// Running totals.
+#[derive(Deserialize)]
+struct Tokens {
+    input_tokens: Option<u64>,
+    #[serde(default)]
+    cache_creation_input_tokens: Option<u64>,
+    #[serde(default)]
+    cache_read_input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+}
+
+/// What the model thought, in the order in which it did.
+#[derive(Default)]
+struct Thoughts(Vec<BlockOfThought>);
+
+enum BlockOfThought {
+    /// Whose text still comes, at that place of the answer.
+    Open { index: u64, thinking: String, signature: String },
+    /// What the provider does not show.
+    Redacted { data: String },
+}
+
+impl Thoughts {
+    /// More of the block at `place`.
+    fn more(&mut self, place: u64, text: &str, sign: &str) {
+        for block in &mut self.0 {
+            if let BlockOfThought::Open { index, thinking, signature } = block
+                && *index == place
+            {
+                thinking.push_str(text);
+                signature.push_str(sign);
+            }
+        }
+    }
+
+    /// All of it, as it is to be given back.
+    fn whole(self) -> Option<Thought> {
+        let block = |block| match block {
+            BlockOfThought::Open { thinking, signature, .. } => {
+                json!({ "type": "thinking", "thinking": thinking, "signature": signature })
+            }
+            BlockOfThought::Redacted { data } => json!({ "type": "redacted_thinking", "data": data }),
+        };
+        (!self.0.is_empty()).then(|| Thought::Blocks(self.0.into_iter().map(block).collect()))
+    }
+}
+
+impl Reader for Answer {
+    fn read(&mut self, piece: &[u8], chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        let text = |text: String| (!text.is_empty()).then_some(Chunk::Token(text));
+        match serde_json::from_slice(piece).map_err(|_| ModelError::malformed())? {
+            Event::MessageStart { message } => self.count(message.usage),
+            Event::ContentBlockStart { index, content_block } => match content_block {
+                Block::Text { text: first } => chunks.extend(text(first)),
+                Block::ToolUse { id, name } => self.calls.begin(index, &id, &name)?,
+                Block::Thinking { thinking, signature } => {
+                    self.thoughts.0.push(BlockOfThought::Open { index, thinking, signature });
+                }
+                Block::RedactedThinking { data } => self.thoughts.0.push(BlockOfThought::Redacted { data }),
+                Block::Other => {}
+            },
+            Event::ContentBlockDelta { index, delta } => match delta {
+                Delta::Text { text: more } => chunks.extend(text(more)),
+                // Tools that the provider runs itself have arguments too; they began no call here.
+                Delta::Arguments { partial_json } if self.calls.id(index).is_some() => {
+                    self.calls.more(index, &partial_json)?;
+                }
+                Delta::Thinking { thinking } => self.thoughts.more(index, &thinking, ""),
+                Delta::Signature { signature } => self.thoughts.more(index, "", &signature),
+                Delta::Arguments { .. } | Delta::Other => {}
+            },
+            Event::MessageDelta { delta, usage } => {
+                self.count(usage);
+                match delta.stop_reason.as_deref() {
+                    Some("max_tokens" | "model_context_window_exceeded") => chunks.push_back(Chunk::Truncated),
+                    Some("refusal") => return Err(ModelError::unsafe_content()),
+                    _ => {}
+                }
+            }
+            Event::MessageStop => self.done = true,
+            Event::Error => return Err(ModelError::reported(piece)),
+            Event::Other => {}
+        }
+        Ok(())
+    }
+
+    fn done(&self) -> bool {
+        self.done
+    }
+
+    fn end(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        if !self.done {
+            return Err(ModelError::broken_off());
+        }
+        let before = chunks.len();
+        self.calls.finish(chunks)?;
+        if let Some(Chunk::Call(first)) = chunks.get_mut(before) {
+            first.thought = std::mem::take(&mut self.thoughts).whole();
+        }
+        chunks.push_back(Chunk::Usage(self.usage));
+        Ok(())
+    }
+}
+
+impl Answer {
+    fn count(&mut self, tokens: Option<Tokens>) {
+        let Some(tokens) = tokens else { return };
+        let cached = [tokens.cache_creation_input_tokens, tokens.cache_read_input_tokens];
+        if let Some(input) = tokens.input_tokens {
+            self.usage.input = input + cached.into_iter().flatten().sum::<u64>();
+        }
+        self.usage.output = tokens.output_tokens.unwrap_or(self.usage.output);
+    }
+}

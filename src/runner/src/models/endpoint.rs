@@ -1,0 +1,187 @@
+//! A model at its provider: where the API is, the key for it, and the config of every request.
+
+use reqwest::header::HeaderValue;
+use url::Url;
+
+use super::{ModelRef, Request, generation::Generation};
+use crate::Lookup;
+
+/// How a provider is found when nothing is said.
+pub(super) struct Names {
+    /// Credentials that hold the API key, the preferred one first.
+    pub(super) keys: &'static [&'static str],
+    /// The credential that holds the base URL.
+    pub(super) base: &'static str,
+    /// The provider's own base URL.
+    pub(super) public: &'static str,
+    /// The same for a region, which stands for `{region}`; where there is none, a region changes nothing.
+    pub(super) regional: Option<&'static str>,
+    /// Whether the provider's own address wants a key.
+    pub(super) needs_key: bool,
+}
+
+/// Which model, where and with what key.
+pub(super) struct Endpoint {
+    reference: ModelRef,
+    base: Url,
+    /// The API key.
+    pub(super) key: Option<String>,
+    /// Whether somebody chose another address than the provider's own.
+    pub(super) chosen: bool,
+}
+
+impl Endpoint {
+    /// The endpoint of `reference`. A server at an address that was chosen may need no key.
+    ///
+    /// # Errors
+    /// What to set, without a value.
+    pub(super) fn find(reference: &ModelRef, credentials: &Lookup, names: &Names) -> Result<Self, String> {
+        let provider = &reference.provider;
+        let set = |name: &str| credentials(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        let chosen = reference.base_url.clone().filter(|url| !url.is_empty()).or_else(|| set(names.base));
+        let base = match &chosen {
+            Some(chosen) => Url::parse(chosen).ok(),
+            None => Url::parse(&public(reference, names)?).ok(),
+        };
+        let base = base.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host()).ok_or_else(|| {
+            format!(
+                "the base URL of model provider `{provider}` is not an http or https URL; mend `baseUrl` in the \
+                 extraConfig of its PluginConfig, or {}",
+                names.base
+            )
+        })?;
+        let declared = match &*reference.credential_keys {
+            [only] => Some(only.as_str()),
+            _ => None,
+        };
+        let found = names.keys.iter().copied().chain(declared).find_map(|name| Some((name, set(name)?)));
+        let key = match found {
+            // A header could not hold it.
+            Some((name, key)) if HeaderValue::from_str(&key).is_err() => {
+                return Err(format!("{name} holds characters that no API key has; set it to the key alone"));
+            }
+            Some((_, key)) => Some(key),
+            None if names.needs_key && chosen.is_none() => {
+                return Err(format!(
+                    "model provider `{provider}` needs an API key: set {}, or the base URL of a server that needs none",
+                    names.keys.join(" or ")
+                ));
+            }
+            None => None,
+        };
+        Ok(Self { reference: reference.clone(), base, key, chosen: chosen.is_some() })
+    }
+
+    /// The model's name.
+    pub(super) fn model(&self) -> &str {
+        &self.reference.id
+    }
+
+    /// The config of an answer to `request`.
+    pub(super) fn generation(&self, request: &Request) -> Generation {
+        Generation::new(&self.reference.id, &self.reference.config, &request.config)
+    }
+
+    /// The base URL with `path` after it. The first segment of `path` is left out where the base URL ends with it
+    /// already: `…/v1` and `…` mean the same.
+    pub(super) fn url(&self, path: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        let last = self.base.path().trim_end_matches('/').rsplit('/').next();
+        let path = if path.len() > 1 && last == path.first().copied() { &path[1..] } else { path };
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        url
+    }
+
+    /// The key as a header's value, after `prefix`; it is left out of logs.
+    pub(super) fn key_header(&self, prefix: &str) -> Option<HeaderValue> {
+        let key = self.key.as_ref()?;
+        let mut value = HeaderValue::from_str(&format!("{prefix}{key}")).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+}
+
+/// The provider's own base URL.
+fn public(reference: &ModelRef, names: &Names) -> Result<String, String> {
+    let region = reference.region.as_deref().filter(|region| !region.is_empty());
+    let Some((template, region)) = names.regional.zip(region) else { return Ok(names.public.into()) };
+    if region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return Ok(template.replace("{region}", region));
+    }
+    Err(format!("model provider `{}` has no region {region:?}; regions are words such as eu", reference.provider))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: Names = Names {
+        keys: &["A_KEY", "B_KEY"],
+        base: "A_URL",
+        public: "https://api.example/v1",
+        regional: Some("https://{region}.api.example/v1"),
+        needs_key: true,
+    };
+
+    fn find(reference: ModelRef, credentials: &'static [(&'static str, &'static str)]) -> Result<Endpoint, String> {
+        let lookup = |name: &str| credentials.iter().find(|(known, _)| *known == name).map(|(_, v)| (*v).to_owned());
+        Endpoint::find(&reference, &lookup, &NAMES)
+    }
+
+    fn model() -> ModelRef {
+        ModelRef::new("a", "m")
+    }
+
+    #[test]
+    fn the_key_and_the_address_come_from_the_nearest_place() {
+        let declared = ModelRef { credential_keys: vec!["MINE".into()], ..model() };
+        let based = ModelRef { base_url: Some("http://near/".into()), region: Some("eu".into()), ..model() };
+        let regional = ModelRef { region: Some("eu".into()), ..model() };
+        for (reference, credentials, key, url) in [
+            (model(), &[("A_KEY", "a\n"), ("B_KEY", "b")][..], Some("a"), "https://api.example/v1/x"),
+            (model(), &[("A_KEY", " "), ("B_KEY", "b")], Some("b"), "https://api.example/v1/x"),
+            (regional, &[("A_KEY", "a")], Some("a"), "https://eu.api.example/v1/x"),
+            (declared.clone(), &[("MINE", "m")], Some("m"), "https://api.example/v1/x"),
+            (declared, &[("MINE", "m"), ("B_KEY", "b")], Some("b"), "https://api.example/v1/x"),
+            (model(), &[("A_URL", "http://far/base?q=1")], None, "http://far/base/x?q=1"),
+            (based, &[("A_URL", "http://far"), ("A_KEY", "a")], Some("a"), "http://near/x"),
+        ] {
+            let found = find(reference, credentials).unwrap();
+            assert_eq!((found.key.as_deref(), found.url(&["x"]).as_str()), (key, url), "{credentials:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_said_without_a_value() {
+        let wrong = |url: &str| ModelRef { base_url: Some(url.into()), ..model() };
+        for (reference, credentials, problem) in [
+            (model(), &[][..], "model provider `a` needs an API key: set A_KEY or B_KEY, or the base URL of a server"),
+            (model(), &[("A_KEY", "SECRET\nmore")], "A_KEY holds characters that no API key has"),
+            (wrong("user:SECRET@host"), &[], "the base URL of model provider `a` is not an http or https URL; mend"),
+            (wrong("ftp://SECRET"), &[], "the base URL of model provider `a` is not"),
+            (
+                ModelRef { region: Some("evil.example/".into()), ..model() },
+                &[("A_KEY", "a")],
+                "model provider `a` has no region \"evil.example/\"",
+            ),
+        ] {
+            let found = find(reference, credentials).err().unwrap();
+            assert!(found.starts_with(problem) && !found.contains("SECRET"), "{found}");
+        }
+    }
+
+    #[test]
+    fn a_version_in_the_base_url_is_not_repeated() {
+        for (base, url) in [
+            ("http://h", "http://h/v1/messages"),
+            ("http://h/v1/", "http://h/v1/messages"),
+            ("http://h/a/v1", "http://h/a/v1/messages"),
+            ("http://h/v2", "http://h/v2/v1/messages"),
+        ] {
+            let found = find(ModelRef { base_url: Some(base.into()), ..model() }, &[]).unwrap();
+            assert_eq!(found.url(&["v1", "messages"]).as_str(), url);
+        }
+    }
+}

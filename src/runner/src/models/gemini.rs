@@ -1,0 +1,273 @@
+//! The Gemini API of Google.
+//!
+//! A call comes with a signature that the next request must give back, or the newer models refuse it. JSON is asked for
+//! by a setting, except beside tools, where most models refuse that: there it is asked for in words.
+//!
+//! Source: <https://ai.google.dev/api/generate-content>.
+
+use std::collections::VecDeque;
+
+use crds::provider;
+use reqwest::header::{HeaderMap, HeaderName};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Chunk, ModelRef, Part, Request, Thought, ToolCall, Usage,
+    calls::{call, object},
+    endpoint::{Endpoint, Names},
+    error::ModelError,
+    http::Call,
+    remote::{Protocol, Reader},
+    said::{Media, Said, instructions, json_in_words, said},
+};
+use crate::Lookup;
+
+const NAMES: Names = Names {
+    keys: provider::GEMINI.keys,
+    base: provider::GEMINI.base,
+    public: "https://generativelanguage.googleapis.com",
+    regional: None,
+    needs_key: provider::GEMINI.needs_key,
+};
+
+/// Settings that stand beside the generation config.
+const BESIDE: [&str; 3] = ["safetySettings", "toolConfig", "cachedContent"];
+
+/// A model behind `streamGenerateContent`.
+pub(super) struct Gemini(Endpoint);
+
+impl Gemini {
+    /// The model `reference` names.
+    ///
+    /// # Errors
+    /// What to set.
+    pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
+        Endpoint::find(reference, credentials, &NAMES).map(Self)
+    }
+}
+
+impl Protocol for Gemini {
+    fn write(&self, request: &Request) -> Result<Call, ModelError> {
+        let mut generation = self.0.generation(request);
+        let mut body = Map::new();
+        for name in BESIDE {
+            body.extend(generation.take(name).map(|value| (name.to_owned(), value)));
+        }
+        let model = generation.model.clone();
+        let mut config = generation.into_values(&[], false);
+        let mut words = None;
+        if let Some(output) = &request.output {
+            if request.tools.is_empty() {
+                config.insert("responseMimeType".into(), "application/json".into());
+                config.extend(output.schema.iter().map(|schema| ("responseJsonSchema".to_owned(), schema.clone())));
+            } else {
+                words = Some(json_in_words(output));
+            }
+        }
+        if !config.is_empty() {
+            body.insert("generationConfig".into(), config.into());
+        }
+        if let Some(system) = instructions(request, words) {
+            body.insert("systemInstruction".into(), json!({ "parts": [{ "text": system }] }));
+        }
+        body.insert("contents".into(), contents(request)?.into());
+        if !request.tools.is_empty() {
+            let tools = request.tools.iter().map(|tool| {
+                let schema = &tool.input_schema;
+                json!({ "name": tool.name, "description": tool.description, "parametersJsonSchema": schema })
+            });
+            body.insert("tools".into(), json!([{ "functionDeclarations": tools.collect::<Value>() }]));
+        }
+        let mut headers = HeaderMap::new();
+        if let Some(key) = self.0.key_header("") {
+            headers.insert(HeaderName::from_static("x-goog-api-key"), key);
+        }
+        let (folder, name) = model.split_once('/').unwrap_or(("models", &model));
+        let mut url = self.0.url(&["v1beta", folder, &format!("{name}:streamGenerateContent")]);
+        url.query_pairs_mut().append_pair("alt", "sse");
+        Ok(Call { url, headers, body: body.into() })
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(Answer::default())
+    }
+}
+
+fn contents(request: &Request) -> Result<Vec<Value>, ModelError> {
+    let mut contents = Vec::new();
+    for entry in said(&request.messages) {
+        let (role, parts) = match entry {
+            Said::System(_) => continue,
+            Said::User(parts) => ("user", parts.iter().map(part).collect::<Result<Vec<_>, _>>()?),
+            Said::Assistant(text, calls) => {
+                let text = (!text.is_empty()).then(|| json!({ "text": text }));
+                ("model", text.into_iter().chain(calls.into_iter().map(function_call)).collect())
+            }
+            Said::Results(results) => {
+                let results = results.into_iter().map(|result| {
+                    let response = json!({ if result.failed { "error" } else { "output" }: result.text });
+                    json!({ "functionResponse": { "id": result.id, "name": result.name, "response": response } })
+                });
+                ("user", results.collect())
+            }
+        };
+        // The API refuses an entry that says nothing.
+        if !parts.is_empty() {
+            contents.push(json!({ "role": role, "parts": parts }));
+        }
+    }
+    Ok(contents)
+}
+
+fn function_call(call: &ToolCall) -> Value {
+    let mut part = json!({ "functionCall": { "id": call.id, "name": call.name, "args": object(&call.arguments) } });
+    if let Some(Thought::Signature(signature)) = &call.thought {
+        part["thoughtSignature"] = signature.as_str().into();
+    }
+    part
+}
+
+fn part(part: &Part) -> Result<Value, ModelError> {
+    Ok(match part {
+        Part::Text(text) => json!({ "text": text }),
+        Part::Media { url, content_type } => match Media::read(url, content_type.as_deref())? {
+            Media::Inline { type_, data } => json!({ "inlineData": { "mimeType": type_, "data": data } }),
+            Media::Remote { type_: None, url } => json!({ "fileData": { "fileUri": url } }),
+            Media::Remote { type_, url } => json!({ "fileData": { "mimeType": type_, "fileUri": url } }),
+        },
+    })
+}
+
+/// Where the reading of an answer stands.
+#[derive(Default)]
+struct Answer {
+    usage: Option<Usage>,
+    calls: usize,
+    finished: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Event {
+    #[serde(default)]
+    candidates: Vec<Candidate>,
+    prompt_feedback: Option<Feedback>,
+    usage_metadata: Option<Tokens>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate {
+    content: Option<Content>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Content {
+    #[serde(default)]
+    parts: Vec<Piece>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Piece {
+    text: Option<String>,
+    #[serde(default)]
+    thought: bool,
+    function_call: Option<Function>,
+    thought_signature: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    #[serde(default)]
+    id: String,
+    name: String,
+    #[serde(default)]
+    args: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback {
+    block_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Tokens {
+    #[serde(default)]
+    prompt_token_count: u64,
+    #[serde(default)]
+    candidates_token_count: u64,
+    #[serde(default)]
+    thoughts_token_count: u64,
+}
+
+impl Reader for Answer {
+    fn read(&mut self, piece: &[u8], chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        let event: Event = serde_json::from_slice(piece).map_err(|_| ModelError::malformed())?;
+        if event.error.is_some() {
+            return Err(ModelError::reported(piece));
+        }
+        if event.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
+            return Err(ModelError::unsafe_content());
+        }
+        if let Some(tokens) = event.usage_metadata {
+            let output = tokens.candidates_token_count + tokens.thoughts_token_count;
+            self.usage = Some(Usage { input: tokens.prompt_token_count, output });
+        }
+        let Some(candidate) = event.candidates.into_iter().next() else { return Ok(()) };
+        for piece in candidate.content.map(|content| content.parts).unwrap_or_default() {
+            if let Some(text) = piece.text.filter(|text| !piece.thought && !text.is_empty()) {
+                chunks.push_back(Chunk::Token(text));
+            }
+            if let Some(Function { id, name, args }) = piece.function_call {
+                self.calls += 1;
+                if self.calls > 128 {
+                    return Err(ModelError::too_large("128 calls of tools"));
+                }
+                chunks.push_back(call(id, name, object(&args), piece.thought_signature.map(Thought::Signature))?);
+            }
+        }
+        match candidate.finish_reason.as_deref() {
+            None => return Ok(()),
+            Some("MAX_TOKENS") => chunks.push_back(Chunk::Truncated),
+            Some(
+                "SAFETY"
+                | "RECITATION"
+                | "BLOCKLIST"
+                | "PROHIBITED_CONTENT"
+                | "SPII"
+                | "LANGUAGE"
+                | "IMAGE_SAFETY"
+                | "IMAGE_PROHIBITED_CONTENT"
+                | "IMAGE_RECITATION",
+            ) => return Err(ModelError::unsafe_content()),
+            Some(
+                "MALFORMED_FUNCTION_CALL"
+                | "MALFORMED_RESPONSE"
+                | "MISSING_THOUGHT_SIGNATURE"
+                | "TOO_MANY_TOOL_CALLS"
+                | "UNEXPECTED_TOOL_CALL",
+            ) => return Err(ModelError::malformed()),
+            Some(_) => {}
+        }
+        self.finished = true;
+        Ok(())
+    }
+
+    fn done(&self) -> bool {
+        false
+    }
+
+    fn end(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        if !self.finished {
+            return Err(ModelError::broken_off());
+        }
+        chunks.extend(self.usage.map(Chunk::Usage));
+        Ok(())
+    }
+}

@@ -1,0 +1,186 @@
+//! The connection to a provider: time limits, and when to try again.
+//!
+//! A failure that may pass (no connection, 429, 5xx, a stream that fails at once) is tried again, at most three times
+//! and never after the first piece of an answer: the user has seen that already. A 429 or 503 that says when to come
+//! back is believed, up to 30 s.
+//!
+//! What a failed provider says goes to the log of the process, cut short and with its credentials masked, because only it
+//! knows what is wrong; it may quote the conversation, so callers get the status and what to do.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use backoff::{BackoffBuilder, ExponentialBuilder};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::redirect::Policy;
+use reqwest::{Client, ClientBuilder, Response};
+use serde_json::Value;
+use url::Url;
+
+use super::error::{ModelError, ModelErrorKind};
+use super::refusal;
+
+/// Longest time for a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Longest time until the header of an answer is there.
+const HEADER: Duration = Duration::from_secs(60);
+/// Longest time to read why a request is refused.
+const REFUSAL: Duration = Duration::from_secs(2);
+/// Longest time between two pieces of an answer.
+pub(super) const IDLE: Duration = Duration::from_secs(60);
+/// How often a failed request is tried again.
+const RETRIES: usize = 3;
+/// Longest wait that a provider may ask for.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// The HTTP client of all models, built at the first use: loading the system's certificates costs time and memory that
+/// a stub need not pay.
+#[derive(Clone)]
+pub(crate) struct Http {
+    client: Arc<OnceLock<Result<Client, String>>>,
+    /// Waits before another attempt.
+    pause: Arc<dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync>,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self { client: Arc::default(), pause: Arc::new(|time| tokio::time::sleep(time).boxed()) }
+    }
+}
+
+/// One request to a provider, always a POST of JSON.
+pub(super) struct Call {
+    /// Where to.
+    pub(super) url: Url,
+    /// The provider's headers, credentials among them.
+    pub(super) headers: HeaderMap,
+    /// The body.
+    pub(super) body: Value,
+}
+
+#[cfg(test)]
+impl Http {
+    /// For plain http alone, which saves the loading of certificates; `pause` is told instead of waiting.
+    pub(super) fn plain(pause: impl Fn(Duration) + Send + Sync + 'static) -> Self {
+        let client = OnceLock::from(builder().tls_certs_only([]).build().map_err(|error| error.to_string()));
+        let pause = move |time| {
+            pause(time);
+            futures::future::ready(()).boxed()
+        };
+        Self { client: Arc::new(client), pause: Arc::new(pause) }
+    }
+}
+
+impl Http {
+    /// The answer to `call` once its header says success.
+    ///
+    /// # Errors
+    /// No answer in time, or one that is not a success.
+    pub(super) async fn send(&self, call: &Call) -> Result<Response, ModelError> {
+        let client = self.client.get_or_init(build).as_ref().map_err(|problem| {
+            tracing::error!("no HTTP client for models: {problem}");
+            ModelError::new(ModelErrorKind::Unavailable, "this runtime has no HTTP client; its log says why")
+        })?;
+        let request = client.post(call.url.clone()).headers(call.headers.clone()).json(&call.body);
+        let response = tokio::time::timeout(HEADER, request.send()).await.map_err(|_| silent())?.map_err(unsent)?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let mut error = ModelError::status(status);
+        error.retry_after = retry_after.and_then(|text| asked_pause(text, Timestamp::now()));
+        let said = tokio::time::timeout(REFUSAL, refusal::read(response, &call.headers)).await.unwrap_or_default();
+        let host = call.url.host_str();
+        tracing::warn!(status = status.as_u16(), host, said, "a model's provider refuses the request");
+        Err(error)
+    }
+
+    /// Runs `attempt` until it succeeds or fails for good.
+    ///
+    /// # Errors
+    /// The last failure.
+    pub(super) async fn retrying<T, F>(&self, mut attempt: impl FnMut() -> F) -> Result<T, ModelError>
+    where
+        F: Future<Output = Result<T, ModelError>>,
+    {
+        let pauses = ExponentialBuilder::new().with_min_delay(Duration::from_millis(500)).with_max_times(RETRIES);
+        let mut pauses = pauses.with_jitter().build();
+        loop {
+            let error = match attempt().await {
+                Err(error) if error.kind == ModelErrorKind::Unavailable => error,
+                settled => return settled,
+            };
+            let Some(pause) = pauses.next() else { return Err(error) };
+            let pause = error.retry_after.unwrap_or(pause);
+            tracing::debug!(?pause, "trying again: {error}");
+            (self.pause)(pause).await;
+        }
+    }
+}
+
+/// The provider says nothing.
+pub(super) fn silent() -> ModelError {
+    ModelError::new(ModelErrorKind::Timeout, "the provider sent nothing for 60 s; try again later")
+}
+
+fn unsent(error: reqwest::Error) -> ModelError {
+    tracing::debug!(connect = error.is_connect(), timeout = error.is_timeout(), "a model's provider was not reached");
+    ModelError::new(
+        ModelErrorKind::Unavailable,
+        "the provider cannot be reached; check the base URL and that the network allows it",
+    )
+}
+
+/// How long to wait, from a number of seconds or a date (RFC 9110, 10.2.3).
+fn asked_pause(text: &str, now: Timestamp) -> Option<Duration> {
+    let text = text.trim();
+    let asked = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let then = DateTimeParser::new().parse_timestamp(text).ok()?;
+            Duration::try_from(then.duration_since(now)).unwrap_or_default()
+        }
+    };
+    Some(asked.min(LONGEST_WAIT))
+}
+
+fn build() -> Result<Client, String> {
+    // An image without CA certificates can still call plain http.
+    builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(|error| error.to_string())
+}
+
+fn builder() -> ClientBuilder {
+    Client::builder()
+        .user_agent(concat!("recif-runner/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT)
+        // A key must not follow a redirect to another host.
+        .redirect(Policy::none())
+        .pool_max_idle_per_host(4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_seconds_or_a_date_and_at_most_30_s() {
+        let now: Timestamp = "1994-11-06T08:49:30Z".parse().unwrap();
+        for (text, seconds) in [
+            ("7", Some(7)),
+            (" 0 ", Some(0)),
+            ("3600", Some(30)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(7)),
+            ("Sun, 06 Nov 1994 09:49:37 GMT", Some(30)),
+            ("Sun, 06 Nov 1994 08:49:00 GMT", Some(0)),
+            ("soon", None),
+            ("-1", None),
+        ] {
+            assert_eq!(asked_pause(text, now), seconds.map(Duration::from_secs), "{text}");
+        }
+    }
+}

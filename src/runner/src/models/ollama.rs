@@ -1,0 +1,257 @@
+//! The API of Ollama: answers, one JSON text per line, and embeddings.
+//!
+//! Source: <https://github.com/ollama/ollama/blob/main/docs/api.md>.
+
+use std::collections::VecDeque;
+
+use async_trait::async_trait;
+use crds::provider;
+use futures::TryStreamExt;
+use reqwest::header::{AUTHORIZATION, HeaderMap};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Chunk, Embedder, ModelRef, Part, Request, Usage,
+    calls::{call, object},
+    endpoint::{Endpoint, Names},
+    error::ModelError,
+    frames::{self, Frames},
+    http::{Call, Http},
+    openai::functions,
+    remote::{Protocol, Reader},
+    said::{Media, Said, said, unfit},
+    text_of,
+};
+use crate::Lookup;
+
+const NAMES: Names = Names {
+    keys: provider::OLLAMA.keys,
+    base: provider::OLLAMA.base,
+    public: "http://localhost:11434",
+    regional: None,
+    needs_key: provider::OLLAMA.needs_key,
+};
+
+/// Settings that stand beside the options.
+const BESIDE: [(&str, &str); 4] =
+    [("think", "think"), ("keepAlive", "keep_alive"), ("keep_alive", "keep_alive"), ("truncate", "truncate")];
+
+/// A model that Ollama runs.
+pub(super) struct Ollama(Endpoint);
+
+impl Ollama {
+    /// The model `reference` names.
+    ///
+    /// # Errors
+    /// What to set.
+    pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
+        Endpoint::find(reference, credentials, &NAMES).map(Self)
+    }
+
+    fn call(&self, action: &str, body: Map<String, Value>) -> Call {
+        let mut headers = HeaderMap::new();
+        if let Some(key) = self.0.key_header("Bearer ") {
+            headers.insert(AUTHORIZATION, key);
+        }
+        Call { url: self.0.url(&["api", action]), headers, body: body.into() }
+    }
+}
+
+impl Protocol for Ollama {
+    fn write(&self, request: &Request) -> Result<Call, ModelError> {
+        let mut generation = self.0.generation(request);
+        let mut body = Map::new();
+        for (ours, theirs) in BESIDE {
+            body.extend(generation.take(ours).map(|value| (theirs.to_owned(), value)));
+        }
+        body.insert("model".into(), generation.model.as_str().into());
+        let options = generation.into_values(&[("maxOutputTokens", "num_predict"), ("stopSequences", "stop")], true);
+        if !options.is_empty() {
+            body.insert("options".into(), options.into());
+        }
+        body.insert("messages".into(), messages(request)?.into());
+        body.insert("stream".into(), true.into());
+        if !request.tools.is_empty() {
+            body.insert("tools".into(), functions(&request.tools));
+        }
+        if let Some(output) = &request.output {
+            body.insert("format".into(), output.schema.clone().unwrap_or_else(|| "json".into()));
+        }
+        Ok(self.call("chat", body))
+    }
+
+    fn cut(&self, bytes: Frames) -> Frames {
+        frames::lines(bytes)
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(Answer::default())
+    }
+}
+
+fn messages(request: &Request) -> Result<Vec<Value>, ModelError> {
+    let mut messages = Vec::new();
+    messages.extend(request.system.as_deref().map(|text| json!({ "role": "system", "content": text })));
+    for entry in said(&request.messages) {
+        match entry {
+            Said::System(text) => messages.push(json!({ "role": "system", "content": text })),
+            Said::User(parts) => {
+                let mut message = json!({ "role": "user", "content": text_of(parts) });
+                let images = parts.iter().filter_map(image).collect::<Result<Vec<_>, _>>()?;
+                if !images.is_empty() {
+                    message["images"] = images.into();
+                }
+                messages.push(message);
+            }
+            Said::Assistant(text, calls) => {
+                let mut message = json!({ "role": "assistant", "content": text });
+                if !calls.is_empty() {
+                    let calls = calls
+                        .into_iter()
+                        .map(|call| json!({ "function": { "name": call.name, "arguments": object(&call.arguments) } }));
+                    message["tool_calls"] = calls.collect();
+                }
+                messages.push(message);
+            }
+            Said::Results(results) => messages.extend(
+                results
+                    .into_iter()
+                    .map(|result| json!({ "role": "tool", "tool_name": result.name, "content": result.in_words() })),
+            ),
+        }
+    }
+    Ok(messages)
+}
+
+fn image(part: &Part) -> Option<Result<Value, ModelError>> {
+    let Part::Media { url, content_type } = part else { return None };
+    Some(match Media::read(url, content_type.as_deref()) {
+        Ok(Media::Inline { data, .. }) => Ok(data.into()),
+        Ok(Media::Remote { .. }) => Err(unfit("Ollama fetches nothing; give the picture as a `data:` URL")),
+        Err(error) => Err(error),
+    })
+}
+
+/// Where the reading of an answer stands.
+#[derive(Default)]
+struct Answer {
+    calls: usize,
+    usage: Usage,
+    done: bool,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    message: Option<Piece>,
+    #[serde(default)]
+    done: bool,
+    done_reason: Option<String>,
+    #[serde(default)]
+    prompt_eval_count: u64,
+    #[serde(default)]
+    eval_count: u64,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Piece {
+    content: Option<String>,
+    tool_calls: Option<Vec<Tool>>,
+}
+
+#[derive(Deserialize)]
+struct Tool {
+    #[serde(default)]
+    id: String,
+    function: Function,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    name: String,
+    #[serde(default)]
+    arguments: Value,
+}
+
+impl Reader for Answer {
+    fn read(&mut self, piece: &[u8], chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        let line: Line = serde_json::from_slice(piece).map_err(|_| ModelError::malformed())?;
+        if line.error.is_some() {
+            return Err(ModelError::reported(piece));
+        }
+        if let Some(message) = line.message {
+            chunks.extend(message.content.filter(|text| !text.is_empty()).map(Chunk::Token));
+            for Tool { id, function } in message.tool_calls.into_iter().flatten() {
+                self.calls += 1;
+                if self.calls > 128 {
+                    return Err(ModelError::too_large("128 calls of tools"));
+                }
+                chunks.push_back(call(id, function.name, function.arguments, None)?);
+            }
+        }
+        if line.done {
+            self.done = true;
+            self.usage = Usage { input: line.prompt_eval_count, output: line.eval_count };
+            if line.done_reason.as_deref() == Some("length") {
+                chunks.push_back(Chunk::Truncated);
+            }
+        }
+        Ok(())
+    }
+
+    fn done(&self) -> bool {
+        self.done
+    }
+
+    fn end(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        if !self.done {
+            return Err(ModelError::broken_off());
+        }
+        chunks.push_back(Chunk::Usage(self.usage));
+        Ok(())
+    }
+}
+
+/// An embedding model that Ollama runs.
+pub(super) struct OllamaEmbedder {
+    ollama: Ollama,
+    http: Http,
+}
+
+#[derive(Deserialize)]
+struct Embeddings {
+    embeddings: Vec<Vec<f32>>,
+}
+
+impl OllamaEmbedder {
+    /// The model `reference` names.
+    ///
+    /// # Errors
+    /// What to set.
+    pub(super) fn new(reference: &ModelRef, credentials: &Lookup, http: &Http) -> Result<Self, String> {
+        Ok(Self { ollama: Ollama::new(reference, credentials)?, http: http.clone() })
+    }
+}
+
+#[async_trait]
+impl Embedder for OllamaEmbedder {
+    async fn embed(&self, text: &str) -> Result<Vec<f32>, ModelError> {
+        let body =
+            Map::from_iter([("model".to_owned(), self.ollama.0.model().into()), ("input".to_owned(), text.into())]);
+        let call = self.ollama.call("embed", body);
+        let read = || async {
+            let pieces = frames::bytes(self.http.send(&call).await?);
+            pieces
+                .try_fold(Vec::new(), |mut all, piece| async move {
+                    all.extend_from_slice(&piece);
+                    Ok(all)
+                })
+                .await
+        };
+        let bytes = self.http.retrying(read).await?;
+        let found: Embeddings = serde_json::from_slice(&bytes).map_err(|_| ModelError::malformed())?;
+        let vector = found.embeddings.into_iter().next().filter(|vector| !vector.is_empty());
+        vector.ok_or_else(ModelError::malformed)
+    }
+}

@@ -1,0 +1,266 @@
+//! The Chat Completions API of OpenAI, which many servers speak.
+//!
+//! Where somebody chose another address, older names are used that those servers know: `max_tokens` and `top_k`.
+//!
+//! Source: <https://platform.openai.com/docs/api-reference/chat>.
+
+use std::collections::VecDeque;
+
+use crds::provider;
+use reqwest::header::{AUTHORIZATION, HeaderMap};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Chunk, ModelRef, Part, Request, ToolCall, ToolSpec, Usage,
+    calls::Calls,
+    endpoint::{Endpoint, Names},
+    error::ModelError,
+    http::Call,
+    remote::{Protocol, Reader},
+    said::{Media, Said, json_in_words, said},
+    text_of,
+};
+use crate::Lookup;
+
+const NAMES: Names = Names {
+    keys: provider::OPENAI.keys,
+    base: provider::OPENAI.base,
+    public: "https://api.openai.com/v1",
+    regional: Some("https://{region}.api.openai.com/v1"),
+    needs_key: provider::OPENAI.needs_key,
+};
+
+/// A model behind Chat Completions.
+pub(super) struct OpenAi(Endpoint);
+
+impl OpenAi {
+    /// The model `reference` names.
+    ///
+    /// # Errors
+    /// What to set.
+    pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
+        Endpoint::find(reference, credentials, &NAMES).map(Self)
+    }
+}
+
+impl Protocol for OpenAi {
+    fn write(&self, request: &Request) -> Result<Call, ModelError> {
+        let mut generation = self.0.generation(request);
+        let model = generation.model.clone();
+        let top_k = generation.take("topK");
+        let limit = if self.0.chosen { "max_tokens" } else { "max_completion_tokens" };
+        let names = [("maxOutputTokens", limit), ("stopSequences", "stop")];
+        let mut body = generation.into_values(&names, true);
+        if let Some(top_k) = top_k.filter(|_| self.0.chosen) {
+            body.insert("top_k".into(), top_k);
+        }
+        body.insert("model".into(), model.into());
+        body.insert("messages".into(), messages(request)?.into());
+        body.insert("stream".into(), true.into());
+        body.insert("stream_options".into(), json!({ "include_usage": true }));
+        if !request.tools.is_empty() {
+            body.insert("tools".into(), functions(&request.tools));
+        }
+        if let Some(output) = &request.output {
+            let format = match &output.schema {
+                Some(schema) => {
+                    json!({ "type": "json_schema", "json_schema": { "name": "output", "schema": schema } })
+                }
+                None => json!({ "type": "json_object" }),
+            };
+            body.insert("response_format".into(), format);
+        }
+        let mut headers = HeaderMap::new();
+        if let Some(key) = self.0.key_header("Bearer ") {
+            headers.insert(AUTHORIZATION, key);
+        }
+        Ok(Call { url: self.0.url(&["chat", "completions"]), headers, body: body.into() })
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(Answer::default())
+    }
+}
+
+/// Tools as a model is told of them; Ollama has the same form.
+pub(super) fn functions(tools: &[ToolSpec]) -> Value {
+    let function = |tool: &ToolSpec| json!({ "name": tool.name, "description": tool.description, "parameters": tool.input_schema });
+    tools.iter().map(|tool| json!({ "type": "function", "function": function(tool) })).collect()
+}
+
+fn messages(request: &Request) -> Result<Vec<Value>, ModelError> {
+    let mut messages = Vec::new();
+    let mut system = |text: &str| json!({ "role": "system", "content": text });
+    messages.extend(request.system.as_deref().map(&mut system));
+    // The setting for any JSON is refused unless the word stands in the conversation.
+    let any_json = request.output.as_ref().filter(|output| output.schema.is_none());
+    messages.extend(any_json.map(|output| system(&json_in_words(output))));
+    for entry in said(&request.messages) {
+        match entry {
+            Said::System(text) => messages.push(system(text)),
+            Said::User(parts) => messages.push(json!({ "role": "user", "content": content(parts)? })),
+            Said::Assistant(text, calls) => {
+                let mut message = Map::from_iter([("role".to_owned(), json!("assistant"))]);
+                if !text.is_empty() {
+                    message.insert("content".into(), text.into());
+                }
+                if !calls.is_empty() {
+                    message.insert("tool_calls".into(), calls.into_iter().map(tool_call).collect());
+                }
+                messages.push(message.into());
+            }
+            Said::Results(results) => messages.extend(
+                results
+                    .into_iter()
+                    .map(|result| json!({ "role": "tool", "tool_call_id": result.id, "content": result.in_words() })),
+            ),
+        }
+    }
+    Ok(messages)
+}
+
+fn tool_call(call: &ToolCall) -> Value {
+    let arguments = call.arguments.as_str().map_or_else(|| call.arguments.to_string(), str::to_owned);
+    json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": arguments } })
+}
+
+fn content(parts: &[Part]) -> Result<Value, ModelError> {
+    if parts.iter().all(|part| matches!(part, Part::Text(_))) {
+        return Ok(text_of(parts).into());
+    }
+    let parts = parts.iter().map(|part| match part {
+        Part::Text(text) => Ok(json!({ "type": "text", "text": text })),
+        Part::Media { url, content_type } => Ok(match Media::read(url, content_type.as_deref())? {
+            Media::Inline { type_, data } if !type_.starts_with("image/") => match type_.strip_prefix("audio/") {
+                Some(format) => {
+                    let format = if format == "mpeg" { "mp3" } else { format.trim_start_matches("x-") };
+                    json!({ "type": "input_audio", "input_audio": { "data": data, "format": format } })
+                }
+                None => {
+                    let file = json!({ "filename": "file", "file_data": format!("data:{type_};base64,{data}") });
+                    json!({ "type": "file", "file": file })
+                }
+            },
+            _ => json!({ "type": "image_url", "image_url": { "url": url } }),
+        }),
+    });
+    parts.collect()
+}
+
+/// Where the reading of an answer stands.
+#[derive(Default)]
+struct Answer {
+    calls: Calls,
+    usage: Option<Usage>,
+    finished: bool,
+    done: bool,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(default)]
+    choices: Vec<Choice>,
+    usage: Option<Tokens>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    delta: Option<Delta>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Delta {
+    content: Option<String>,
+    refusal: Option<String>,
+    tool_calls: Option<Vec<CallPiece>>,
+}
+
+#[derive(Deserialize)]
+struct CallPiece {
+    /// Some servers leave it out, and send each call in one piece.
+    index: Option<u64>,
+    id: Option<String>,
+    function: Option<FunctionPiece>,
+}
+
+#[derive(Deserialize)]
+struct FunctionPiece {
+    name: Option<String>,
+    arguments: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Tokens {
+    #[serde(default)]
+    prompt_tokens: u64,
+    #[serde(default)]
+    completion_tokens: u64,
+}
+
+impl Reader for Answer {
+    fn read(&mut self, piece: &[u8], chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        if piece.trim_ascii() == b"[DONE]" {
+            self.done = true;
+            return Ok(());
+        }
+        let event: Event = serde_json::from_slice(piece).map_err(|_| ModelError::malformed())?;
+        if event.error.is_some_and(|error| !error.is_null()) {
+            return Err(ModelError::reported(piece));
+        }
+        if let Some(tokens) = event.usage {
+            self.usage = Some(Usage { input: tokens.prompt_tokens, output: tokens.completion_tokens });
+        }
+        let Some(Choice { delta, finish_reason }) = event.choices.into_iter().next() else { return Ok(()) };
+        let delta = delta.unwrap_or_default();
+        if delta.refusal.is_some_and(|text| !text.is_empty()) {
+            return Err(ModelError::unsafe_content());
+        }
+        if let Some(text) = delta.content.filter(|text| !text.is_empty()) {
+            chunks.push_back(Chunk::Token(text));
+        }
+        for piece in delta.tool_calls.into_iter().flatten() {
+            self.call(piece)?;
+        }
+        match finish_reason.as_deref() {
+            None => return Ok(()),
+            Some("length") => chunks.push_back(Chunk::Truncated),
+            Some("content_filter") => return Err(ModelError::unsafe_content()),
+            Some(_) => {}
+        }
+        self.finished = true;
+        Ok(())
+    }
+
+    fn done(&self) -> bool {
+        self.done
+    }
+
+    fn end(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        if !self.finished {
+            return Err(ModelError::broken_off());
+        }
+        self.calls.finish(chunks)?;
+        chunks.extend(self.usage.map(Chunk::Usage));
+        Ok(())
+    }
+}
+
+impl Answer {
+    fn call(&mut self, piece: CallPiece) -> Result<(), ModelError> {
+        let FunctionPiece { name, arguments } = piece.function.unwrap_or(FunctionPiece { name: None, arguments: None });
+        let (place, id) = (piece.index.unwrap_or_default(), piece.id.unwrap_or_default());
+        let name = name.unwrap_or_default();
+        // Some servers number all calls 0; then another id with a name begins another call.
+        let begins = match self.calls.id(place) {
+            None => true,
+            Some(known) => !name.is_empty() && (piece.index.is_none() || (!id.is_empty() && known != id)),
+        };
+        if begins {
+            self.calls.begin(place, &id, &name)?;
+        }
+        self.calls.more(place, &arguments.unwrap_or_default())
+    }
+}

@@ -1,0 +1,189 @@
+//! What goes wrong, the same for every provider.
+
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+
+use super::{
+    super::{Chunk, ModelError, ModelErrorKind, ModelRef, open},
+    End, Provider, Reply, anthropic, collect, gemini, hello, ollama, openai,
+};
+use crate::tests::log::Log;
+
+/// Each provider with a good answer, a failure within an answer, and what follows each piece of an answer.
+const PROVIDERS: [(&str, &str, &str, &str); 4] = [
+    ("openai", openai::GOOD, openai::FAILED, "\n\n"),
+    ("anthropic", anthropic::GOOD, anthropic::FAILED, "\n\n"),
+    ("gemini", gemini::GOOD, gemini::FAILED, "\r\n\r\n"),
+    ("ollama", ollama::GOOD, ollama::FAILED, "\n"),
+];
+
+/// A good answer up to the piece that holds its first word.
+fn beginning(good: &str, end: &str) -> String {
+    let word = good.find("Hello").unwrap();
+    good[..word + good[word..].find(end).unwrap() + end.len()].to_owned()
+}
+
+fn kind_of(answer: Result<Vec<Chunk>, ModelError>) -> ModelErrorKind {
+    let error = answer.unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("the model did not answer: ") && !text.contains("SECRET"), "{text}");
+    error.kind
+}
+
+#[tokio::test]
+async fn a_status_says_what_failed_and_the_body_is_not_shown() {
+    use ModelErrorKind::{BadRequest, Refused, Unavailable};
+    for (provider, ..) in PROVIDERS {
+        for (status, kind, requests) in [
+            (400, BadRequest, 1),
+            (401, Refused, 1),
+            (403, Refused, 1),
+            (404, BadRequest, 1),
+            (413, BadRequest, 1),
+            (429, Unavailable, 4),
+            (500, Unavailable, 4),
+            (529, Unavailable, 4),
+        ] {
+            let server = Provider::new([Reply::status(status)]).await;
+            assert_eq!(kind_of(collect(server.model(provider).answer(hello())).await), kind, "{provider} {status}");
+            assert_eq!(server.asked().len(), requests, "{provider} {status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn why_a_provider_refuses_is_in_the_log_without_credentials() {
+    let (log, _kept) = Log::keep();
+    let refused = r#"{"error": {"message": "`tools` is not supported, said sk-abcdefghijklmnop"}}"#;
+    for reply in [Reply { body: refused.into(), ..Reply::status(400) }, Reply::ok(format!("data: {refused}\n\n"))] {
+        let server = Provider::new([reply.clone()]).await;
+        assert!(collect(server.model("openai").answer(hello())).await.is_err());
+        let logged = log.take();
+        let line = logged.lines().find(|line| line.contains("WARN")).unwrap_or_default();
+        assert!(line.contains("`tools` is not supported, said sk-***"), "{reply:?}: {logged}");
+        assert!(!logged.contains("abcdefghijklmnop"), "{logged}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_does_not_take_the_key_elsewhere() {
+    let server = Provider::new([Reply::status(307).header("location", "/elsewhere")]).await;
+    assert_eq!(kind_of(collect(server.model("anthropic").answer(hello())).await), ModelErrorKind::BadRequest);
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_provider_that_recovers_is_asked_again() {
+    for (provider, good, failed, _) in PROVIDERS {
+        let limited = Reply::status(429).header("retry-after", "7");
+        for (failures, pauses) in [
+            (vec![limited.clone()], Some(vec![7])),
+            (vec![Reply::status(503).header("retry-after", "3600"), limited], Some(vec![30, 7])),
+            (vec![Reply::status(500), Reply::status(500)], None),
+            (vec![Reply::ok(failed)], None),
+            (vec![Reply::ok("").ending(End::Cut), Reply::ok(""), Reply::status(502)], None),
+        ] {
+            let tried = failures.len();
+            let server = Provider::new([failures, vec![Reply::ok(good)]].concat()).await;
+            let found = collect(server.model(provider).answer(hello())).await.unwrap();
+            assert_eq!(found[0], Chunk::Token("Hello thére".into()), "{provider}");
+            assert_eq!(server.asked().len(), tried + 1);
+            match pauses {
+                Some(seconds) => {
+                    assert_eq!(server.pauses(), seconds.into_iter().map(Duration::from_secs).collect::<Vec<_>>())
+                }
+                None => {
+                    let longest = Duration::from_secs(30);
+                    assert!(server.pauses().iter().all(|pause| !pause.is_zero() && *pause < longest));
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_tried_again_once_the_answer_began() {
+    for (provider, good, failed, end) in PROVIDERS {
+        let first = beginning(good, end);
+        for (reply, kind) in [
+            (Reply::ok(&*first), ModelErrorKind::Unavailable),
+            (Reply::ok(&*first).ending(End::Cut), ModelErrorKind::Unavailable),
+            (Reply::ok(format!("{first}{failed}")), ModelErrorKind::Unavailable),
+            (Reply::ok(format!("{first}data: {{\"SECRET{end}")), ModelErrorKind::Malformed),
+            (Reply::ok(format!("{first}data: {}", "x".repeat(2 << 20))), ModelErrorKind::Malformed),
+        ] {
+            let server = Provider::new([reply.clone()]).await;
+            let mut answer = server.model(provider).answer(hello());
+            assert_eq!(answer.try_next().await.unwrap(), Some(Chunk::Token("Hello".into())), "{provider}");
+            assert_eq!(kind_of(collect(answer).await), kind, "{provider} {reply:?}");
+            assert_eq!(server.asked().len(), 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_answer_at_all_is_malformed() {
+    for (provider, ..) in PROVIDERS {
+        for body in ["<html>SECRET</html>\n\n", "{\"SECRET\": [\n\n", "data: SECRET\n\n", "data: [1]\n\n"] {
+            let server = Provider::new([Reply::ok(body)]).await;
+            let answer = collect(server.model(provider).answer(hello())).await;
+            assert_eq!(kind_of(answer), ModelErrorKind::Malformed, "{provider} {body}");
+            assert_eq!(server.asked().len(), 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_goes_silent_is_given_up() {
+    for (provider, good, _, end) in PROVIDERS {
+        let server = Provider::new([Reply::ok(beginning(good, end)).ending(End::Silent)]).await;
+        let mut answer = server.model(provider).answer(hello());
+        assert!(answer.next().await.unwrap().is_ok());
+        // From here on nothing is received, so that time may jump.
+        tokio::time::pause();
+        assert_eq!(kind_of(collect(answer).await), ModelErrorKind::Timeout, "{provider}");
+        tokio::time::resume();
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_never_answers_is_given_up() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = Provider::new([Reply::status(500)]).await;
+    let base_url = Some(format!("http://{}", listener.local_addr().unwrap()));
+    let model = server.model_with(ModelRef { base_url, ..ModelRef::new("openai", "m") });
+    let answer = tokio::spawn(collect(model.answer(hello())));
+    let (connection, _) = listener.accept().await.unwrap();
+    connection.readable().await.unwrap();
+    tokio::time::pause();
+    assert_eq!(kind_of(answer.await.unwrap()), ModelErrorKind::Timeout);
+    assert!(server.pauses().is_empty());
+}
+
+#[tokio::test]
+async fn a_provider_that_is_not_there_is_tried_four_times() {
+    let server = Provider::new([Reply::status(500)]).await;
+    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let base_url = Some(format!("http://user:SECRET@{gone}"));
+    let model = server.model_with(ModelRef { base_url, ..ModelRef::new("ollama", "m") });
+    assert_eq!(kind_of(collect(model.answer(hello())).await), ModelErrorKind::Unavailable);
+    assert_eq!(server.pauses().len(), 3);
+}
+
+#[test]
+fn what_is_missing_is_said_before_anything_is_asked() {
+    let http = super::Http::default();
+    for (provider, problem) in [
+        ("openai", "model provider `openai` needs an API key: set OPENAI_API_KEY, or the base URL"),
+        ("anthropic", "model provider `anthropic` needs an API key: set ANTHROPIC_API_KEY, or the base URL"),
+        ("googleai", "model provider `googleai` needs an API key: set GEMINI_API_KEY or GOOGLE_API_KEY or"),
+        ("soap", "there is no model provider `soap`; use openai"),
+    ] {
+        let found = open(&ModelRef::new(provider, "m"), &|_: &str| None, &http).err().unwrap();
+        assert!(found.starts_with(problem), "{found}");
+    }
+    for provider in ["stub", "ollama"] {
+        assert!(open(&ModelRef::new(provider, "m"), &|_: &str| None, &http).is_ok());
+    }
+}

@@ -1,0 +1,175 @@
+//! What a client is told: a completion in one piece, or as chunks in server-sent events.
+
+use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
+
+use axum::response::{
+    IntoResponse, Response,
+    sse::{Event, KeepAlive, Sse},
+};
+use futures::stream;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{AnswerError, Answers, Question, Said, Told, Usage, error::ApiError};
+use crate::told::next_text;
+
+/// How long the first token may take before the stream begins without it. An error that comes earlier is an HTTP error,
+/// which clients understand better than one inside of a stream; a proxy must not wait too long for the first byte.
+const HEAD: Duration = Duration::from_secs(10);
+
+/// What all chunks of an answer have in common.
+#[derive(Debug, Clone)]
+pub(super) struct Head {
+    id: String,
+    created: i64,
+    model: String,
+}
+
+impl Head {
+    /// Of an answer by `model` that begins now.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub(super) fn new(model: &str) -> Result<Self, getrandom::Error> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random)?;
+        let id = format!("chatcmpl-{:032x}", u128::from_be_bytes(random));
+        Ok(Self { id, created: Timestamp::now().as_second(), model: model.into() })
+    }
+
+    fn object(&self, kind: &str, choices: Value) -> Value {
+        json!({ "id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices })
+    }
+
+    /// The whole answer to what had so many bytes.
+    pub(super) fn completion(&self, said: Said, asked: usize) -> Value {
+        let usage = usage(&said, asked);
+        let choice = json!({
+            "index": 0,
+            "message": { "role": "assistant", "content": said.text, "refusal": null },
+            "logprobs": null,
+            "finish_reason": finish(said.truncated),
+        });
+        let mut completion = self.object("chat.completion", json!([choice]));
+        completion["usage"] = usage;
+        completion
+    }
+
+    fn chunk(&self, delta: Value, finish: Option<&str>) -> Value {
+        let choice = json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish });
+        self.object("chat.completion.chunk", json!([choice]))
+    }
+}
+
+/// Answers with events. A client that goes away ends the turn.
+///
+/// # Errors
+/// The turn failed before its first token.
+pub(super) async fn stream(
+    head: Head,
+    include_usage: bool,
+    answers: Arc<dyn Answers>,
+    question: Question,
+) -> Result<Response, ApiError> {
+    let (sender, mut tokens) = mpsc::channel(16);
+    let asked = question.bytes();
+    let turn = tokio::spawn(async move { answers.answer(question, Some(&sender)).await });
+    let mut chunks = Chunks { head, include_usage, asked, queue: VecDeque::new(), turn: None };
+    chunks.push(json!({ "role": "assistant", "content": "" }), None);
+    let mut turn = AbortOnDropHandle::new(turn);
+    match tokio::time::timeout(HEAD, next_text(&mut tokens)).await {
+        Ok(Some(token)) => chunks.push(json!({ "content": token }), None),
+        Ok(None) => {
+            let said = (&mut turn).await.map_err(|_| cut_off())??;
+            chunks.end(&said);
+            return Ok(chunks.respond());
+        }
+        Err(_) => {}
+    }
+    chunks.turn = Some((tokens, turn));
+    Ok(chunks.respond())
+}
+
+/// A turn that runs: its text, and how it ends. Dropping it ends it.
+type Turn = (mpsc::Receiver<Told>, AbortOnDropHandle<Result<Said, AnswerError>>);
+
+/// The events that are still to be sent.
+struct Chunks {
+    head: Head,
+    include_usage: bool,
+    /// Bytes of the question.
+    asked: usize,
+    /// Those that are ready.
+    queue: VecDeque<String>,
+    /// Where the rest comes from, until the turn has ended.
+    turn: Option<Turn>,
+}
+
+impl Chunks {
+    fn respond(self) -> Response {
+        let events = stream::unfold(self, |mut chunks| async move {
+            let data = chunks.next().await?;
+            Some((Ok::<_, Infallible>(Event::default().data(data)), chunks))
+        });
+        Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+    }
+
+    async fn next(&mut self) -> Option<String> {
+        if self.queue.is_empty()
+            && let Some((mut tokens, turn)) = self.turn.take()
+        {
+            if let Some(token) = next_text(&mut tokens).await {
+                self.push(json!({ "content": token }), None);
+                self.turn = Some((tokens, turn));
+            } else {
+                match turn.await.map_err(|_| cut_off()).and_then(|said| Ok(said?)) {
+                    Ok(said) => self.end(&said),
+                    Err(error) => self.queue.push_back(error.body().to_string()),
+                }
+            }
+        }
+        self.queue.pop_front()
+    }
+
+    fn push(&mut self, delta: Value, finish: Option<&str>) {
+        let mut chunk = self.head.chunk(delta, finish);
+        if self.include_usage {
+            chunk["usage"] = Value::Null;
+        }
+        self.queue.push_back(chunk.to_string());
+    }
+
+    fn end(&mut self, said: &Said) {
+        self.push(json!({}), Some(finish(said.truncated)));
+        if self.include_usage {
+            let mut last = self.head.object("chat.completion.chunk", json!([]));
+            last["usage"] = usage(said, self.asked);
+            self.queue.push_back(last.to_string());
+        }
+        self.queue.push_back("[DONE]".into());
+    }
+}
+
+fn finish(truncated: bool) -> &'static str {
+    if truncated { "length" } else { "stop" }
+}
+
+/// The tokens of an answer: always numbers, for clients rely on them. What a provider does not count is estimated, and
+/// marked so: about four bytes are a token.
+fn usage(said: &Said, asked: usize) -> Value {
+    let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX);
+    let estimate = || Usage { input: tokens(asked), output: tokens(said.text.len()) };
+    let Usage { input, output } = said.usage.unwrap_or_else(estimate);
+    let total = input.saturating_add(output);
+    let mut usage = json!({ "prompt_tokens": input, "completion_tokens": output, "total_tokens": total });
+    if said.usage.is_none() {
+        usage["estimated"] = true.into();
+    }
+    usage
+}
+
+fn cut_off() -> ApiError {
+    ApiError::unavailable("the turn was cut off")
+}

@@ -1,0 +1,123 @@
+//! The runtime as a client sees it: a real server on a free port of loopback.
+
+mod a2a;
+mod chat;
+mod config;
+mod conversations;
+mod draining;
+mod flow;
+mod knowledge;
+pub(crate) mod log;
+mod openai_api;
+mod sidecar;
+mod tasks;
+mod tools;
+
+use std::future::{Future, pending};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
+
+use super::agent::Agent;
+use super::config::Config;
+use super::conversations::Conversations;
+use super::metrics::Metrics;
+use super::models::Model;
+use super::serve::{ServeError, app, serve};
+use super::server::App;
+use super::shell::Service;
+use super::tools::{Definition, Toolbox};
+
+/// A runtime and a client for it.
+struct Runner {
+    address: SocketAddr,
+    client: reqwest::Client,
+    serving: JoinHandle<Result<(), ServeError>>,
+}
+
+impl Runner {
+    /// With variables as the operator sets them.
+    async fn with(variables: &[(&'static str, String)]) -> Self {
+        let variables: Vec<_> = variables.to_vec();
+        let lookup = move |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, v)| v.clone());
+        Self::start(app(Config::read(&lookup).unwrap()), pending(), Duration::ZERO).await
+    }
+
+    /// With these elements of `CORAIL_TOOLS`.
+    async fn with_tools(tools: Value) -> Self {
+        Self::with(&[("CORAIL_TOOLS", tools.to_string()), ("CORAIL_SYSTEM_PROMPT", "be brief".into())]).await
+    }
+
+    /// With another model than the stub, and the builtin tools `datetime` and `calculator`.
+    async fn with_model(model: impl Model + 'static) -> Self {
+        Self::with_model_and(model, Conversations::memory(), pending()).await
+    }
+
+    /// The same with these conversations, until `stop`.
+    async fn with_model_and(
+        model: impl Model + 'static,
+        conversations: Conversations,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        let tools = json!([{"name": "datetime", "type": "builtin"}, {"name": "calculator", "type": "builtin"}]);
+        let metrics = Metrics::default();
+        let tools = Definition::read_all(&tools.to_string()).unwrap();
+        let tools = Toolbox::new(tools, Arc::new(|_: &str| None), metrics.clone());
+        let model: Arc<dyn Model> = Arc::new(model);
+        let agent = Agent::with(model.clone(), model, None, tools).keeping(conversations);
+        let app = App { name: "tester".into(), agent: Ok(Arc::new(agent)), metrics, requests: TaskTracker::new() };
+        Self::start(app, stop, Duration::from_secs(60)).await
+    }
+
+    async fn start(app: App, stop: impl Future<Output = ()> + Send + 'static, grace: Duration) -> Self {
+        Self::serve(app.service(), stop, grace).await
+    }
+
+    async fn serve(service: Service, stop: impl Future<Output = ()> + Send + 'static, grace: Duration) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(serve(listener, service, stop, grace));
+        Self { address, client: reqwest::Client::builder().no_proxy().build().unwrap(), serving }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    async fn get(&self, path: &str) -> (u16, String) {
+        let response = self.client.get(self.url(path)).send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    }
+
+    async fn chat(&self, body: Value) -> (u16, Value) {
+        let response = self.client.post(self.url("/chat")).body(body.to_string()).send().await.unwrap();
+        (response.status().as_u16(), serde_json::from_slice(&response.bytes().await.unwrap()).unwrap())
+    }
+
+    /// The reply to one message of a new conversation.
+    async fn say(&self, message: impl Into<String>) -> String {
+        let (status, answer) = self.chat(json!({ "message": message.into() })).await;
+        assert_eq!(status, 200, "{answer}");
+        answer["reply"].as_str().unwrap().to_owned()
+    }
+
+    /// The events of one message: name ("" for none) and data.
+    async fn events(&self, message: &str) -> Vec<(String, Value)> {
+        let request = self.client.post(self.url("/chat")).header("accept", "text/event-stream;q=1, */*");
+        let response = request.body(json!({ "message": message }).to_string()).send().await.unwrap();
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let text = response.text().await.unwrap();
+        let field = |event: &str, name: &str| {
+            let start = format!("{name}: ");
+            event.lines().find_map(|line| line.strip_prefix(&start).map(str::to_owned)).unwrap_or_default()
+        };
+        let events = text.split("\n\n").filter(|event| !event.is_empty());
+        events.map(|event| (field(event, "event"), serde_json::from_str(&field(event, "data")).unwrap())).collect()
+    }
+}

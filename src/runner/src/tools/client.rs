@@ -1,0 +1,129 @@
+//! The HTTP client of the tools.
+//!
+//! It is built at the first use: loading the system's certificates costs time and memory that an agent without such
+//! tools need not pay. Redirects stay on their host and port, but for those from http to https at the usual ports, so a
+//! credential in a header cannot leave with one. Where it connects at all is [`reach`](super::reach)'s business.
+
+use std::sync::{Mutex, PoisonError};
+
+use mcp::{Resolver, Trust};
+use reqwest::{Client, ClientBuilder, Response, redirect::Policy};
+use url::Url;
+
+use super::{
+    ToolError,
+    capped::Capped,
+    reach::{Reach, Who},
+};
+
+/// The clients, each built when first used.
+pub(super) struct HttpClient {
+    reach: Reach,
+    /// By who chose the URL and how the server is judged.
+    built: Mutex<Vec<(Who, Trust, Client)>>,
+}
+
+impl HttpClient {
+    /// Clients that connect to where `reach` lets them.
+    pub(super) fn new(reach: Reach) -> Self {
+        Self { reach, built: Mutex::default() }
+    }
+
+    /// The client for a URL that a Tool names.
+    ///
+    /// # Errors
+    /// [`ToolError::Refused`] when the URL may not be reached from here.
+    pub(super) async fn for_url(&self, url: &Url) -> Result<Client, ToolError> {
+        self.client(url, Who::Tool, &Trust::System).await
+    }
+
+    /// The client for a URL that a model chose.
+    ///
+    /// # Errors
+    /// As [`HttpClient::for_url`].
+    pub(super) async fn for_chosen(&self, url: &Url) -> Result<Client, ToolError> {
+        self.client(url, Who::Model, &Trust::System).await
+    }
+
+    /// The client for `url` that judges its server's certificate like this.
+    ///
+    /// # Errors
+    /// As [`HttpClient::for_url`]; and certificates that cannot be read.
+    pub(super) async fn for_server(&self, url: &Url, trust: &Trust) -> Result<Client, ToolError> {
+        self.client(url, Who::Tool, trust).await
+    }
+
+    async fn client(&self, url: &Url, who: Who, trust: &Trust) -> Result<Client, ToolError> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(ToolError::Refused("only http and https URLs can be fetched".into()));
+        }
+        self.reach.admit(url, who).await.map_err(ToolError::Refused)?;
+        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((.., client)) = built.iter().find(|(known, judged, _)| *known == who && judged == trust) {
+            return Ok(client.clone());
+        }
+        let judge = trust.judge().map_err(|problem| ToolError::Failed(problem.to_string()))?;
+        let client = build(|builder| judge(builder).dns_resolver(Resolver(self.reach.judge(who))))
+            .map_err(|problem| ToolError::Failed(format!("no HTTP client: {problem}")))?;
+        built.push((who, trust.clone(), client.clone()));
+        Ok(client)
+    }
+}
+
+/// The text of `response`, read up to the cap.
+///
+/// # Errors
+/// [`ToolError::Failed`] for a status other than 2xx, with what the server said, and for a body that breaks off.
+pub(super) async fn read(mut response: Response) -> Result<String, ToolError> {
+    let status = response.status();
+    let mut body = Capped::default();
+    while let Some(chunk) = response.chunk().await.map_err(failed)? {
+        if !body.push(&chunk) {
+            break;
+        }
+    }
+    let text = body.into_text();
+    if status.is_success() {
+        return Ok(text);
+    }
+    let location = response.headers().get("location").and_then(|value| value.to_str().ok());
+    Err(ToolError::Failed(match location.filter(|_| status.is_redirection()) {
+        Some(location) => format!("HTTP {status} to {location}, which is another host or port and was not followed"),
+        None => format!("HTTP {status}: {text}"),
+    }))
+}
+
+/// A failed request as text: the whole chain of causes, without the URL, which the model wrote itself.
+pub(super) fn failed(error: reqwest::Error) -> ToolError {
+    let error = error.without_url();
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    ToolError::Failed(text)
+}
+
+fn build(with: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, String> {
+    let builder = || {
+        with(Client::builder())
+            .user_agent(concat!("recif-runner/", env!("CARGO_PKG_VERSION")))
+            .redirect(same_host())
+            .pool_max_idle_per_host(4)
+    };
+    // An image without CA certificates can still call plain http.
+    builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(|error| error.to_string())
+}
+
+fn same_host() -> Policy {
+    Policy::custom(|attempt| {
+        let next = attempt.url();
+        let stays = attempt.previous().last().is_some_and(|from| {
+            let ports = (from.port_or_known_default(), next.port_or_known_default());
+            let upgrade = from.scheme() == "http" && next.scheme() == "https" && ports == (Some(80), Some(443));
+            from.host() == next.host() && (upgrade || from.scheme() == next.scheme() && ports.0 == ports.1)
+        });
+        if !stays || attempt.previous().len() > 5 { attempt.stop() } else { attempt.follow() }
+    })
+}

@@ -1,0 +1,281 @@
+//! A tool that can be called.
+//!
+//! The operator has judged the tool already; here it becomes a type that cannot be wrong, before the process serves
+//! anything. It comes in two shapes, an element of `CORAIL_TOOLS` ([`super::element`]) and a file of a flow
+//! ([`super::contract`]); both end in [`Definition::build`]. Errors name the tool and the field but never quote a value:
+//! headers hold credentials.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::Deserialize;
+use serde_json::Value;
+use url::Url;
+
+use super::{
+    builtin::Builtin,
+    cli::{CliTool, holds_words},
+    headers::Headers,
+    http::HttpTool,
+    input::Input,
+    mcp::McpTool,
+    parameters::{Parameter, ParameterType},
+    peer::{AgentTool, FlowTool},
+    schema::Schema,
+    template::Template,
+    tls::Tls,
+};
+use crate::{knowledge::KnowledgeBase, models::ToolSpec};
+
+/// Longest time a call may take where nothing is said.
+const TIMEOUT: u64 = 30;
+
+/// A tool.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Definition {
+    /// The name the model calls it by.
+    pub(crate) name: String,
+    /// What the model is told about it.
+    pub(crate) description: String,
+    /// JSON Schema of the arguments, for models: always one of an object.
+    pub(crate) input_schema: Value,
+    /// What it takes.
+    pub(super) input: Input,
+    /// What its answer should look like, when that is JSON.
+    pub(super) output: Option<Schema>,
+    /// Longest time a call may take.
+    pub(super) timeout: Duration,
+    /// How it is called.
+    pub(super) kind: Kind,
+}
+
+/// How a tool is called.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    /// An HTTP request.
+    Http(HttpTool),
+    /// A program, and the order of its arguments.
+    Cli(CliTool, Vec<String>),
+    /// A function of this runtime.
+    Builtin(Builtin),
+    /// A tool of an MCP server.
+    Mcp(McpTool),
+    /// A flow.
+    Flow(FlowTool),
+    /// Another agent.
+    Agent(AgentTool),
+    /// A search of a knowledge base.
+    Knowledge(KnowledgeBase),
+    /// Something this runtime cannot call, and why, for the model.
+    Unsupported(String),
+}
+
+impl Kind {
+    /// The value of the metrics' label `type`.
+    pub(super) fn label(&self) -> &'static str {
+        match self {
+            Self::Http(_) => "http",
+            Self::Cli(..) => "cli",
+            Self::Builtin(_) => "builtin",
+            Self::Mcp(_) => "mcp",
+            Self::Flow(_) => "flow",
+            Self::Agent(_) => "agent",
+            Self::Knowledge(_) => "knowledge",
+            Self::Unsupported(_) => "unsupported",
+        }
+    }
+}
+
+/// A tool before it is judged, whatever shape it came in.
+pub(super) struct Parts {
+    pub(super) name: String,
+    pub(super) description: String,
+    /// What it takes; not looked at when there is a schema.
+    pub(super) parameters: Vec<Parameter>,
+    /// JSON Schema of what it takes.
+    pub(super) input: Option<Value>,
+    /// JSON Schema of what it answers.
+    pub(super) output: Option<Value>,
+    /// In seconds.
+    pub(super) timeout: Option<u64>,
+    pub(super) target: Target,
+}
+
+/// What a tool calls, before it is judged; as the files of flows say it.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Target {
+    Http {
+        url: String,
+        method: Option<String>,
+        #[serde(default)]
+        headers: BTreeMap<String, String>,
+    },
+    Cli {
+        binary: String,
+        #[serde(default, rename = "allowedCommands")]
+        allowed_commands: Vec<String>,
+        #[serde(rename = "allowedFlags")]
+        allowed_flags: Option<Vec<String>>,
+        #[serde(default, rename = "allowedEnv")]
+        allowed_env: Vec<String>,
+    },
+    /// A built-in function by its name.
+    Builtin(String),
+    Mcp {
+        url: String,
+        tool: String,
+        #[serde(default)]
+        headers: BTreeMap<String, String>,
+        /// `streamable-http`, which is meant where nothing is said, or `sse`.
+        transport: Option<String>,
+        #[serde(default)]
+        tls: Tls,
+    },
+    Flow {
+        url: String,
+    },
+    Agent {
+        url: String,
+    },
+}
+
+impl Definition {
+    /// What a model is told about it.
+    pub(super) fn spec(&self) -> ToolSpec {
+        ToolSpec { name: self.name.clone(), description: self.description.clone(), input_schema: self.input.schema() }
+    }
+
+    /// The tool of these parts.
+    ///
+    /// # Errors
+    /// What is wrong, without a value.
+    pub(super) fn build(mut parts: Parts) -> Result<Self, String> {
+        let seconds = parts.timeout.unwrap_or(TIMEOUT);
+        if seconds == 0 {
+            return Err("its timeout must be at least 1 second".into());
+        }
+        // A schema is often a server's and not its user's: a wrong one takes its tool away, and no agent down.
+        let mut unfit = None;
+        let mut compile = |what: &str, json| match Schema::new(json) {
+            Ok(schema) => Some(schema),
+            Err(problem) => {
+                unfit = Some(format!("this tool cannot be called: its {what} is wrong: {problem}"));
+                None
+            }
+        };
+        let output = parts.output.and_then(|json| compile("outputSchema", json));
+        let declared = !parts.parameters.is_empty() || parts.input.is_some();
+        let mut input = match parts.input {
+            Some(json) => match compile("inputSchema", object(json)) {
+                Some(schema) => Input::Schema(schema),
+                None => Input::anything()?,
+            },
+            None => Input::Parameters(typed(parts.parameters)?),
+        };
+        let kind = match parts.target {
+            Target::Http { url, method, headers } => {
+                let template = Template::parse(&url)?;
+                for name in template.names() {
+                    input.require(name)?;
+                }
+                Kind::Http(HttpTool::new(template, method.as_deref(), &headers)?)
+            }
+            Target::Cli { binary, allowed_commands, allowed_flags, allowed_env } => {
+                if binary.is_empty() {
+                    return Err("it has no binary".into());
+                }
+                if let Input::Parameters(parameters) = &mut input {
+                    if parameters.is_empty() {
+                        parameters.push(Parameter::required("args", ParameterType::Words));
+                    }
+                    for list in parameters.iter_mut().filter(|one| holds_words(&one.name)) {
+                        list.type_ = ParameterType::Words;
+                    }
+                }
+                Kind::Cli(CliTool { binary, allowed_commands, allowed_flags, allowed_env }, input.names())
+            }
+            Target::Builtin(name) => match Builtin::named(&name) {
+                Some(builtin) => {
+                    if parts.description.is_empty() {
+                        parts.description = builtin.description().into();
+                    }
+                    input = Input::Parameters(builtin.parameters());
+                    Kind::Builtin(builtin)
+                }
+                None => {
+                    Kind::Unsupported(format!("builtin tools named `{name}` are not supported by this runtime yet"))
+                }
+            },
+            Target::Flow { url } => {
+                if !declared {
+                    input = Input::anything()?;
+                }
+                Kind::Flow(FlowTool { url: absolute(&url)? })
+            }
+            Target::Agent { url } => {
+                input = Input::Parameters(AgentTool::parameters());
+                Kind::Agent(AgentTool { url: absolute(&url)? })
+            }
+            Target::Mcp { url, tool, headers, transport, tls } => {
+                if !declared {
+                    input = Input::anything()?;
+                }
+                let sse = match transport.as_deref() {
+                    None | Some("streamable-http") => false,
+                    Some("sse") => true,
+                    Some(_) => return Err("its transport is none of sse, streamable-http".into()),
+                };
+                Kind::Mcp(McpTool { url: absolute(&url)?, tool, headers: Headers::read(&headers)?, sse, tls })
+            }
+        };
+        let kind = match unfit {
+            Some(why) => {
+                tracing::warn!(tool = parts.name, "{why}");
+                Kind::Unsupported(why)
+            }
+            None => kind,
+        };
+        Ok(Self {
+            output,
+            timeout: Duration::from_secs(seconds),
+            ..Self::of_kind(parts.name, parts.description, input, kind)
+        })
+    }
+
+    /// A tool that says nothing about its answer, with the usual time.
+    pub(super) fn of_kind(name: String, description: String, input: Input, kind: Kind) -> Self {
+        let input_schema = input.schema();
+        Self { name, description, input_schema, input, output: None, timeout: Duration::from_secs(TIMEOUT), kind }
+    }
+}
+
+/// A schema that says it is one of an object, as every provider asks for.
+fn object(mut schema: Value) -> Value {
+    if let Some(fields) = schema.as_object_mut() {
+        fields.entry("type").or_insert_with(|| "object".into());
+    }
+    schema
+}
+
+fn typed(list: Vec<Parameter>) -> Result<Vec<Parameter>, String> {
+    let one = |parameter: Parameter| {
+        let name = parameter.name.clone();
+        parameter.with_typed_default().ok_or_else(|| format!("the default of `{name}` does not have its type"))
+    };
+    list.into_iter().map(one).collect()
+}
+
+fn absolute(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    url.ok_or_else(|| "its endpoint is not an http or https URL".into())
+}
+
+/// What serde says without the value it quotes: `missing field …`, or what it expected.
+pub(super) fn shape(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(", expected ") {
+        Some((_, expected)) => format!("a field has the wrong type; expected {expected}"),
+        None if text.starts_with("missing field") => text,
+        None => "it does not have the documented shape".into(),
+    }
+}

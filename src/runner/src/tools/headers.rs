@@ -1,0 +1,206 @@
+//! `$NAME` and `${NAME}` in a header's value, replaced from the environment.
+//!
+//! Credentials reach an agent as environment variables, and a tool only refers to them: to its own, which come from its
+//! `headersFrom`, and to those that the Agent's `env` and `envFrom` bring. What the operator sets for the runtime, and
+//! the credentials of other tools, are refused: a Tool may be written by others than the agent's owner. A reference to a
+//! variable that is not set is an error: a request with an empty credential would be answered with a riddle. Any other
+//! `$` stays.
+
+use std::{collections::BTreeMap, fmt};
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+
+use super::ToolError;
+use crate::Lookup;
+
+/// The headers of a tool: name, and value with references to the environment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Headers(Vec<(HeaderName, HeaderText)>);
+
+/// A header's value before its references are replaced. It may hold a credential, so it is never printed.
+#[derive(Clone, PartialEq)]
+struct HeaderText(String);
+
+impl fmt::Debug for HeaderText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// Beginnings of the names of variables that are the runtime's own: the database's password, the way of traces.
+const OURS: [&str; 3] = ["CORAIL_", "RECIF_", "OTEL_"];
+/// Beginning of the names of the variables that are made of `headersFrom` of tools.
+const TOOLS: &str = "TOOL_";
+
+/// Whether the variable belongs to the runtime or to a tool.
+pub(super) fn is_ours(name: &str) -> bool {
+    name.starts_with(TOOLS) || OURS.iter().any(|ours| name.starts_with(ours))
+}
+
+/// Allow list of the variables that one tool may send.
+pub(super) struct Variables<'a> {
+    /// How the names of its own begin.
+    own: String,
+    /// How those of other tools begin, where that begins with its own: of `a` and `a_b`.
+    others: Vec<String>,
+    environment: &'a Lookup,
+}
+
+impl<'a> Variables<'a> {
+    /// Those of the tool `name` beside `others`.
+    pub(super) fn of<'n>(name: &str, others: impl IntoIterator<Item = &'n str>, environment: &'a Lookup) -> Self {
+        let own = prefix(name);
+        let longer = |other: &String| other.len() > own.len() && other.starts_with(&own);
+        Self { others: others.into_iter().map(prefix).filter(longer).collect(), own, environment }
+    }
+
+    /// The value of the variable `name`.
+    ///
+    /// # Errors
+    /// Why there is none, after "it refers to ".
+    pub(super) fn get(&self, name: &str) -> Result<String, String> {
+        let own = name.starts_with(&self.own) && !self.others.iter().any(|other| name.starts_with(other));
+        if is_ours(name) && !own {
+            return Err(format!(
+                "the environment variable {name}, which is not this tool's: name one of its headersFrom, or of the \
+                 Agent's env"
+            ));
+        }
+        (self.environment)(name).ok_or_else(|| format!("the environment variable {name}, which is not set"))
+    }
+}
+
+/// How the names of a tool's variables begin, as the operator makes them.
+fn prefix(tool: &str) -> String {
+    let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    format!("{TOOLS}{}_", tool.chars().map(upper).collect::<String>())
+}
+
+impl Headers {
+    /// Reads them as they are rendered.
+    ///
+    /// # Errors
+    /// What is wrong, without a value.
+    pub(super) fn read(headers: &BTreeMap<String, String>) -> Result<Self, String> {
+        let named = |(name, value): (&String, &String)| match name.parse() {
+            Ok(parsed) => Ok((parsed, HeaderText(value.clone()))),
+            Err(_) => Err(format!("`{name}` is not a header name")),
+        };
+        Ok(Self(headers.iter().map(named).collect::<Result<_, _>>()?))
+    }
+
+    /// As they are sent.
+    ///
+    /// # Errors
+    /// What is wrong, without a value.
+    pub(super) fn expand(&self, environment: &Variables<'_>) -> Result<HeaderMap, ToolError> {
+        let mut headers = HeaderMap::new();
+        for (name, HeaderText(value)) in &self.0 {
+            let value = expand(value, |variable| environment.get(variable))
+                .map_err(|problem| ToolError::Failed(format!("header {name} refers to {problem}")))?;
+            // A mounted secret often ends with a newline, which no header may hold.
+            let mut value = HeaderValue::from_str(value.trim_end_matches(['\r', '\n']))
+                .map_err(|_| ToolError::Failed(format!("header {name} has a value that no header may hold")))?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Ok(headers)
+    }
+}
+
+/// `value` with its references replaced.
+///
+/// # Errors
+/// What `lookup` says of the first variable that has no value.
+pub(super) fn expand(value: &str, lookup: impl Fn(&str) -> Result<String, String>) -> Result<String, String> {
+    let mut out = String::with_capacity(value.len());
+    let mut rest = value;
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        let (name, tail) = match after.strip_prefix('{').and_then(|braced| braced.split_once('}')) {
+            Some((name, tail)) if name_length(name) == name.len() => (name, tail),
+            _ => after.split_at(name_length(after)),
+        };
+        if name.is_empty() {
+            out.push('$');
+        } else {
+            out.push_str(&lookup(name)?);
+        }
+        rest = if name.is_empty() { after } else { tail };
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// Length of the variable name `text` starts with (POSIX: a letter or `_`, then letters, digits, `_`).
+fn name_length(text: &str) -> usize {
+    if text.starts_with(|first: char| first.is_ascii_digit()) {
+        return 0;
+    }
+    text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn lookup(name: &str) -> Result<String, String> {
+        match name {
+            "KEY" => Ok("k$KEY".into()),
+            "A_1" => Ok("one".into()),
+            _ => Err(name.into()),
+        }
+    }
+
+    #[test]
+    fn a_tool_sends_its_own_variables_and_those_of_the_agent() {
+        let environment = |name: &str| Some(format!("<{name}>"));
+        let variables = Variables::of("a", ["a", "a_b", "shop"], &environment);
+        for (name, is_sent) in [
+            ("KEY", true),
+            ("OPENAI_API_KEY", true),
+            ("TOOL_A_AUTHORIZATION", true),
+            ("TOOL_A_B_AUTHORIZATION", false),
+            ("TOOL_SHOP_AUTHORIZATION", false),
+            ("CORAIL_DATABASE_URL", false),
+            ("RECIF_USAGE_URL", false),
+            ("OTEL_EXPORTER_OTLP_HEADERS", false),
+        ] {
+            let sent = variables.get(name);
+            assert_eq!(sent.is_ok(), is_sent, "{name}: {sent:?}");
+        }
+        let refused = variables.get("CORAIL_DATABASE_URL").unwrap_err();
+        assert!(
+            refused.starts_with("the environment variable CORAIL_DATABASE_URL, which is not this tool's"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn references_are_replaced_once() {
+        for (value, expected) in [
+            ("plain", Ok("plain")),
+            ("Bearer $KEY", Ok("Bearer k$KEY")),
+            ("${KEY}x$A_1.", Ok("k$KEYxone.")),
+            ("$KEYS", Err("KEYS")),
+            ("${MISSING}", Err("MISSING")),
+            ("cost $5 $", Ok("cost $5 $")),
+            ("${}", Ok("${}")),
+            ("${1}", Ok("${1}")),
+            ("${KEY", Ok("${KEY")),
+            ("$$KEY", Ok("$k$KEY")),
+            ("${a-b}", Ok("${a-b}")),
+        ] {
+            assert_eq!(expand(value, lookup), expected.map(Into::into).map_err(String::from), "{value}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_is_expanded_without_a_panic(value in ".*") {
+            let _ = expand(&value, |_| Ok(String::new()));
+        }
+    }
+}

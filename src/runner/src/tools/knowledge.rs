@@ -1,0 +1,36 @@
+//! A tool that searches a knowledge base.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{
+    ToolError,
+    capped::capped,
+    definition::{Definition, Kind},
+    input::Input,
+    parameters::{Parameter, ParameterType},
+};
+use crate::knowledge::KnowledgeBase;
+
+impl Definition {
+    /// A tool that searches `base`.
+    pub(crate) fn of_knowledge(base: KnowledgeBase) -> Self {
+        let description = "What to look for: a question or keywords.".into();
+        let query = Parameter { description, ..Parameter::required("query", ParameterType::String) };
+        let (name, description) = (base.tool().to_owned(), base.description().to_owned());
+        Self::of_kind(name, description, Input::Parameters(vec![query]), Kind::Knowledge(base))
+    }
+}
+
+/// Searches.
+///
+/// # Errors
+/// What failed, as text for the model.
+pub(super) async fn call(base: &KnowledgeBase, arguments: &BTreeMap<String, Value>) -> Result<String, ToolError> {
+    let query = arguments.get("query").and_then(Value::as_str).unwrap_or_default().trim();
+    if query.is_empty() {
+        return Err(ToolError::Arguments("`query` is empty".into()));
+    }
+    base.search(query).await.map(|text| capped(&text)).map_err(ToolError::Failed)
+}

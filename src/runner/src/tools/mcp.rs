@@ -1,0 +1,58 @@
+//! A tool of an MCP server.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ::mcp::{McpError, Server, Sessions};
+use serde_json::Value;
+use url::Url;
+
+use super::{
+    ToolError,
+    capped::capped,
+    client::HttpClient,
+    headers::{Headers, Variables},
+    tls::Tls,
+};
+
+/// Which tool of which server.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct McpTool {
+    /// The server's endpoint.
+    pub(super) url: Url,
+    /// The tool's name there.
+    pub(super) tool: String,
+    /// What is sent with each request.
+    pub(super) headers: Headers,
+    /// Whether the server speaks the transport of the protocol's first revision.
+    pub(super) sse: bool,
+    /// How the server proves who it is.
+    pub(super) tls: Tls,
+}
+
+impl McpTool {
+    /// Calls it.
+    ///
+    /// # Errors
+    /// Everything that goes wrong, as text for the model.
+    pub(super) async fn call(
+        &self,
+        arguments: BTreeMap<String, Value>,
+        client: &HttpClient,
+        sessions: &Sessions,
+        environment: &Variables<'_>,
+        deadline: Duration,
+    ) -> Result<String, ToolError> {
+        let trust = self.tls.trust(environment)?;
+        let client = client.for_server(&self.url, &trust).await?;
+        // Before the caller gives up, so that a session in which a call hangs is not used for the next.
+        let own = deadline - deadline / 20;
+        let server =
+            Server { headers: self.headers.expand(environment)?, sse: self.sse, trust, ..Server::at(&self.url) };
+        let answer = sessions.call_tool(&client, &server, &self.tool, arguments.into_iter().collect(), own).await;
+        match answer {
+            Ok(text) => Ok(capped(&text)),
+            Err(McpError::Timeout { .. }) => Err(ToolError::Timeout(deadline)),
+            Err(error) => Err(ToolError::Failed(capped(&error.to_string()))),
+        }
+    }
+}

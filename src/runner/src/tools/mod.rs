@@ -1,0 +1,165 @@
+//! What a model may call: HTTP endpoints, programs, MCP servers, flows, other agents, knowledge bases and
+//! a few built-in functions.
+//!
+//! Whatever goes wrong in a call is an answer for the model, which can correct itself, and never an error for the user.
+//! So a call has one outcome: a text, at most 1 MiB long, or a [`ToolError`] whose text tells the model what to do.
+
+mod builtin;
+mod calculator;
+mod capped;
+mod cli;
+mod client;
+mod contract;
+mod definition;
+mod element;
+mod headers;
+mod http;
+mod input;
+mod knowledge;
+mod mcp;
+mod parameters;
+mod peer;
+mod reach;
+mod schema;
+mod template;
+mod tls;
+
+use std::{sync::Arc, time::Duration};
+
+use ::mcp::Sessions;
+use client::HttpClient;
+use serde_json::Value;
+
+use super::{
+    Lookup,
+    metrics::{Metrics, Outcome},
+    models::ToolSpec,
+};
+pub(super) use definition::Definition;
+use definition::Kind;
+use headers::Variables;
+use reach::Reach;
+pub(super) use schema::Schema;
+
+/// A call that gave no answer. The text is for the model.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(super) enum ToolError {
+    /// No tool has this name; those that there are.
+    #[error("there is no tool `{0}`; there are: {1}")]
+    Unknown(String, String),
+    /// The arguments do not fit the tool's parameters.
+    #[error("wrong arguments: {0}")]
+    Arguments(String),
+    /// The call is not allowed.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// The tool was called and did not succeed.
+    #[error("{0}")]
+    Failed(String),
+    /// The tool took too long.
+    #[error("no answer within {} s", .0.as_secs())]
+    Timeout(Duration),
+}
+
+/// All tools of an agent, or of a prompt. Clones share the tools and the connections.
+#[derive(Clone)]
+pub(super) struct Toolbox {
+    tools: Arc<[Definition]>,
+    specs: Arc<[ToolSpec]>,
+    connections: Arc<Connections>,
+    environment: Arc<Lookup>,
+    metrics: Metrics,
+}
+
+struct Connections {
+    client: HttpClient,
+    sessions: Sessions,
+}
+
+impl Toolbox {
+    /// A toolbox with `tools`; `environment` is what `$NAME` in headers refers to.
+    pub(super) fn new(tools: Vec<Definition>, environment: Arc<Lookup>, metrics: Metrics) -> Self {
+        let client = HttpClient::new(Reach::new(&*environment));
+        let connections = Arc::new(Connections { client, sessions: Sessions::default() });
+        let specs = tools.iter().map(Definition::spec).collect();
+        Self { tools: tools.into(), specs, connections, environment, metrics }
+    }
+
+    /// A toolbox with other tools, and with another environment for them, over the same connections.
+    pub(super) fn beside(&self, tools: Vec<Definition>, environment: Arc<Lookup>) -> Self {
+        let connections = self.connections.clone();
+        Self { connections, ..Self::new(tools, environment, self.metrics.clone()) }
+    }
+
+    /// A toolbox with those of its tools that `keep` wants.
+    pub(super) fn only(&self, keep: impl Fn(&Definition) -> bool) -> Self {
+        let kept = self.tools.iter().filter(|tool| keep(tool)).cloned().collect();
+        self.beside(kept, self.environment.clone())
+    }
+
+    /// What the model is told it may call.
+    pub(super) fn specs(&self) -> Arc<[ToolSpec]> {
+        self.specs.clone()
+    }
+
+    /// The names of all, for who asks for another.
+    fn names(&self) -> String {
+        let names: Vec<_> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
+        if names.is_empty() { "none".into() } else { names.join(", ") }
+    }
+
+    /// Calls the tool `name`. Dropping the future ends the call.
+    pub(super) async fn call(&self, name: &str, arguments: &Value) -> Result<String, ToolError> {
+        let tool = self.tools.iter().find(|tool| tool.name == name);
+        let result = match tool {
+            None => Err(ToolError::Unknown(name.into(), self.names())),
+            Some(tool) => tokio::time::timeout(tool.timeout, self.run(tool, arguments))
+                .await
+                .unwrap_or(Err(ToolError::Timeout(tool.timeout))),
+        };
+        let outcome = match &result {
+            Ok(_) => Outcome::Ok,
+            Err(ToolError::Timeout(_)) => Outcome::Timeout,
+            Err(_) => Outcome::Error,
+        };
+        self.metrics.tool_called(tool.map_or("unknown", |tool| tool.kind.label()), outcome);
+        result
+    }
+
+    /// What `$NAME` stands for in what `tool` sends.
+    fn variables(&self, tool: &Definition) -> Variables<'_> {
+        let others = self.tools.iter().map(|other| other.name.as_str()).filter(|other| *other != tool.name);
+        Variables::of(&tool.name, others, &*self.environment)
+    }
+
+    async fn run(&self, tool: &Definition, arguments: &Value) -> Result<String, ToolError> {
+        let arguments = tool.input.check(arguments).await?;
+        let Connections { client, sessions } = &*self.connections;
+        let mut answer = match &tool.kind {
+            Kind::Http(http) => http.call(arguments, client, &self.variables(tool)).await,
+            Kind::Cli(cli, names) => cli.call(names, &arguments).await,
+            Kind::Builtin(builtin) => builtin.call(&arguments, client).await,
+            Kind::Mcp(mcp) => mcp.call(arguments, client, sessions, &self.variables(tool), tool.timeout).await,
+            Kind::Flow(flow) => flow.call(&arguments, client).await,
+            Kind::Agent(agent) => agent.call(&arguments, client).await,
+            Kind::Knowledge(base) => knowledge::call(base, &arguments).await,
+            Kind::Unsupported(why) => Err(ToolError::Failed(why.clone())),
+        }?;
+        let problem = match &tool.output {
+            Some(schema) => misfit(schema, &answer).await,
+            None => None,
+        };
+        if let Some(problem) = problem {
+            answer.push_str(&format!("\n[this answer does not fit the tool's output schema: {problem}]"));
+        }
+        Ok(answer)
+    }
+}
+
+/// Why `answer` is not what the schema says. It is not an error: the answer may serve nevertheless.
+async fn misfit(schema: &Schema, answer: &str) -> Option<String> {
+    match serde_json::from_str(answer) {
+        Ok(value) => schema.check_aside(value).await.err(),
+        Err(_) => Some("it is not JSON".into()),
+    }
+}

@@ -1,0 +1,69 @@
+//! How the server of a tool proves who it is, where it is not by the system's authorities alone.
+
+use std::fmt;
+
+use mcp::Trust;
+use serde::Deserialize;
+
+use super::{
+    ToolError,
+    headers::{Variables, expand},
+};
+
+/// As it is rendered. The text comes from a Secret, so it is never printed.
+#[derive(Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Tls {
+    /// Takes any certificate.
+    #[serde(default)]
+    insecure_skip_verify: bool,
+    /// The certificates (PEM) of authorities that are believed besides the system's, with `$NAME` for a variable.
+    #[serde(default)]
+    ca: String,
+}
+
+impl Tls {
+    /// How a client is to judge the server.
+    ///
+    /// # Errors
+    /// A variable that is not set.
+    pub(super) fn trust(&self, environment: &Variables<'_>) -> Result<Trust, ToolError> {
+        if self.insecure_skip_verify {
+            return Ok(Trust::Anyone);
+        }
+        if self.ca.is_empty() {
+            return Ok(Trust::System);
+        }
+        let pem = expand(&self.ca, |name| environment.get(name))
+            .map_err(|problem| ToolError::Failed(format!("the server's authorities are in {problem}")))?;
+        Ok(Trust::Also(pem.into_bytes()))
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("insecure_skip_verify", &self.insecure_skip_verify).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn trust(tls: Value) -> Result<Trust, String> {
+        let tls: Tls = serde_json::from_value(tls).unwrap();
+        let environment = |name: &str| (name == "CA").then(|| "certificates".to_owned());
+        tls.trust(&Variables::of("t", [], &environment)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn authorities_are_those_of_the_variable() {
+        assert_eq!(trust(json!({})), Ok(Trust::System));
+        assert_eq!(trust(json!({"insecureSkipVerify": true})), Ok(Trust::Anyone));
+        assert_eq!(trust(json!({"ca": "$CA"})), Ok(Trust::Also(b"certificates".to_vec())));
+        let problem = "the server's authorities are in the environment variable SURELY_NOT_SET, which is not set";
+        assert_eq!(trust(json!({"ca": "$SURELY_NOT_SET"})), Err(problem.to_owned()));
+    }
+}

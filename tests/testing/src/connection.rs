@@ -1,0 +1,24 @@
+//! What tests of relays do at the ends of their connections.
+
+use std::time::Duration;
+
+use tokio::{io::AsyncReadExt as _, net::TcpStream, time::timeout};
+
+/// Longest wait for anything.
+pub const SOON: Duration = Duration::from_secs(10);
+
+/// Reads one head, byte by byte, so that nothing behind it is taken.
+pub async fn head(io: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\n") {
+        bytes.push(timeout(SOON, io.read_u8()).await.unwrap().unwrap());
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Reads so many bytes.
+pub async fn exactly(io: &mut TcpStream, length: usize) -> String {
+    let mut bytes = vec![0; length];
+    timeout(SOON, io.read_exact(&mut bytes)).await.unwrap().unwrap();
+    String::from_utf8(bytes).unwrap()
+}
