@@ -6,7 +6,7 @@
 
 use crds::Agent;
 
-use super::namespace;
+use super::parts::namespace;
 use crate::{
     ports::{ChildKind, ChildRef, World},
     render::variables,

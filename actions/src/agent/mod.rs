@@ -6,6 +6,7 @@ mod parts;
 use crate::kind::ControlledKind;
 use crds::WorkloadPhase;
 use machine::Table;
+use parts::namespace;
 use std::collections::BTreeMap;
 
 use crds::{Agent, RefKind, Refers, Traffic, WorkloadStatus, cycle::Node, digest};
@@ -138,10 +139,6 @@ pub(crate) fn settings_digest(settings: &Settings, namespace: &str) -> String {
         "database": settings.database_of(namespace),
         "ollama": settings.ollama_base_url,
     }))
-}
-
-fn namespace(agent: &Agent) -> &str {
-    agent.metadata.namespace.as_deref().unwrap_or_default()
 }
 
 fn terminal(error: RenderError) -> ActionError {

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, sync::Arc};
 use crds::{Agent, Model, PluginConfig, Prompt, RefKind, Reference, Refers, Tool, ToolSpec, tool::ToolType};
 use machine::ActionError;
 
-use super::namespace;
 use crate::{
     discovery::served,
     ports::{Views, World},
@@ -93,4 +92,8 @@ pub(crate) fn address(tool: &ToolSpec, views: &dyn Views, namespace: &str) -> Op
         }
         _ => None,
     }
+}
+
+pub(super) fn namespace(agent: &Agent) -> &str {
+    agent.metadata.namespace.as_deref().unwrap_or_default()
 }

@@ -10,6 +10,7 @@ mod keep;
 mod publish;
 mod served;
 mod server;
+mod tell;
 mod withdraw;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -23,7 +24,8 @@ pub use definitions::Definitions;
 pub use keep::DISCOVERED;
 pub use publish::PUBLISHED;
 pub(crate) use served::{Standing, served, standing};
-pub use server::{ToolServer, tell};
+pub use server::ToolServer;
+pub use tell::tell;
 pub use withdraw::Withdrawing;
 
 use machine::ActionError;

@@ -2,11 +2,7 @@
 
 use crds::{MCPServer, RemoteMCPServer, ToolServerStatus, tool_server::Publish};
 use kube::Resource;
-use machine::ActionError;
-use meta::{PhasedObject, update_condition};
-
-use super::{Discovered, keep::keep, publish::publish};
-use crate::kind::Context;
+use meta::PhasedObject;
 
 /// A kind whose objects are servers of tools.
 pub trait ToolServer: PhasedObject + Resource<DynamicType = ()> {
@@ -37,17 +33,3 @@ macro_rules! tool_server {
 
 tool_server!(MCPServer);
 tool_server!(RemoteMCPServer);
-
-/// Puts what the server told into the status of `next`, and makes Tools of it; whether that could be done. `false`: where the
-/// definitions are kept is being deleted, which is waited for.
-///
-/// # Errors
-/// `Terminal` when the name of the ConfigMap is taken; whatever the API server answered.
-pub async fn tell<K: ToolServer>(cx: &Context, next: &mut K, found: &Discovered) -> Result<bool, ActionError> {
-    let before = next.told().cloned().unwrap_or_default();
-    let Some((server, said)) = keep(cx, next, &before, found).await? else { return Ok(false) };
-    *next.told_mut() = server;
-    update_condition(&mut next.machine_mut().conditions, said);
-    publish(cx, next, &found.catalogue, before.tools_digest.as_ref()).await?;
-    Ok(true)
-}

@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 
 use super::{
     Config, PinnedProxy, RenderError,
+    container::{Container, Probes},
     env::{config_name, told_port},
     labels::{AGENT_LABEL, child},
-    pod::{Container, Probes},
+    running::{Running, TakenNames},
     service::{AGENT_PORT, Port},
     sidecar::Sidecar,
-    workload::{Running, TakenNames, base64, own_service_account},
+    workload::{base64, own_service_account},
 };
 use crate::ports::{ChildKind, Manifest};
 

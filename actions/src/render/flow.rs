@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 
 use super::{
     Contract, PinnedProxy, RenderError,
-    pod::{Container, Probes},
+    container::{Container, Probes},
+    running::{Running, TakenNames},
     service::Port,
     sidecar::Sidecar,
-    workload::{Running, TakenNames, own_service_account},
+    workload::own_service_account,
 };
 use crate::ports::Manifest;
 

@@ -11,12 +11,13 @@ use serde_json::{Value, json};
 
 use super::{
     PinnedProxy, RenderError,
+    container::{Container, Probes, pull_policy},
     flow::CONTENT_HASH,
     hash::content_hash,
-    pod::{Container, Probes, pull_policy},
+    running::{Running, TakenNames},
     service::Port,
     sidecar::Sidecar,
-    workload::{Running, TakenNames, own_service_account},
+    workload::own_service_account,
 };
 use crate::ports::Manifest;
 

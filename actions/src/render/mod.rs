@@ -5,6 +5,7 @@
 //! the same bytes. What can be told wrong from the values alone is a [`RenderError`] that says what to do.
 
 mod agent;
+mod container;
 mod contract;
 pub mod dsn;
 mod env;
@@ -19,6 +20,7 @@ mod network_policy;
 mod overlay;
 mod pod;
 mod pod_security;
+mod running;
 mod service;
 mod sidecar;
 mod tool_error;

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::{
     RenderError,
     labels::{MANAGED_BY_LABEL, NAME, child_labels},
-    workload::Running,
+    running::Running,
 };
 
 /// The field by which the elements of a list are told apart, and whether an element is merged or replaced.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     RenderError,
-    pod::{Probes, pull_policy},
+    container::{Probes, pull_policy},
 };
 
 /// Name of the container; of its image in `status.images`, too.

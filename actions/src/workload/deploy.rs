@@ -1,6 +1,5 @@
 //! `deploy`: Deploying → Running or Terminated. Applies Service and Deployment and waits for the Pods.
 
-use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -11,12 +10,12 @@ use super::{
     Workload,
     children::{Drift, drift, ensure, remove_unwanted, scale},
     health::{self, Rollout, STOPPING, explain, news, note_unready, observe, rollout},
-    render::{changed_inputs, inputs, is_unsettled},
+    inputs::{changed_inputs, inputs, is_unsettled},
     replicas,
 };
 use crate::{
     kind::Context,
-    ports::{ChildRef, Manifest},
+    ports::{ChildRef, Manifest, World},
 };
 
 /// See the module.

@@ -12,6 +12,7 @@ mod drain;
 mod edges;
 mod health;
 mod images;
+mod inputs;
 mod monitor;
 mod old_files;
 mod outside;

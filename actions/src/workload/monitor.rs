@@ -1,7 +1,6 @@
 //! `monitor`: Running and Terminated. Leaves them when something the workload depends on changed; puts back in place
 //! what somebody else changed; says how the Pods are doing. Without a cause it sends nothing.
 
-use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -13,13 +12,12 @@ use super::{
     children::{Drift, drift, ensure, kind_of, recall, remove_unwanted, renew_service, scale, unnamed},
     health::{STOPPING, explain, explain_waking, is_asleep, note_rollout, note_unready, observe},
     images::{is_template_new, note_unknown_keys},
-    is_governed,
-    render::{changed_inputs, inputs, is_unsettled},
-    replicas,
+    inputs::{changed_inputs, inputs, is_unsettled},
+    is_governed, replicas,
 };
 use crate::{
     kind::Context,
-    ports::{ChildKind, ChildRef, DeploymentState},
+    ports::{ChildKind, ChildRef, DeploymentState, World},
 };
 
 /// With no Pod available for this long, a workload has failed.

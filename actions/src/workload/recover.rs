@@ -1,7 +1,6 @@
 //! `recover`: Failed → Resolving. Looks whether the cause is gone while staying in Failed, where nothing is written;
 //! where the cause cannot be looked at, it tries again when the backoff is over.
 
-use crate::ports::World;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -13,10 +12,14 @@ use super::{
     Workload,
     children::is_ours,
     health::{Rollout, news, rollout},
-    render::inputs,
+    inputs::inputs,
     replicas,
 };
-use crate::{kind::Context, ports::Manifest, references::Inputs};
+use crate::{
+    kind::Context,
+    ports::{Manifest, World},
+    references::Inputs,
+};
 
 /// Nothing tells us that an object without our label is gone, so its name is looked at: this soon at first, ever more
 /// rarely the longer it is taken, and this rarely at last.

@@ -1,6 +1,5 @@
 //! `render`: Rendering → Deploying. Writes what the Pods read, and pins the content hash that decides whether they roll.
 
-use crate::ports::World;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -15,13 +14,12 @@ use super::{
     edges::RENDERED_CONDITIONS,
     health::note_rollout,
     images::render_with_images,
+    inputs::{changed_inputs, inputs, is_unsettled},
     old_files::keep_old_files,
-    resolve::was_stopped,
 };
 use crate::{
     kind::Context,
-    ports::{ChildKind, ChildRef, Manifest},
-    references::{Found, Inputs},
+    ports::{ChildKind, ChildRef, Manifest, World},
 };
 
 /// See the module.
@@ -103,36 +101,6 @@ fn gains(cx: &Context, manifest: &Manifest) -> bool {
     let keys = body.get("data").and_then(Value::as_object).filter(|_| child.kind == ChildKind::Secret);
     let other = keys.and_then(|_| cx.views.child(&ChildRef { kind: ChildKind::ConfigMap, ..child.clone() }));
     other.is_some_and(|other| keys.into_iter().flatten().any(|(key, _)| other.data.contains_key(key)))
-}
-
-/// Everything the workload refers to, and the rollout that somebody asked for.
-pub(super) fn inputs<K: Workload>(cx: &Context, cr: &K) -> Inputs {
-    let mut inputs = cr.inputs(cx);
-    let annotations = cr.meta().annotations.as_ref();
-    if let Some(at) = annotations.and_then(|annotations| annotations.get(crds::ROLLOUT_AT)) {
-        inputs.add("Rollout", Found::Here(at.clone()));
-    }
-    inputs
-}
-
-/// Why what was resolved no longer holds; a workload without Pods does not care.
-pub(super) fn changed_inputs<K: Workload>(cr: &K, inputs: &Inputs) -> Option<String> {
-    if cr.replicas() == 0 {
-        return None;
-    }
-    if cr.phase() != Some(WorkloadPhase::Running) && was_stopped(cr) {
-        return Some("no Pods were wanted when its references were read".to_owned());
-    }
-    match cr.pinned() {
-        Some(pinned) => inputs.changed_since(pinned),
-        None => Some("nothing was resolved yet".to_owned()),
-    }
-}
-
-/// Whether something referred to is on its way, which is noted: rendering now would leave it out.
-pub(super) fn is_unsettled<K: Workload>(cx: &Context, cr: &K, inputs: &Inputs) -> bool {
-    let waiting = if cr.replicas() == 0 { None } else { inputs.waiting_for() };
-    waiting.map(|wait| cx.notes.waiting(wait.reason, wait.sentence)).is_some()
 }
 
 fn refused(error: ApiError) -> ActionError {

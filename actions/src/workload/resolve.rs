@@ -1,26 +1,27 @@
 //! `resolve`: Resolving → Rendering. Waits until everything the spec refers to may be used, naming all that is not, and
 //! pins what it read.
 
-use crate::ports::World;
+use super::inputs::RESOLVED;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::WorkloadPhase;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use machine::{Action, ActionError, RECHECK};
 use meta::{condition, with_condition};
 
-use super::{Workload, health::news, render::inputs};
+use super::{
+    Workload,
+    health::news,
+    inputs::{inputs, resolved},
+};
 use crate::{
     kind::Context,
+    ports::World,
     references::{Inputs, Unresolved},
 };
 
 /// What a workload could do without is waited for this long: whatever was applied together settles within it.
 const LATE: Duration = Duration::from_secs(30);
-
-/// The condition that says whether everything it refers to may be used.
-const RESOLVED: &str = "ReferencesResolved";
 
 /// The reason of what could never answer with what it refers to.
 const NEVER: &str = "MissingDependency";
@@ -90,15 +91,6 @@ impl<K: Workload> Action<K, World> for Resolve {
 /// Whether something was missing, as its status says.
 fn has_missed<K: Workload>(cr: &K) -> bool {
     resolved(cr).is_some_and(|found| found.status == "False" && found.reason == "MissingDependency")
-}
-
-/// Whether no Pods were wanted when it was resolved, so that nothing was waited for.
-pub(super) fn was_stopped<K: Workload>(cr: &K) -> bool {
-    resolved(cr).is_some_and(|found| found.reason == "Stopped")
-}
-
-fn resolved<K: Workload>(cr: &K) -> Option<&Condition> {
-    cr.machine()?.conditions.iter().find(|found| found.type_ == RESOLVED)
 }
 
 /// What there is to wait for: without what the workload can do without, once that has been waited for long enough.

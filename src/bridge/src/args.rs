@@ -1,6 +1,7 @@
 //! The command line, and what it means.
 
-use std::{ffi::OsString, net::IpAddr, path::PathBuf, time::Duration};
+use crate::command::BadArgs;
+use std::{ffi::OsString, net::IpAddr, time::Duration};
 
 use jiff::SignedDuration;
 
@@ -30,20 +31,6 @@ pub struct Args {
     /// The server's program and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
-}
-
-/// An argument that cannot be used. The process must not start.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum BadArgs {
-    /// It would never be asked for.
-    #[error("--path {0:?} is refused: it has to begin with `/` and must not be /livez or /readyz")]
-    Path(String),
-    /// No client of the older era could ever be served.
-    #[error("--max-sessions 0 is refused: set it to 1 or more")]
-    Sessions,
-    /// No program, no server.
-    #[error("there is no program {0:?} to run{path}; name one that the image has", path = if *.1 { " in PATH" } else { "" })]
-    Program(PathBuf, bool),
 }
 
 /// What the bridge runs with.

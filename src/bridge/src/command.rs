@@ -9,8 +9,6 @@ use std::{
     process::{self, Stdio},
 };
 
-use super::args::BadArgs;
-
 /// A program that was there at the start, with its arguments.
 #[derive(Debug)]
 pub(super) struct Command {
@@ -44,4 +42,18 @@ impl Command {
 
 fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+/// An argument that cannot be used. The process must not start.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum BadArgs {
+    /// It would never be asked for.
+    #[error("--path {0:?} is refused: it has to begin with `/` and must not be /livez or /readyz")]
+    Path(String),
+    /// No client of the older era could ever be served.
+    #[error("--max-sessions 0 is refused: set it to 1 or more")]
+    Sessions,
+    /// No program, no server.
+    #[error("there is no program {0:?} to run{path}; name one that the image has", path = if *.1 { " in PATH" } else { "" })]
+    Program(PathBuf, bool),
 }

@@ -33,6 +33,7 @@ mod sessions;
 mod shared;
 mod shared_state;
 
-pub use args::{Args, BadArgs};
+pub use args::Args;
+pub use command::BadArgs;
 pub use install::{InstallError, install};
 pub use serve::{ServeError, run};

@@ -16,7 +16,8 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    args::{Args, BadArgs, Options},
+    args::{Args, Options},
+    command::BadArgs,
     http::{self, Crowd},
     memory::Memory,
     reaper::Reaper,

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use crds::Kind;
 
-use super::{exit::Exit, target::check_name};
+use super::{exit::Exit, names::is_name};
 use crate::cluster::{ForwardError, Live, ReadError};
 
 /// Why a command has no answer.
@@ -156,7 +156,7 @@ impl CliError {
     /// The same, where the word that is no kind stood alone (`name` is empty) and may be the name of an object.
     pub(super) fn without_kind(self, name: &str) -> Self {
         match self {
-            Self::UnknownKind { word, known, .. } if name.is_empty() && check_name(&word).is_ok() => {
+            Self::UnknownKind { word, known, .. } if name.is_empty() && is_name(&word) => {
                 Self::UnknownKind { instead: format!("; if it is a name, write agent/{word}"), word, known }
             }
             other => other,

@@ -13,6 +13,7 @@ mod exit;
 pub mod get;
 pub mod logs;
 pub mod machine;
+mod names;
 mod output;
 mod progress;
 pub mod rollout;

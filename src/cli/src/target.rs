@@ -6,6 +6,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use crds::{KINDS, Kind};
 
 use super::CliError;
+use super::names::is_name;
 use crate::cluster::{Connection, Live};
 
 /// How the cluster is reached.
@@ -96,10 +97,7 @@ impl Target {
 /// # Errors
 /// [`CliError::Usage`].
 pub(super) fn check_name(name: &str) -> Result<(), CliError> {
-    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
-    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let (first, last) = (name.as_bytes().first(), name.as_bytes().last());
-    if name.bytes().all(fits) && ends(first) && ends(last) && name.len() <= 253 {
+    if is_name(name) {
         return Ok(());
     }
     Err(CliError::Usage(format!("{name:?} is no name: use lower-case letters, digits, '-' and '.', as in my-agent")))

@@ -1,5 +1,7 @@
 //! Writes children: one request per call, reduced answers, each answer in the cache before the caller has it.
 
+use crate::child_requests::APPLY;
+use crate::child_requests::read;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap},
@@ -21,15 +23,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    decode,
     error::{Operation, RequestError, classify},
     resource::{Resource, Target},
     scale::replicas_request,
-    store::{Cause, ObjectMap, Seen},
+    store::{Cause, ObjectMap},
     transport::{Call, Outgoing, Transport, outgoing, read_json},
 };
 
-pub(super) const APPLY: Option<&str> = Some("application/apply-patch+yaml");
 const JSON: Option<&str> = Some("application/json");
 /// An object that is applied with a version is refused with 409 if it exists in another one, and made if it does not exist.
 /// The first version of a store is taken before there is any object, so this one says: only if there is none.
@@ -172,13 +172,6 @@ impl Cluster for ChildWriter {
             other => other,
         }
     }
-}
-
-pub(super) fn read(kind: ChildKind, body: &[u8]) -> Result<Seen<Child>, serde_json::Error> {
-    let text = str::from_utf8(body).map_err(serde::de::Error::custom)?;
-    let head = decode::head(text)?;
-    let child = decode::child(kind, &head, text)?;
-    Ok(Seen::new(head, child))
 }
 
 fn call(verb: &'static str, child: &ChildRef) -> Call {

@@ -17,7 +17,7 @@ use hyper_util::{
 use kube::{Client, Config, client::ConfigExt as _};
 use tower::{BoxError, ServiceBuilder};
 
-use super::{crash::CrashPoint, lease::Authority, metrics::Metrics, transport::Transport};
+use super::{crash::CrashPoint, metrics::Metrics, transport::Transport, write_gate::Authority};
 
 /// How long a connection that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(20);

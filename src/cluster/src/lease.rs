@@ -5,11 +5,9 @@
 //! before others can have taken over, also when it was stopped and continued in between: every write asks
 //! [`Authority::holds`] before it is made and once more when it goes out.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use crate::write_gate::Authority;
+use crate::write_gate::Until;
+use std::{fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
@@ -27,42 +25,6 @@ const RENEW_EVERY: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a standby looks, so that it takes over within a second of a release.
 const LOOK_EVERY: Duration = Duration::from_millis(800);
-
-/// Whether this replica may write, asked before each write.
-#[derive(Debug, Clone)]
-pub struct Authority(Arc<Mutex<Until>>);
-
-#[derive(Debug, Clone, Copy)]
-enum Until {
-    Always,
-    Never,
-    At(Instant),
-}
-
-impl Authority {
-    /// For a process that runs alone.
-    pub fn always() -> Self {
-        Self(Arc::new(Mutex::new(Until::Always)))
-    }
-
-    /// For a replica that has to hold the lease first.
-    pub fn by_lease() -> Self {
-        Self(Arc::new(Mutex::new(Until::Never)))
-    }
-
-    /// Whether a write may be sent now.
-    pub fn holds(&self) -> bool {
-        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Until::Always => true,
-            Until::Never => false,
-            Until::At(end) => Instant::now() < end,
-        }
-    }
-
-    fn set(&self, until: Until) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = until;
-    }
-}
 
 /// One replica's part in the election.
 pub struct Elector {

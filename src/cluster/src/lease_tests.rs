@@ -1,3 +1,5 @@
+use std::sync::Mutex;
+
 use async_trait::async_trait;
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use kube::core::Status;

@@ -3,6 +3,8 @@
 //! A page that takes too long, or is too large, is asked for again in halves: a list of large objects over a slow connection must not
 //! fail for ever for its last object. Nothing of a list is taken before it is complete.
 
+use crate::page::List;
+use crate::page::PAGE;
 use std::borrow::Cow;
 
 use http::Method;
@@ -15,16 +17,6 @@ use super::{
     transport::{outgoing, read_json},
     watch::Watch,
 };
-
-/// Objects in one page of a list, so that a list is never held whole.
-pub(super) const PAGE: u32 = 100;
-
-/// A complete list.
-pub(super) struct List<T> {
-    pub(super) items: Vec<Listed<T>>,
-    /// The version of the store that it shows.
-    pub(super) version: u64,
-}
 
 impl<T: Send + Sync + 'static> Watch<T> {
     /// Lists all, in pages of at most this many objects, which a list that is too much for the connection makes fewer. With

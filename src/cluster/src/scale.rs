@@ -11,7 +11,7 @@ use machine::ApiError;
 use serde_json::json;
 
 use super::{
-    apply::{APPLY, read},
+    child_requests::{APPLY, read},
     error::Operation,
     resource::{Resource, Target},
     store::{Cause, ObjectMap},

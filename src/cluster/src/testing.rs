@@ -14,7 +14,7 @@ use kube::client::Body;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::{crash::CrashPoint, lease::Authority, metrics::Metrics, transport::Transport};
+use super::{crash::CrashPoint, metrics::Metrics, transport::Transport, write_gate::Authority};
 
 /// What was asked.
 #[derive(Debug)]

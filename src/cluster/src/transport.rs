@@ -21,8 +21,8 @@ use super::{
     complaints::Complaints,
     crash::{CrashPoint, Side},
     error::{Operation, RequestError, classify},
-    lease::Authority,
     metrics::Metrics,
+    write_gate::Authority,
 };
 
 /// Every call but a list and a watch ends within this time.

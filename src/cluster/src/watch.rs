@@ -19,7 +19,7 @@ use super::{
     board::Board,
     decode::head,
     error::RequestError,
-    list::{List, PAGE},
+    page::{List, PAGE},
     pause::Pauses,
     resource::{Resource, Target},
     store::{Cause, Head, Listed, ObjectMap, Seen},

@@ -42,7 +42,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{auth::Auth, serve::Shared, workload::Workload};
+use super::{auth::Auth, state::Shared, workload::Workload};
 
 /// How long nothing may happen until that is said.
 const LONGEST_POLL: Duration = Duration::from_secs(25);

@@ -51,6 +51,15 @@ impl Answer {
     }
 }
 
+/// There is no such workload.
+pub(super) fn unknown() -> Answer {
+    Answer::new(
+        404,
+        "unknown",
+        "there is no such workload: use /v1/agents, /v1/flows, /v1/flowsets or /v1/mcp, namespace and name",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,79 +1,25 @@
 //! One connection of a client: request after request, until one of the two wants no more.
 
-use std::{io, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
+use crate::answer::unknown;
+use crate::peer::Link;
+use crate::peer::Peer;
+use std::{io, net::IpAddr, pin::Pin, sync::Arc};
 
 use cluster::access::Network;
 use http1::{Fields, Framing, KEEP_ALIVE, NoHead, RequestHead, Side};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, Interest},
-    net::TcpStream,
-    time::{Instant, Sleep, sleep},
-};
-use tokio_rustls::server::TlsStream;
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::{
     answer::Answer,
     clients::Client,
-    h2,
     object::Kind,
     path::{Astray, Path},
     recheck::{PERIOD, while_allowed},
-    relay::{self, Call, Outcome},
-    serve::Shared,
+    relay,
+    request::{Call, Outcome},
     sessions::Session,
-    turn,
+    state::Shared,
 };
-
-/// How often a client that did send urgent data is looked at.
-const URGENT: Duration = Duration::from_millis(100);
-
-/// What carries a client's bytes: a socket, TLS over one, or a stream of HTTP/2.
-pub(super) trait Link: AsyncRead + AsyncWrite + Unpin + Send {
-    /// Makes the end that dropping it will bring one that nobody takes for a clean end.
-    fn abort(&mut self);
-
-    /// Waits until the client has ended its side or left, without reading what it sent.
-    fn left(&mut self) -> impl Future<Output = ()> + Send;
-}
-
-impl Link for TcpStream {
-    fn abort(&mut self) {
-        // The kernel sends a reset instead of an end. There is nothing left to do if it will not.
-        let _ = self.set_zero_linger();
-    }
-
-    async fn left(&mut self) {
-        // Nobody sends urgent data, so only the end makes this ready, also behind bytes that nobody reads. One that cannot be
-        // watched is as good as gone.
-        while self.ready(Interest::PRIORITY).await.is_ok_and(|ready| !ready.is_read_closed()) {
-            tokio::time::sleep(URGENT).await;
-        }
-    }
-}
-
-impl Link for TlsStream<TcpStream> {
-    fn abort(&mut self) {
-        // Without a close_notify, and reset besides, nobody takes this for the end.
-        let _ = self.get_ref().0.set_zero_linger();
-    }
-
-    async fn left(&mut self) {
-        self.get_mut().0.left().await;
-    }
-}
-
-/// Who is at the other end of a connection.
-#[derive(Debug, Clone)]
-pub(super) struct Peer {
-    /// Its address.
-    pub(super) address: IpAddr,
-    /// The same, as it is written in `X-Forwarded-For`.
-    pub(super) text: Box<str>,
-    /// `http` or `https`: what it speaks to us.
-    pub(super) proto: &'static str,
-    /// Whether what it says of those before it is believed.
-    pub(super) trusted: bool,
-}
 
 /// A connection that is aborted when this is dropped before its clean end, whatever ended it.
 struct Guarded<'a, S: Link> {
@@ -89,13 +35,8 @@ impl<S: Link> Drop for Guarded<'_, S> {
     }
 }
 
-/// Serves a connection to its end, whichever HTTP its client speaks.
-pub(super) async fn serve<S: Link + 'static>(io: S, peer: &Peer, shared: &Arc<Shared>) {
-    let mut client = Side::new(io);
-    if let Ended::SpeaksH2 = requests(&mut client, peer, shared).await {
-        Box::pin(h2::serve(client.io, client.incoming, peer.clone(), shared.clone())).await;
-    }
-}
+/// The first bytes of a client that speaks HTTP/2 (RFC 9113, section 3.4), as far as they look like a head of HTTP/1.1.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
 
 /// How a connection of HTTP/1.1 ended.
 pub(super) enum Ended {
@@ -113,7 +54,7 @@ pub(super) async fn requests<S: Link>(client: &mut Side<S>, peer: &Peer, shared:
     let mut rechecks = Box::pin(sleep(PERIOD));
     let mut first = true;
     while let Some(head) = next_head(client.side, timer.as_mut(), shared).await {
-        if std::mem::take(&mut first) && head == h2::PREFACE {
+        if std::mem::take(&mut first) && head == PREFACE {
             client.side.incoming.splice(..0, head);
             return Ended::SpeaksH2;
         }
@@ -177,7 +118,7 @@ async fn request<S: Link>(
     let path = match Path::read(head.target) {
         Ok(path) => path,
         Err(Astray::Unknown | Astray::Hidden) => {
-            return refuse(client, &turn::unknown(), None, head.is_head(), close, shared).await;
+            return refuse(client, &unknown(), None, head.is_head(), close, shared).await;
         }
     };
     let route = shared.routes.find(path.key);

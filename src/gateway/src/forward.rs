@@ -5,7 +5,7 @@ use http1::{HeadWriter, ResponseHead, Version, is_read_as};
 use super::{
     clock::random,
     path::Path,
-    relay::Call,
+    request::Call,
     sessions::{self, Tag},
     workload::Workload,
 };

@@ -30,12 +30,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     answer::Answer,
-    connection::{self, Link, Peer},
-    serve::Shared,
+    connection,
+    peer::{Link, Peer},
+    state::Shared,
 };
-
-/// The first bytes of a client that speaks HTTP/2 (RFC 9113, section 3.4), as far as they look like a head of HTTP/1.1.
-pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
 
 /// Requests of one connection at the same time.
 const STREAMS: u32 = 250;

@@ -21,15 +21,18 @@ mod invocations;
 mod metrics;
 mod object;
 mod path;
+mod peer;
 mod pod;
 mod process;
 mod queue;
 mod recheck;
 mod relay;
+mod request;
 mod routes;
 mod serve;
 mod sessions;
 mod slice;
+mod state;
 mod turn;
 mod workload;
 

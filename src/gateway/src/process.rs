@@ -37,8 +37,9 @@ use super::{
     metrics::Metrics,
     object::{self, Kind},
     routes::Routes,
-    serve::{Shared, accept_on_all, bind},
+    serve::{accept_on_all, bind},
     slice,
+    state::Shared,
 };
 
 /// How often connections that were idle for too long are looked for.

@@ -10,6 +10,8 @@
 //! An address may belong to another workload's Pod before the slices say so. Its sidecar answers 421, misdirected: it is left
 //! alone like one that cannot be reached, and costs no budget.
 
+use crate::request::Call;
+use crate::request::Outcome;
 use std::{
     pin::Pin,
     sync::{
@@ -19,20 +21,18 @@ use std::{
     time::Duration,
 };
 
-use http1::{End, Exchange, Patience, Policy, Request, RequestHead, ResponseHead, Side, tunnel};
-use tokio::time::{Instant, Sleep};
+use http1::{End, Exchange, Patience, Policy, Request, ResponseHead, Side, tunnel};
+use tokio::time::Sleep;
 
 use super::{
     answer::Answer,
-    auth::Caller,
-    connection::{Link, Peer},
     forward,
     object::Kind,
-    path::Path,
+    peer::Link,
     pod::{Pod, Reported},
     routes::Route,
-    serve::Shared,
-    sessions::{self, Session, Tag},
+    sessions::{self, Tag},
+    state::Shared,
     turn::{self, NoTurn, TIMEOUT},
     workload::Workload,
 };
@@ -43,34 +43,6 @@ const HELD: usize = 64 * 1024;
 const RETRIES: u32 = 2;
 /// Longest silence of a stream. Sidecars end it after 300 s by themselves, and say so.
 const IDLE: Duration = Duration::from_secs(310);
-
-/// One admitted request.
-#[derive(Clone, Copy)]
-pub(super) struct Call<'a> {
-    pub(super) head: &'a RequestHead<'a>,
-    pub(super) path: &'a Path<'a>,
-    pub(super) caller: &'a Caller,
-    pub(super) peer: &'a Peer,
-    pub(super) arrived: Instant,
-    /// The session it belongs to; no other Pod than that of the session can answer it.
-    pub(super) session: Option<Session<'a>>,
-    /// By what the gateway vouches for the caller, if it has keys.
-    pub(super) token: Option<&'a str>,
-    pub(super) shared: &'a Arc<Shared>,
-}
-
-/// What became of a request.
-pub(super) enum Outcome {
-    /// It was answered; another one may follow on this connection, or not.
-    Served {
-        /// Whether another one may follow.
-        again: bool,
-    },
-    /// The client's connection must be aborted.
-    Aborted,
-    /// Nothing was answered yet: this is to be.
-    Refused(Answer),
-}
 
 /// Sends a request to a Pod of its workload and the answer to the client.
 pub(super) async fn relay<S: Link>(

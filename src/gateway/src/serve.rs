@@ -1,99 +1,30 @@
 //! What all requests share, and the loop that takes connections.
 
+use crate::connection::Ended;
+use crate::connection::requests;
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::Arc,
     time::Duration,
 };
 
-use cluster::{Board, cache::Keys};
 use daemon::tls::{Tls, chose_h2};
 use futures::{FutureExt as _, future::join_all};
-use http1::listen;
+use http1::{Side, listen};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::watch,
     task::JoinSet,
     time::{sleep, timeout},
 };
-use tokio_util::sync::CancellationToken;
 
 use super::{
-    answer::Answer,
-    args::Settings,
-    auth::Auth,
-    clients::{Client, Clients},
-    clock::Clock,
-    connection::{self, Peer},
+    clients::Client,
     h2,
-    metrics::Metrics,
     pod::{POOLS, use_pool},
-    routes::Routes,
-    turn,
+    state::Shared,
 };
-
-/// What all requests share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    /// What the command line says.
-    pub(super) settings: Settings,
-    /// Where requests go.
-    pub(super) routes: Routes,
-    /// Who may ask.
-    pub(super) auth: Auth,
-    /// What callers are vouched for with.
-    pub(super) keys: Keys,
-    /// What each client has in flight.
-    pub(super) clients: Clients,
-    /// The connections of each address.
-    pub(super) connections: Clients,
-    /// What is counted.
-    pub(super) metrics: Metrics,
-    /// The time.
-    pub(super) clock: Clock,
-    /// New after each start.
-    pub(super) instance: String,
-    /// What the watches know.
-    pub(super) board: Arc<Board>,
-    /// Whether clients are asked to go elsewhere with their next request.
-    pub(super) leaving: AtomicBool,
-    /// Cancelled when connections without a request end.
-    pub(super) closing: CancellationToken,
-    /// How often requests began to wait for a workload that had no ready Pod and for which none waited before.
-    pub(super) cold: watch::Sender<u64>,
-}
-
-impl Shared {
-    /// Whether this process is to end soon.
-    pub(super) fn leaving(&self) -> bool {
-        self.leaving.load(Relaxed)
-    }
-
-    /// There is no such workload, as far as is known.
-    pub(super) fn unknown(&self, key: &[u8]) -> Answer {
-        let namespace = key.split(|byte| *byte == b'/').nth(1).unwrap_or_default();
-        match self.board.knows(&String::from_utf8_lossy(namespace)) {
-            true => turn::unknown(),
-            false => Answer::new(503, "starting", "the gateway does not know yet which workloads there are"),
-        }
-    }
-
-    /// Who is at the other end of a connection that speaks this protocol, `http` or `https`.
-    pub(super) fn peer(&self, address: IpAddr, proto: &'static str) -> Peer {
-        let address = address.to_canonical();
-        let trusted = self.trusts(address);
-        Peer { address, text: address.to_string().into(), proto, trusted }
-    }
-
-    /// Whether what this address says of those before it is believed.
-    pub(super) fn trusts(&self, address: IpAddr) -> bool {
-        self.settings.trusted_proxies.iter().any(|network| network.contains(address))
-    }
-}
+use crate::peer::{Link, Peer};
 
 /// Takes the port. The listener is of no runtime yet, so that several can share it.
 ///
@@ -189,7 +120,7 @@ async fn serve(io: TcpStream, address: IpAddr, tls: Option<Tls>, shared: Arc<Sha
         },
     };
     match tls {
-        None => connection::serve(io, &shared.peer(address, "http"), &shared).await,
+        None => serve_connection(io, &shared.peer(address, "http"), &shared).await,
         Some(tls) => Box::pin(serve_tls(io, address, tls, shared.clone())).await,
     }
     drop(counted);
@@ -202,6 +133,14 @@ async fn serve_tls(io: TcpStream, address: IpAddr, tls: Tls, shared: Arc<Shared>
     if chose_h2(&io) {
         h2::serve(io, Vec::new(), peer, shared).await;
     } else {
-        connection::serve(io, &peer, &shared).await;
+        serve_connection(io, &peer, &shared).await;
+    }
+}
+
+/// Serves a connection to its end, whichever HTTP its client speaks.
+pub(super) async fn serve_connection<S: Link + 'static>(io: S, peer: &Peer, shared: &Arc<Shared>) {
+    let mut client = Side::new(io);
+    if let Ended::SpeaksH2 = requests(&mut client, peer, shared).await {
+        Box::pin(h2::serve(client.io, client.incoming, peer.clone(), shared.clone())).await;
     }
 }

@@ -1,5 +1,6 @@
 //! A request's way to a slot of a Pod: at once if there is room, else by waiting for its turn.
 
+use crate::answer::unknown;
 use std::{sync::Arc, time::Duration};
 
 use http1::Side;
@@ -9,10 +10,10 @@ use super::{
     answer::Answer,
     clock::between,
     cold_start,
-    connection::Link,
+    peer::Link,
     routes::Route,
-    serve::Shared,
     sessions::{self, Session},
+    state::Shared,
     workload::{Lease, Place},
 };
 
@@ -144,15 +145,6 @@ fn check(route: &Route) -> Result<(), NoTurn> {
 
 fn gone() -> NoTurn {
     NoTurn::Refused(unknown())
-}
-
-/// There is no such workload.
-pub(super) fn unknown() -> Answer {
-    Answer::new(
-        404,
-        "unknown",
-        "there is no such workload: use /v1/agents, /v1/flows, /v1/flowsets or /v1/mcp, namespace and name",
-    )
 }
 
 fn late(cold: bool) -> Answer {

@@ -9,6 +9,7 @@
 
 mod answer;
 mod request;
+mod state;
 
 use std::{
     future::poll_fn,
@@ -17,12 +18,12 @@ use std::{
     time::Duration,
 };
 
+use state::Answer;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::{Instant, Sleep},
 };
 
-use self::answer::Answer;
 use super::{
     Bad, Body, Framing, RequestHead, ResponseHead, Version,
     side::{Scratch, Side, with_scratch},

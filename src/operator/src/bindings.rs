@@ -17,8 +17,9 @@ use meta::{Key, PhasedObject};
 use tokio::{sync::Notify, task::JoinSet, time::timeout};
 
 use super::{
+    controlled::Controlled,
     controller::{Shared, Users},
-    kinds::{Controlled, Scope},
+    watches::Scope,
 };
 
 /// How soon it is tried again after a refusal, or after somebody else's change.

@@ -18,12 +18,7 @@ use machine::{ApiError, BadTable, Clock, Driver, Next, Sink};
 use meta::{Key, PhasedObject};
 use tokio::sync::watch;
 
-use super::{
-    kinds::{Controlled, Maps},
-    queue::Queue,
-    unknown::Unknown,
-    wake,
-};
+use super::{controlled::Controlled, queue::Queue, unknown::Unknown, wake, watches::Maps};
 
 /// What the controllers of all kinds share.
 pub struct Shared {

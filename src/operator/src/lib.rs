@@ -6,9 +6,10 @@
 //! never listed, and [`operator`] is the process around them.
 
 mod bindings;
+mod controlled;
 pub mod controller;
+pub mod controllers;
 pub mod discovery;
-pub mod kinds;
 pub mod metrics;
 pub mod queue;
 pub mod run;
@@ -17,3 +18,4 @@ mod settings;
 mod sinks;
 mod unknown;
 pub mod wake;
+pub mod watches;

@@ -43,10 +43,11 @@ use tokio_util::sync::CancellationToken;
 use super::{
     bindings::Holder,
     controller::{Controller, Shared, wake_keyed},
+    controllers::{controllers, wake_asked},
     discovery::Discoverer,
-    kinds::{GatewayService, Maps, Scope, controllers, wake_asked},
     settings,
     sinks::Events,
+    watches::{GatewayService, Maps, Scope},
 };
 use crate::{
     metrics::StepMetrics,

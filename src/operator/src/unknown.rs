@@ -10,7 +10,7 @@ use cluster::{Board, ObjectMap, Unlisted, cache::CustomMaps};
 use crds::{RefKind, Reference, Refers, tool::ServerRef};
 use meta::{Key, PhasedObject};
 
-use super::kinds::Controlled;
+use super::controlled::Controlled;
 
 /// What besides its references a step of a server reads: the Tools that it publishes, and who uses them.
 const USERS_OF_TOOLS: [&str; 4] = ["Tool", "Agent", "Flow", "FlowSet"];

@@ -11,7 +11,7 @@ use http1::RequestHead;
 use identity::{Refused, Verifier, unix_now};
 use tokio::time::Instant;
 
-use super::{admin::Answer, config::Config};
+use super::{config::Config, local_response::Answer};
 
 /// Tokens that are remembered at most.
 const MOST: usize = 256;

@@ -13,11 +13,12 @@ use tokio::{
 };
 
 use super::{
-    admin::{Answer, Own, misdirected},
+    admin::{Own, misdirected},
     life::Stage,
     load::Slot,
+    local_response::Answer,
     relay::{Ask, Outcome, relay},
-    serve::Shared,
+    state::Shared,
 };
 
 /// Serves a connection to its end.

@@ -11,10 +11,12 @@ mod connection;
 mod hook;
 mod life;
 mod load;
+mod local_response;
 mod metrics;
 mod relay;
 mod serve;
 mod startup;
+mod state;
 mod upstream;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-use super::{admin::Answer, callers::User, life::Stage, load::Slot, serve::Shared};
+use super::{callers::User, life::Stage, load::Slot, local_response::Answer, state::Shared};
 
 /// A request that was admitted: what is left of its head.
 pub(super) struct Ask {

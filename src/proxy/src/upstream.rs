@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{admin::END, config};
+use super::{config, local_response::END};
 
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(2);

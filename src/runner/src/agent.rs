@@ -2,22 +2,26 @@
 //!
 //! Only a finished turn is remembered: one that fails, or whose client goes away, leaves the conversation as it was.
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::Sender;
 
-use super::Lookup;
-use super::config::Config;
-use super::conversations::{ConversationId, Conversations, History};
-use super::database::{DatabaseError, Home};
-use super::models::{self, Http, Message, Model, ModelError, OutputFormat, Request};
-use super::shell::Caller;
-use super::told::Told;
-use super::tools::Toolbox;
-use super::turn::{self, Said, TOOL_TURNS};
+use super::{
+    Lookup,
+    caller::Caller,
+    config::Config,
+    conversations::{
+        Conversations,
+        history::{ConversationId, History},
+    },
+    database::{DatabaseError, Home},
+    models::{self, Http, Message, Model, ModelError, OutputFormat, Request},
+    told::Told,
+    tools::Toolbox,
+    turn::{self, Said, TOOL_TURNS},
+};
 
 /// An agent that can answer.
 pub(super) struct Agent {

@@ -8,6 +8,7 @@
 
 mod a2a;
 mod agent;
+mod caller;
 mod config;
 mod conversations;
 mod database;

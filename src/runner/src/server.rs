@@ -13,25 +13,28 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
-use axum::http::StatusCode;
-use axum::http::header::HeaderMap;
-use axum::response::{IntoResponse, Response};
-use axum::routing::post;
-use axum::{Json, Router};
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{State, rejection::BytesRejection},
+    http::{StatusCode, header::HeaderMap},
+    response::{IntoResponse, Response},
+    routing::post,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
-use super::a2a::A2a;
-use super::agent::{Agent, Reply, Turn, TurnError};
-use super::conversations::ConversationId;
-use super::metrics::Metrics;
-use super::openai_api::{self, Answers, NamedAgent};
-use super::shell::{Caller, Check, Refusal, Service, Shell, wants_events};
-use super::sse;
+use super::{
+    a2a::A2a,
+    agent::{Agent, Reply, Turn, TurnError},
+    caller::Caller,
+    conversations::history::ConversationId,
+    metrics::Metrics,
+    openai_api::{self, NamedAgent, question::Answers},
+    shell::{Check, Refusal, Service, Shell, wants_events},
+    sse,
+};
 
 /// What the routes share.
 #[derive(Clone)]

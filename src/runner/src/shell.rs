@@ -13,26 +13,25 @@
 //! machine that shows the page. So an `Origin` that is not this host is 403, unless a gateway, which has
 //! `X-Forwarded-Prefix` and judges by itself, sent it; and with an `Origin` a body is 415 unless it says that it is JSON.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
-use axum::body::Body;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
-use axum::http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
-use axum::http::{Method, StatusCode};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
-use futures::StreamExt;
-use futures::future::BoxFuture;
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{ConnectInfo, DefaultBodyLimit, Request, State, rejection::BytesRejection},
+    http::{
+        Method, StatusCode,
+        header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN},
+    },
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use futures::{StreamExt, future::BoxFuture};
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
-use super::conversations::User;
-use super::metrics::Metrics;
-use super::openai_api::ApiError;
+use super::{metrics::Metrics, openai_api::ApiError};
 
 /// Largest request body, in bytes.
 const BODY: usize = 1 << 20;
@@ -54,25 +53,6 @@ impl From<BytesRejection> for Refusal {
             }
             _ => Self(StatusCode::BAD_REQUEST, "the body broke off".into()),
         }
-    }
-}
-
-/// Who asks, as the sidecar and the gateway tell.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Caller {
-    /// The user.
-    pub(super) user: User,
-    /// The trace that the request is a part of (W3C Trace Context).
-    pub(super) run: Option<String>,
-}
-
-impl Caller {
-    /// Who sent these headers.
-    pub(super) fn of(headers: &HeaderMap) -> Self {
-        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
-        let run = text("traceparent").and_then(|parent| parent.split('-').nth(1));
-        let is_id = |run: &&str| run.len() == 32 && run.bytes().all(|byte| byte.is_ascii_hexdigit());
-        Self { user: text("x-recif-user").map(Into::into), run: run.filter(is_id).map(str::to_owned) }
     }
 }
 

@@ -4,18 +4,21 @@
 //! the bridge of an MCPServer makes Streamable HTTP of it. So a tool that is described once, an HTTP endpoint with its
 //! credentials say, is called by whoever may call the server. Calls run side by side and are answered as they end.
 
-use std::io::{self, BufRead, BufReader, Write};
-use std::sync::Arc;
+use std::{
+    io::{self, BufRead, BufReader, Write},
+    sync::Arc,
+};
 
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::{sync::mpsc, task::JoinSet};
 
-use super::config::Config;
-use super::metrics::Metrics;
-use super::models::ToolSpec;
-use super::serve::environment;
-use super::tools::{ToolError, Toolbox};
+use super::{
+    config::Config,
+    metrics::Metrics,
+    models::ToolSpec,
+    serve::environment,
+    tools::{Toolbox, error::ToolError},
+};
 
 /// Revisions of the protocol that are served, the newest first.
 const REVISIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];

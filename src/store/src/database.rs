@@ -4,6 +4,7 @@
 //! over one connection, which is dropped at the first error, whatever it was: whoever connects again finds everything as the
 //! last transaction left it. Everything asked of a database has a deadline.
 
+use crate::transaction::begin;
 use std::{
     fs::DirBuilder,
     future::Future,
@@ -12,8 +13,10 @@ use std::{
     time::Duration,
 };
 
-use sqlx::any::{AnyConnectOptions, AnyPoolOptions, AnyRow};
-use sqlx::{Any, AnyConnection, AnyPool, ConnectOptions as _, Connection as _, Transaction};
+use sqlx::{
+    AnyConnection, AnyPool, ConnectOptions as _,
+    any::{AnyConnectOptions, AnyPoolOptions, AnyRow},
+};
 
 use super::{
     error::StoreError,
@@ -48,14 +51,6 @@ impl Engine {
             (Self::Sqlite, false) => SQLITE_READER,
             (Self::Postgres, _) => POSTGRES,
         }
-    }
-}
-
-/// Begins a transaction that writes: on SQLite it takes the lock at once, for one that read first could not take it later.
-pub(super) async fn begin(connection: &mut AnyConnection, engine: Engine) -> Result<Transaction<'_, Any>, sqlx::Error> {
-    match engine {
-        Engine::Sqlite => connection.begin_with("BEGIN IMMEDIATE").await,
-        Engine::Postgres => connection.begin().await,
     }
 }
 

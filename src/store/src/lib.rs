@@ -16,6 +16,7 @@ mod record;
 mod sql;
 #[cfg(test)]
 mod tests;
+mod transaction;
 mod transitions;
 mod url;
 mod write;

@@ -6,11 +6,14 @@
 mod gate;
 mod relay;
 
+use crate::ui::relay::SERVICE;
 use std::{
     net::{Ipv4Addr, SocketAddr},
     time::Duration,
 };
 
+use gate::Gate;
+use relay::Relay;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -19,8 +22,6 @@ use tokio::{
 };
 
 use super::{CliError, ConnectArgs, Exit, SystemArgs, hint, print};
-use gate::Gate;
-use relay::Relay;
 
 /// Flags of `recif ui`.
 #[derive(Debug, clap::Args)]
@@ -40,9 +41,6 @@ pub struct UiArgs {
 
 /// What it is called in messages.
 const PART: &str = "control plane";
-/// Its Service.
-const SERVICE: &str = "recif-control-plane";
-
 /// Serves until Ctrl-C.
 pub(super) async fn run(args: UiArgs) -> Result<Exit, CliError> {
     let UiArgs { port, connection, system } = args;

@@ -13,10 +13,7 @@ use hyper_util::{
 };
 use tokio::net::TcpStream;
 
-use super::{
-    SERVICE,
-    gate::{Gate, Verdict},
-};
+use super::gate::{Gate, Verdict};
 use crate::cluster::{Caller, Forward, chain};
 
 /// Fields that are for the next one on the way only (RFC 9110, section 7.6.1).
@@ -133,3 +130,6 @@ fn keep_end_to_end(fields: &mut HeaderMap) {
         fields.remove(name);
     }
 }
+
+/// Its Service.
+pub(super) const SERVICE: &str = "recif-control-plane";

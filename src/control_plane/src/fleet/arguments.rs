@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::mask::{MASKED, is_credential, is_name, is_number_of_tokens, line};
+use super::credentials::{MASKED, is_credential, is_name, is_number_of_tokens, line};
 
 /// Arguments of a program: `--token=x`, what follows `--token`, and the same within one that is a command itself.
 pub(super) fn arguments(elements: &mut [Value]) {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use tokio::sync::watch;
 
-use super::{Fleet, Record, Transition};
+use super::{Fleet, Record, transition::Transition};
 
 /// What somebody who follows the fleet reads next.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::{
 
 use meta::{HistoryEntry, Key};
 
-use super::{Record, Transition};
+use super::{Record, transition::Transition};
 
 /// How many deletions are remembered.
 const DELETIONS: usize = 4096;

@@ -6,37 +6,16 @@
 
 use serde_json::{Map, Value};
 
-use super::arguments::arguments;
-
-/// What stands in the place of a credential.
-pub const MASKED: &str = "••••••";
+use super::{
+    arguments::arguments,
+    credentials::{MASKED, is_credential, is_name, is_number_of_tokens, line, plain},
+};
 
 /// Whether the text of an annotation repeats a whole object, as `kubectl apply`, kapp, Argo CD and others write it: as JSON, also
 /// within JSON, or as YAML. Rancher packs it, and packed texts (gzip in base64) say nothing to people anyway.
 fn is_copy(text: &str) -> bool {
     text.contains("\"spec\"") || text.contains("spec\\\"") || text.contains("\nspec:") || text.starts_with("H4sI")
 }
-
-/// Words in the name of a variable, header or setting whose value is a credential.
-const WORDS: &[&str] = &[
-    "password",
-    "passwd",
-    "secret",
-    "token",
-    "apikey",
-    "accesskey",
-    "privatekey",
-    "credential",
-    "authorization",
-    "cookie",
-    "databaseurl",
-    "dsn",
-    "connectionstring",
-    "passphrase",
-];
-
-/// Words that say so as the last one of a name.
-const LAST_WORDS: &[&str] = &["pwd", "jwt", "pass", "auth", "key"];
 
 /// Masks an object, and drops what nobody reads.
 pub(super) fn object(object: &mut Value) {
@@ -132,24 +111,6 @@ fn is_reference(field: &str) -> bool {
     field.ends_with("Ref") || field == "valueFrom"
 }
 
-/// Whether something of this name is a credential, unless it is a number of tokens.
-pub(super) fn is_credential(name: &str) -> bool {
-    let plain = plain(name);
-    let joined = name.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>();
-    // The last word begins behind a sign, or with the capital letter after a small one.
-    let starts = name.char_indices().rev().find(|(at, c)| {
-        let before = name[..*at].chars().next_back();
-        let capital = c.is_ascii_uppercase() && before.is_some_and(|before| before.is_ascii_lowercase());
-        capital || before.is_some_and(|before| !before.is_ascii_alphanumeric())
-    });
-    let last = starts.map_or(joined.to_ascii_lowercase(), |(at, _)| name[at..].to_ascii_lowercase());
-    plain.ends_with("key") || LAST_WORDS.contains(&&*last) || WORDS.iter().any(|word| plain.contains(word))
-}
-
-fn plain(name: &str) -> String {
-    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
-}
-
 /// Whether it is a number of tokens.
 fn is_count(name: &str, value: &Value) -> bool {
     match value {
@@ -157,15 +118,6 @@ fn is_count(name: &str, value: &Value) -> bool {
         Value::String(text) => is_number_of_tokens(name, text),
         _ => false,
     }
-}
-
-pub(super) fn is_number_of_tokens(name: &str, value: &str) -> bool {
-    plain(name).ends_with("tokens") && value.parse::<f64>().is_ok()
-}
-
-/// Whether it may be the name of a flag, a variable or a header.
-pub(super) fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
 /// A text that was rendered under this name, without the credentials in it.
@@ -201,42 +153,6 @@ fn setting(text: &str) -> String {
         }
         None => line(text),
     }
-}
-
-/// A text without the passwords of the URLs in it.
-pub(super) fn line(text: &str) -> String {
-    let mut masked = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find("://") {
-        let (before, after) = rest.split_at(at + 3);
-        masked.push_str(before);
-        let end = after.find(|c: char| c.is_whitespace() || "\"'<>".contains(c)).unwrap_or(after.len());
-        let (url, next) = after.split_at(end);
-        masked.push_str(&without_password(url));
-        rest = next;
-    }
-    masked.push_str(rest);
-    masked
-}
-
-/// What follows `://`, without what may be a password: in front of the host, or as a parameter.
-fn without_password(url: &str) -> String {
-    let authority = url.find(['/', '?', '#']).unwrap_or(url.len());
-    let (authority, path) = url.split_at(authority);
-    let authority = match authority.rsplit_once('@') {
-        // A token may be given as the user alone.
-        Some((_, host)) => format!("{MASKED}@{host}"),
-        None => authority.to_owned(),
-    };
-    let Some((path, query)) = path.split_once('?') else { return authority + path };
-    let parameter = |pair: &str| match pair.split_once('=') {
-        Some((name, value)) if !value.is_empty() && is_credential(name) && !is_number_of_tokens(name, value) => {
-            format!("{name}={MASKED}")
-        }
-        _ => pair.to_owned(),
-    };
-    let query = query.split('&').map(parameter).collect::<Vec<_>>().join("&");
-    format!("{authority}{path}?{query}")
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod columns;
+mod credentials;
 mod feed;
 mod journal;
 mod mask;
@@ -25,13 +26,13 @@ use std::{
 
 use cluster::Change;
 use crds::{KINDS, Kind};
+use journal::Journal;
 use meta::{HistoryEntry, Key};
 use tokio::sync::watch;
 
 pub use columns::Column;
+pub use credentials::MASKED;
 pub use feed::{Batch, Changed, Feed};
-use journal::Journal;
-pub use mask::MASKED;
 pub(super) use mask::rendered;
 pub use query::{BadCursor, Cursor, Page, Phases, Selection, Sight, Sort, Visible};
 pub use record::{Link, Record};
@@ -63,17 +64,6 @@ pub struct Entry {
     pub stamp: u64,
     /// The object.
     pub record: Arc<Record>,
-}
-
-/// A move, wait or retry that an object's history got.
-#[derive(Debug, Clone)]
-pub struct Transition {
-    /// The stamp of the change that brought it.
-    pub stamp: u64,
-    /// The object.
-    pub record: Arc<Record>,
-    /// The entry.
-    pub entry: Arc<HistoryEntry>,
 }
 
 impl Fleet {
@@ -261,3 +251,4 @@ pub fn row(kind: &Kind) -> Option<u8> {
 pub(super) mod testing;
 #[cfg(test)]
 mod tests;
+mod transition;

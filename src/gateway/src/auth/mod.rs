@@ -8,13 +8,14 @@ mod anonymous;
 mod credential;
 mod gate;
 
+use crate::answer::unknown;
 use std::{net::IpAddr, sync::Arc};
 
 pub(super) use gate::Gate;
 use gate::Workload;
 use http1::RequestHead;
 
-use super::{answer::Answer, path::Path, routes::Route, turn};
+use super::{answer::Answer, path::Path, routes::Route};
 
 /// How callers are told apart.
 #[derive(Debug)]
@@ -86,7 +87,7 @@ impl Auth {
             return Ok(Caller { admission, user: None, hides_authorization });
         }
         // What no workload can be called is not there, and there is no right that could be asked for.
-        let Some(workload) = Workload::read(path.key) else { return Err(turn::unknown()) };
+        let Some(workload) = Workload::read(path.key) else { return Err(unknown()) };
         let user = gate.admit(&credential, workload, origin).await?;
         Ok(Caller { admission: Admission::Right, user: Some(user), hides_authorization })
     }

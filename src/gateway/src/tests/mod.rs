@@ -29,12 +29,12 @@ use super::{
     auth::Auth,
     clients::Clients,
     clock::Clock,
-    connection,
     metrics::Metrics,
     object::{Halt, Kind, Object, testing::object},
     routes::Routes,
-    serve::{Shared, accept},
+    serve::accept,
     slice::{Endpoint, Slice, Standing},
+    state::Shared,
     workload::Demand,
 };
 

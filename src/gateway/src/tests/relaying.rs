@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     auth::tests::gate,
-    serve::{accept_on_all, bind},
+    serve::{accept_on_all, bind, serve_connection},
 };
 
 #[tokio::test]
@@ -233,7 +233,7 @@ async fn every_thread_serves_until_the_process_ends() {
 async fn an_open_stream_holds_little() {
     let gateway = Gateway::start(&[], &[]).await;
     let peer = gateway.shared.peer([127, 0, 0, 1].into(), "http");
-    let serving = connection::serve(gateway.client().await, &peer, &gateway.shared);
+    let serving = serve_connection(gateway.client().await, &peer, &gateway.shared);
     assert!(size_of_val(&serving) <= 2000, "{}", size_of_val(&serving));
 }
 

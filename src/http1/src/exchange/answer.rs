@@ -1,5 +1,7 @@
 //! The half of an exchange that comes back: the heads of the answer, its body, and how it ended.
 
+use super::state::Answer;
+use super::state::Keep;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -12,23 +14,6 @@ use crate::{
 
 /// Bytes of a body that are put behind their head.
 const COPIED: usize = 4096;
-
-/// How far the answer has come.
-#[derive(Debug)]
-pub(super) enum Answer {
-    /// No complete final head yet; so many bytes were searched for its end. Interim ones may have been passed on, after
-    /// which the client can still be told anything, but nobody else may be asked.
-    Head { scanned: usize, interim: bool },
-    /// In its body, which an HTTP/1.0 client gets without its chunks.
-    Body { body: Body, dechunk: bool, keep: Keep },
-}
-
-/// Which connections may serve again.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Keep {
-    client: bool,
-    upstream: bool,
-}
 
 impl<C, U, P> Exchange<'_, C, U, P>
 where

@@ -32,7 +32,7 @@ use tokio::{
 };
 use url::Url;
 
-use super::turns::{Asks, Said, Tells, Unasked};
+use super::asks::{Asks, Said, Tells, Unasked};
 
 /// How long a token is valid, in seconds.
 const TOKEN: u64 = 300;

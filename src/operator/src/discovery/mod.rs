@@ -6,14 +6,20 @@
 //! again only if its object looked at what it said ([`turns`]).
 
 mod asker;
+mod asks;
+mod shared;
 mod turns;
 #[cfg(test)]
 mod turns_tests;
 
+use crate::discovery::shared::Aborted;
+use crate::discovery::shared::Server;
+use crate::discovery::shared::Shared;
+use crate::discovery::shared::Told;
+use crate::discovery::shared::chance;
 use std::{
     collections::HashMap,
     fmt,
-    hash::{BuildHasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
@@ -22,67 +28,22 @@ use actions::{
     discovery::{Discoveries, Outcome, Target, When},
     ports::Cluster,
 };
+use asks::Asks;
 use cluster::cache::Keys;
 use mcp::Cidr;
 use meta::Key;
-use tokio::{
-    sync::{Notify, Semaphore},
-    task::AbortHandle,
-};
+use tokio::sync::Semaphore;
 
-use self::{
-    asker::Asker,
-    turns::{Asks, Turns},
-};
+use self::{asker::Asker, turns::Turns};
 
 /// How many are asked at a time: of those that answered the last time, and of those that did not.
 const WELL: usize = 1024;
 const AILING: usize = 512;
 
-/// Tells the queue of a kind that there is news for an object.
-type Wake = Box<dyn Fn(&'static str, &Key) + Send + Sync>;
-
 /// The servers.
 pub struct Discoverer {
     shared: Arc<Shared>,
     servers: Mutex<HashMap<(&'static str, Key), Server>>,
-}
-
-/// What the turns of all servers share.
-struct Shared {
-    asks: Box<dyn Asks>,
-    well: Semaphore,
-    ailing: Semaphore,
-    wake: OnceLock<Wake>,
-}
-
-/// A server that is asked again and again; dropping it ends that.
-struct Server {
-    target: Target,
-    when: When,
-    told: Arc<Told>,
-    task: Aborted,
-}
-
-/// What a server last said, and whether its object looked at it.
-#[derive(Default)]
-struct Told {
-    last: Mutex<Option<Arc<Outcome>>>,
-    looked: Notify,
-}
-
-impl Told {
-    fn last(&self) -> MutexGuard<'_, Option<Arc<Outcome>>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-struct Aborted(AbortHandle);
-
-impl Drop for Aborted {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 impl fmt::Debug for Discoverer {
@@ -151,11 +112,4 @@ impl Discoveries for Discoverer {
         servers.insert(place, Server { target: target.clone(), when, told, task });
         None
     }
-}
-
-/// A number from 0 to 1, another one each time.
-fn chance() -> f64 {
-    use std::hash::Hasher;
-    let number = RandomState::new().build_hasher().finish();
-    f64::from(u32::try_from(number >> 32).unwrap_or_default()) / f64::from(u32::MAX)
 }

@@ -6,15 +6,18 @@
 //! A change of a server's tools is written to the cluster and replaces Pods of all that use them. So a server that keeps changing
 //! is asked ever more rarely, and its object is told so.
 
-use std::{fmt, sync::Arc, time::Duration};
+use crate::discovery::asks::Said;
+use crate::discovery::asks::Tells;
+use crate::discovery::asks::Unasked;
+use std::{sync::Arc, time::Duration};
 
-use actions::discovery::{Discovered, Outcome, Target, Undiscovered};
+use actions::discovery::{Discovered, Outcome, Target};
 use async_trait::async_trait;
 use futures::FutureExt;
 use mcp::{Changes, Era};
 use tokio::time::{Instant, sleep};
 
-use super::{Shared, Told, chance};
+use super::shared::{Shared, Told, chance};
 
 /// A server that fails is asked again after this, then ever more rarely up to its resync.
 const SOON: Duration = Duration::from_secs(2);
@@ -27,34 +30,6 @@ const QUIET: Duration = Duration::from_secs(300);
 /// So many changes in a row are told.
 const RESTLESS: u32 = 4;
 
-/// Asks servers.
-#[async_trait]
-pub(super) trait Asks: Send + Sync {
-    /// One discovery; `era` is what worked the last time.
-    async fn ask(&self, target: &Target, era: Option<Era>) -> Result<Said, Unasked>;
-}
-
-/// What a server said.
-#[derive(Debug)]
-pub(super) struct Said {
-    pub(super) discovered: Discovered,
-    /// How it was talked to.
-    pub(super) era: Era,
-    /// How long it says that this holds.
-    pub(super) holds: Duration,
-    /// The way in which it tells of changes, if it does.
-    pub(super) changes: Option<Box<dyn Tells>>,
-}
-
-/// A server that tells when its tools change.
-#[async_trait]
-pub(super) trait Tells: fmt::Debug + Send {
-    /// Returns when they did.
-    async fn next(&mut self);
-    /// It is not listened to any more.
-    async fn close(self: Box<Self>);
-}
-
 #[async_trait]
 impl Tells for Changes {
     async fn next(&mut self) {
@@ -64,15 +39,6 @@ impl Tells for Changes {
     async fn close(self: Box<Self>) {
         Self::close(*self).await;
     }
-}
-
-/// Why nothing is known of a server.
-#[derive(Debug)]
-pub(super) enum Unasked {
-    /// It does not tell its tools.
-    Failed(Undiscovered),
-    /// It could not be asked, and that is not its own fault: what it last said stands.
-    Unready(Undiscovered),
 }
 
 /// See the module.

@@ -17,7 +17,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Discoverer,
-    turns::{Asks, Said, Tells, Unasked, pause},
+    asks::{Asks, Said, Tells, Unasked},
+    turns::pause,
 };
 
 const RESYNC: Duration = Duration::from_secs(60);

@@ -10,11 +10,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{
-    config::Config,
-    connection,
-    serve::{Shared, accept},
-};
+use super::{config::Config, connection, serve::accept, state::Shared};
 
 mod aborts;
 mod callers;

@@ -22,26 +22,34 @@ mod wire;
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{State, rejection::BytesRejection},
+    http::{
+        HeaderMap, StatusCode,
+        header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH},
+    },
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
 use crds::digest;
 use serde_json::{Map, Value, json};
 use tokio_util::task::TaskTracker;
 
-use self::params::{About, List, Operation, Send, Version};
-use self::registry::Registry;
-use self::rows::Rows;
-use self::rpc::{Call, Fault};
-use self::tasks::{Limits, Phase, Stored, Task, Tasks};
-use super::agent::{Agent, Turn, TurnError};
-use super::conversations::ConversationId;
-use super::shell::{Caller, Refusal, is_json};
+use self::{
+    params::{About, List, Operation, Send, Version},
+    registry::Registry,
+    rows::Rows,
+    rpc::{Call, Fault},
+    tasks::{Limits, Phase, Stored, Task, Tasks},
+};
+use super::{
+    agent::{Agent, Turn, TurnError},
+    caller::Caller,
+    conversations::history::ConversationId,
+    shell::{Refusal, is_json},
+};
 
 /// An agent as other agents see it.
 #[derive(Clone)]

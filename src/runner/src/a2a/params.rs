@@ -11,7 +11,7 @@ use super::{
     rpc::Fault,
     tasks::{Phase, Piece, Said},
 };
-use crate::conversations::ConversationId;
+use crate::conversations::history::ConversationId;
 
 /// A version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

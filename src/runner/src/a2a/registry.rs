@@ -24,7 +24,7 @@ use super::{
     tasks::{Phase, Stored, Task, Tasks},
 };
 use crate::{
-    conversations::{ConversationId, User},
+    conversations::history::{ConversationId, User},
     database::DatabaseError,
 };
 

@@ -20,7 +20,7 @@ use sqlx::{Row, postgres::PgRow};
 
 use super::tasks::{Limits, Phase, Progress, Stored, Task};
 use crate::{
-    conversations::{User, column},
+    conversations::history::{User, column},
     database::{DatabaseError, Home},
 };
 

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    conversations::User,
+    conversations::history::User,
     told::{Told, next_text},
 };
 

@@ -4,11 +4,14 @@
 //! The one used least recently goes first. Inside one conversation the oldest turns go first, so that a talk may last
 //! forever.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use super::{ConversationId, History, Message, User};
+use super::history::{ConversationId, History, User};
+use crate::{conversations::history::BYTES, models::message::Message};
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +28,7 @@ pub(crate) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { count: 1000, bytes: 32 << 20, bytes_each: super::BYTES, idle: Duration::from_secs(24 * 3600) }
+        Self { count: 1000, bytes: 32 << 20, bytes_each: BYTES, idle: Duration::from_secs(24 * 3600) }
     }
 }
 

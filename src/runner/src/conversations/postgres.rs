@@ -24,8 +24,11 @@ use std::{
 
 use sqlx::Row;
 
-use super::{BYTES, ConversationId, History, Message, User, column};
-use crate::database::{Database, DatabaseError, Dsn, Home};
+use super::history::{BYTES, ConversationId, History, User, column};
+use crate::{
+    database::{Database, DatabaseError, Dsn, Home},
+    models::message::Message,
+};
 
 /// Made if they are missing. JSON is kept as text, for the type `jsonb` takes no U+0000.
 const TABLES: &str = "

@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
-use dotprompt::RenderError;
+use dotprompt::{Part, RenderError};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Sender;
 
@@ -17,8 +17,8 @@ use super::{
     table::{Named, Table},
 };
 use crate::{
-    models::{Message, Part, text_of},
-    openai_api::{AnswerError, Answers, Question},
+    models::{Message, text_of},
+    openai_api::question::{AnswerError, Answers, Question},
     told::Told,
     turn::Said,
 };

@@ -141,6 +141,7 @@ fn text(message: RenderedMessage) -> String {
 mod tests {
     use std::sync::Mutex;
 
+    use dotprompt::Part;
     use futures::{
         StreamExt,
         stream::{self, BoxStream},
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
     use crate::{
         metrics::Metrics,
-        models::{Chunk, ModelErrorKind, Part, ToolCall},
+        models::{Chunk, ModelErrorKind, ToolCall},
         tools::Definition,
     };
 

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::RESERVED;
-use super::folder::{Folder, is_name, line_after};
-use super::problem::Problem;
+use super::{
+    folder::{Folder, is_name, line_after},
+    problem::Problem,
+};
 
 /// The file.
 pub(crate) const MANIFEST: &str = "manifest.json";
@@ -113,6 +114,9 @@ fn place(contract: &Folder, line: usize, entry: &Entry, twice: Option<&[usize]>)
         _ => Err(problems),
     }
 }
+
+/// Routes that are the runtime's own in one of its modes, so no flow may have them.
+pub(super) const RESERVED: [&str; 5] = ["chat", "healthz", "metrics", "readyz", "v1"];
 
 #[cfg(test)]
 mod tests {

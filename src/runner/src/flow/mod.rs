@@ -19,28 +19,28 @@ mod table;
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
-use tokio_util::task::TaskTracker;
-
-use super::Lookup;
-use super::config::LogFormat;
-use super::metrics::Metrics;
-use super::openai_api;
-use super::shell::{Service, Shell};
 use chat::Chats;
 use contract::Files;
 use endpoint::Flow;
-pub(super) use folder::Folder;
 use judge::Judge;
-pub(super) use manifest::MANIFEST;
 use problem::{Problem, sentence};
+use serde_json::{Map, Value, json};
 use table::Table;
+use tokio_util::task::TaskTracker;
+
+use super::{
+    Lookup,
+    config::LogFormat,
+    metrics::Metrics,
+    openai_api,
+    shell::{Service, Shell},
+};
+
+pub(super) use folder::Folder;
+pub(super) use manifest::MANIFEST;
 
 /// The version of the contract that is read here.
 const CONTRACT_VERSION: &str = "1";
-
-/// Routes that are the runtime's own in one of its modes, so no flow may have them.
-const RESERVED: [&str; 5] = ["chat", "healthz", "metrics", "readyz", "v1"];
 
 /// What is served, and how.
 #[derive(Debug)]

@@ -2,12 +2,13 @@
 //!
 //! Paths are compared as they are: names hold no character that a URL escapes.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use super::RESERVED;
-use super::endpoint::{Endpoint, Flow};
-use super::problem::{Problem, sentence};
+use super::{
+    endpoint::{Endpoint, Flow},
+    manifest::RESERVED,
+    problem::{Problem, sentence},
+};
 
 /// The `flow` label of metrics; there are only as many as there are flows.
 pub(super) type Label = Arc<String>;

@@ -10,12 +10,13 @@
 use std::collections::VecDeque;
 
 use crds::provider;
+use dotprompt::Part;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Chunk, ModelRef, Part, Request, Thought, Usage,
+    Chunk, ModelRef, Request, Thought, Usage,
     calls::{Calls, object},
     endpoint::{Endpoint, Names},
     error::ModelError,

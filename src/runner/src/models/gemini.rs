@@ -8,12 +8,13 @@
 use std::collections::VecDeque;
 
 use crds::provider;
+use dotprompt::Part;
 use reqwest::header::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Chunk, ModelRef, Part, Request, Thought, ToolCall, Usage,
+    Chunk, ModelRef, Request, Thought, ToolCall, Usage,
     calls::{call, object},
     endpoint::{Endpoint, Names},
     error::ModelError,

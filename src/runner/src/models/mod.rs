@@ -16,7 +16,7 @@ mod frames;
 mod gemini;
 mod generation;
 mod http;
-mod message;
+pub(crate) mod message;
 mod ollama;
 mod openai;
 mod refusal;

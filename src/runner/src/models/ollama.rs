@@ -6,13 +6,14 @@ use std::collections::VecDeque;
 
 use async_trait::async_trait;
 use crds::provider;
+use dotprompt::Part;
 use futures::TryStreamExt;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Chunk, Embedder, ModelRef, Part, Request, Usage,
+    Chunk, Embedder, ModelRef, Request, Usage,
     calls::{call, object},
     endpoint::{Endpoint, Names},
     error::ModelError,

@@ -7,12 +7,13 @@
 use std::collections::VecDeque;
 
 use crds::provider;
+use dotprompt::Part;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Chunk, ModelRef, Part, Request, ToolCall, ToolSpec, Usage,
+    Chunk, ModelRef, Request, ToolCall, ToolSpec, Usage,
     calls::Calls,
     endpoint::{Endpoint, Names},
     error::ModelError,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::mpsc::Sender;
 
-use super::{AnswerError, Answers, Message, Question, Said};
-use crate::{agent::Agent, told::Told};
+use super::question::{AnswerError, Answers, Question};
+use crate::{agent::Agent, models::message::Message, told::Told, turn::Said};
 
 /// An agent under its name.
 pub(crate) struct NamedAgent {

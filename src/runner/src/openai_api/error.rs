@@ -1,12 +1,14 @@
 //! Errors in the form that OpenAI's clients turn into their own types.
 
-use axum::Json;
-use axum::extract::rejection::BytesRejection;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::{
+    Json,
+    extract::rejection::BytesRejection,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
 use serde_json::{Value, json};
 
-use super::AnswerError;
+use super::question::AnswerError;
 
 /// Why a request is not answered.
 #[derive(Debug, PartialEq)]

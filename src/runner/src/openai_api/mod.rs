@@ -12,85 +12,29 @@
 
 mod agent;
 mod error;
+pub(crate) mod question;
 mod reply;
 mod request;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, Method, StatusCode};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
-use axum::{Json, Router};
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{Path, State, rejection::BytesRejection},
+    http::{HeaderMap, Method, StatusCode},
+    response::{IntoResponse, Response},
+    routing::{any, get, post},
+};
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
-use tokio::sync::mpsc::Sender;
+use serde_json::{Value, json};
+
+use self::{reply::Head, request::Completion};
+use super::caller::Caller;
+use crate::openai_api::question::Answers;
 
 pub(super) use self::agent::NamedAgent;
 pub(super) use self::error::ApiError;
-use self::reply::Head;
-use self::request::Completion;
-use super::models::{Message, ModelError, OutputFormat, Part, ToolCall, Usage};
-use super::shell::Caller;
-use super::told::Told;
-use super::turn::Said;
-
-/// Whatever answers under the names of models.
-#[async_trait]
-pub(super) trait Answers: Send + Sync {
-    /// The names, in the order in which they are listed.
-    fn models(&self) -> Vec<String>;
-
-    /// Why a model that is not listed, because it is in error, cannot be asked.
-    fn broken(&self, _model: &str) -> Option<&str> {
-        None
-    }
-
-    /// Answers; text goes to `tokens` as it comes, when somebody listens. Dropping the future ends the turn.
-    ///
-    /// # Errors
-    /// There will be no answer.
-    async fn answer(&self, question: Question, tokens: Option<&Sender<Told>>) -> Result<Said, AnswerError>;
-}
-
-/// What a client asks.
-#[derive(Debug)]
-pub(super) struct Question {
-    /// Who asks.
-    pub(super) caller: Caller,
-    /// One of the [names](Answers::models).
-    pub(super) model: String,
-    /// The whole conversation, not empty, oldest first.
-    pub(super) messages: Vec<Arc<Message>>,
-    /// Generation config, over what is set up.
-    pub(super) config: Map<String, Value>,
-    /// Set when the answer is to be JSON.
-    pub(super) output: Option<OutputFormat>,
-}
-
-impl Question {
-    /// About how many bytes are asked.
-    fn bytes(&self) -> usize {
-        self.messages.iter().map(|message| message.bytes()).sum()
-    }
-}
-
-/// Why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum AnswerError {
-    /// The conversation cannot be answered as it is.
-    #[error("{0}")]
-    Input(String),
-    /// The model failed.
-    #[error(transparent)]
-    Model(#[from] ModelError),
-    /// Something else failed, as the text says.
-    #[error("{0}")]
-    Failed(String),
-}
 
 /// Who answers, or why nobody does.
 type Answering = Result<Arc<dyn Answers>, String>;

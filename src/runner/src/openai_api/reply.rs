@@ -12,8 +12,15 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{AnswerError, Answers, Question, Said, Told, Usage, error::ApiError};
-use crate::told::next_text;
+use super::{
+    error::ApiError,
+    question::{AnswerError, Answers, Question},
+};
+use crate::{
+    models::Usage,
+    told::{Told, next_text},
+    turn::Said,
+};
 
 /// How long the first token may take before the stream begins without it. An error that comes earlier is an HTTP error,
 /// which clients understand better than one inside of a stream; a proxy must not wait too long for the first byte.

@@ -4,14 +4,17 @@
 //! than left out silently (log probabilities, storage, web search, sound too, and a temperature that is none); settings
 //! that only tune an answer and are not known here are ignored.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
+use dotprompt::Part;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::error::ApiError;
-use super::{Message, OutputFormat, Part, Question, ToolCall};
+use super::{error::ApiError, question::Question};
+use crate::models::{
+    OutputFormat,
+    message::{Message, ToolCall},
+};
 
 /// A request that can be answered.
 #[derive(Debug)]

@@ -8,7 +8,10 @@ use testing::postgres::{PASSWORD, Server};
 
 use super::Runner;
 use crate::{
-    conversations::{ConversationId, Conversations, History, Storage, User},
+    conversations::{
+        Conversations, Storage,
+        history::{ConversationId, History, User},
+    },
     database::Dsn,
     models::{Message, ToolCall},
 };

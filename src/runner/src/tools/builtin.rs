@@ -6,10 +6,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 use url::Url;
 
-use super::ToolError;
-use super::calculator::evaluate;
-use super::client::{self, HttpClient};
-use super::parameters::{Parameter, ParameterType};
+use super::{
+    calculator::evaluate,
+    client::{self, HttpClient},
+    error::ToolError,
+    parameters::{Parameter, ParameterType},
+};
 
 /// A built-in tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

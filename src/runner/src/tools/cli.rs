@@ -8,18 +8,19 @@
 //! Of this process's environment the program gets what any program needs ([`PASSED`]) and what its Tool names in
 //! `allowedEnv`: the model's keys, the agent's database and the other tools' credentials are none of its business.
 
-use std::collections::BTreeMap;
-use std::process::{ExitStatus, Stdio};
+use std::{
+    collections::BTreeMap,
+    process::{ExitStatus, Stdio},
+};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::Command,
+};
 
-use super::ToolError;
-use super::capped::Capped;
-use super::headers::is_ours;
-use super::template::plain;
+use super::{capped::Capped, error::ToolError, headers::is_ours, template::plain};
 
 /// Variables that every program gets: where programs, files and clocks are, and the API server, whose address Kubernetes
 /// tells every container.

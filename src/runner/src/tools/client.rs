@@ -11,8 +11,8 @@ use reqwest::{Client, ClientBuilder, Response, redirect::Policy};
 use url::Url;
 
 use super::{
-    ToolError,
     capped::Capped,
+    error::ToolError,
     reach::{Reach, Who},
 };
 

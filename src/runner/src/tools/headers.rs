@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fmt};
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::ToolError;
+use super::error::ToolError;
 use crate::Lookup;
 
 /// The headers of a tool: name, and value with references to the environment.

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use reqwest::Method;
 use serde_json::Value;
 
-use super::ToolError;
-use super::client::{self, HttpClient};
-use super::headers::{Headers, Variables};
-use super::template::{Template, plain};
+use super::{
+    client::{self, HttpClient},
+    error::ToolError,
+    headers::{Headers, Variables},
+    template::{Template, plain},
+};
 
 /// Where and how.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::ToolError;
-use super::parameters::{self, Parameter, ParameterType};
-use super::schema::{self, Schema};
+use super::{
+    error::ToolError,
+    parameters::{self, Parameter, ParameterType},
+    schema::{self, Schema},
+};
 
 /// What a tool takes.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{
-    ToolError,
     capped::capped,
     definition::{Definition, Kind},
+    error::ToolError,
     input::Input,
     parameters::{Parameter, ParameterType},
 };

@@ -7,9 +7,9 @@ use serde_json::Value;
 use url::Url;
 
 use super::{
-    ToolError,
     capped::capped,
     client::HttpClient,
+    error::ToolError,
     headers::{Headers, Variables},
     tls::Tls,
 };

@@ -12,6 +12,7 @@ mod client;
 mod contract;
 mod definition;
 mod element;
+pub(crate) mod error;
 mod headers;
 mod http;
 mod input;
@@ -24,10 +25,14 @@ mod schema;
 mod template;
 mod tls;
 
-use std::{sync::Arc, time::Duration};
+use crate::tools::error::ToolError;
+use std::sync::Arc;
 
 use ::mcp::Sessions;
 use client::HttpClient;
+use definition::Kind;
+use headers::Variables;
+use reach::Reach;
 use serde_json::Value;
 
 use super::{
@@ -35,31 +40,9 @@ use super::{
     metrics::{Metrics, Outcome},
     models::ToolSpec,
 };
-pub(super) use definition::Definition;
-use definition::Kind;
-use headers::Variables;
-use reach::Reach;
-pub(super) use schema::Schema;
 
-/// A call that gave no answer. The text is for the model.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(super) enum ToolError {
-    /// No tool has this name; those that there are.
-    #[error("there is no tool `{0}`; there are: {1}")]
-    Unknown(String, String),
-    /// The arguments do not fit the tool's parameters.
-    #[error("wrong arguments: {0}")]
-    Arguments(String),
-    /// The call is not allowed.
-    #[error("refused: {0}")]
-    Refused(String),
-    /// The tool was called and did not succeed.
-    #[error("{0}")]
-    Failed(String),
-    /// The tool took too long.
-    #[error("no answer within {} s", .0.as_secs())]
-    Timeout(Duration),
-}
+pub(super) use definition::Definition;
+pub(super) use schema::Schema;
 
 /// All tools of an agent, or of a prompt. Clones share the tools and the connections.
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::ToolError;
+use super::error::ToolError;
 
 /// Type of a parameter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]

@@ -9,9 +9,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::ToolError;
-use super::client::{self, HttpClient};
-use super::parameters::{Parameter, ParameterType};
+use super::{
+    client::{self, HttpClient},
+    error::ToolError,
+    parameters::{Parameter, ParameterType},
+};
 
 /// A flow.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,7 +6,7 @@ use mcp::Trust;
 use serde::Deserialize;
 
 use super::{
-    ToolError,
+    error::ToolError,
     headers::{Variables, expand},
 };
 

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use sqlx::{AnyConnection, Row as _};
 
-use super::{database::begin, error::StoreError, record::stored, sql::Sql, url::Engine};
+use super::{error::StoreError, record::stored, sql::Sql, transaction::begin, url::Engine};
 
 /// One step.
 #[derive(Debug, Clone, Copy)]

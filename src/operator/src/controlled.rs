@@ -1,0 +1,45 @@
+//! The table of kinds: for each its objects and its children. A new kind is a row here.
+
+use std::sync::Arc;
+
+use actions::{kind::ControlledKind, ports::ChildKind};
+use cluster::{ObjectMap, cache::CustomMaps, custom::Custom};
+use crds::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, Refers, RemoteMCPServer, Tool};
+
+/// A kind that the operator runs.
+pub trait Controlled: ControlledKind + Custom + Refers {
+    /// Kinds of children it makes.
+    const CHILDREN: &'static [ChildKind] = &[];
+    /// Whether it runs Pods.
+    const PODS: bool = false;
+
+    /// Its objects.
+    fn map(maps: &CustomMaps) -> &Arc<ObjectMap<Self>>;
+}
+
+/// A kind, its objects, and what it makes, if anything.
+macro_rules! controlled {
+    ($($kind:ident: $map:ident $(, $constant:ident = $value:expr)*;)+) => {$(
+        impl Controlled for $kind {
+            $(const $constant: controlled!(type $constant) = $value;)*
+
+            fn map(maps: &CustomMaps) -> &Arc<ObjectMap<Self>> {
+                &maps.$map
+            }
+        }
+    )+};
+    (type CHILDREN) => { &'static [ChildKind] };
+    (type PODS) => { bool };
+}
+
+controlled! {
+    Agent: agents, CHILDREN = ChildKind::ALL, PODS = true;
+    Flow: flows, CHILDREN = ChildKind::ALL, PODS = true;
+    FlowSet: flow_sets, CHILDREN = ChildKind::ALL, PODS = true;
+    MCPServer: mcp_servers, CHILDREN = ChildKind::ALL, PODS = true;
+    Tool: tools;
+    Model: models;
+    PluginConfig: plugin_configs;
+    Prompt: prompts;
+    RemoteMCPServer: remote_mcp_servers, CHILDREN = &[ChildKind::ConfigMap];
+}

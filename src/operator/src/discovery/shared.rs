@@ -1,0 +1,62 @@
+//! Holds what the servers told last, and the permits by which they are asked.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use actions::discovery::{Outcome, Target, When};
+use meta::Key;
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::AbortHandle,
+};
+
+use super::asks::Asks;
+
+/// What the turns of all servers share.
+pub(super) struct Shared {
+    pub(super) asks: Box<dyn Asks>,
+    pub(super) well: Semaphore,
+    pub(super) ailing: Semaphore,
+    pub(super) wake: OnceLock<Wake>,
+}
+
+/// A server that is asked again and again; dropping it ends that.
+pub(super) struct Server {
+    pub(super) target: Target,
+    pub(super) when: When,
+    pub(super) told: Arc<Told>,
+    pub(super) task: Aborted,
+}
+
+/// What a server last said, and whether its object looked at it.
+#[derive(Default)]
+pub(super) struct Told {
+    pub(super) last: Mutex<Option<Arc<Outcome>>>,
+    pub(super) looked: Notify,
+}
+
+impl Told {
+    pub(super) fn last(&self) -> MutexGuard<'_, Option<Arc<Outcome>>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) struct Aborted(pub(super) AbortHandle);
+
+impl Drop for Aborted {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Tells the queue of a kind that there is news for an object.
+pub(super) type Wake = Box<dyn Fn(&'static str, &Key) + Send + Sync>;
+
+/// A number from 0 to 1, another one each time.
+pub(super) fn chance() -> f64 {
+    use std::hash::Hasher;
+    let number = RandomState::new().build_hasher().finish();
+    f64::from(u32::try_from(number >> 32).unwrap_or_default()) / f64::from(u32::MAX)
+}
