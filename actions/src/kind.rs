@@ -3,7 +3,7 @@
 use machine::{BadTable, Table};
 use meta::PhasedObject;
 
-use crate::ports::World;
+use crate::deps::World;
 
 /// A kind that has a state machine.
 pub trait ControlledKind: PhasedObject {

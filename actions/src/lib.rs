@@ -4,6 +4,8 @@
 //! be tested without a cluster.
 
 pub mod agent;
+pub mod applied;
+pub mod deps;
 pub mod discovery;
 #[cfg(test)]
 mod driver_tests;
@@ -21,6 +23,7 @@ pub mod reference;
 pub mod references;
 pub mod remote_mcp_server;
 pub mod render;
+pub mod settling;
 mod stale;
 pub mod tool;
 pub mod workload;

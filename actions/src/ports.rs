@@ -12,12 +12,7 @@ use machine::ApiError;
 use meta::Key;
 use serde_json::Value;
 
-use crate::{
-    discovery::{Definitions, Discoveries},
-    prompt::Verdicts,
-    render::Settings,
-    workload::{Baselines, Settling},
-};
+use crate::discovery::Definitions;
 
 /// The kinds of children, in the order in which they are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -333,22 +328,4 @@ pub trait Views: Send + Sync {
     fn children(&self, namespace: &str, owner: &str) -> Vec<Arc<Child>>;
     /// The Pods of the workload of this kind (`Agent`) and name, in the order of their names.
     fn pods(&self, kind: &'static str, namespace: &str, name: &str) -> Vec<Arc<Pod>>;
-}
-
-/// The ports of every kind, as its actions see them.
-pub struct World {
-    /// Requests.
-    pub cluster: Arc<dyn Cluster>,
-    /// Caches.
-    pub views: Arc<dyn Views>,
-    /// Servers that are asked for their tools.
-    pub discoveries: Arc<dyn Discoveries>,
-    /// The operator's own settings.
-    pub settings: Arc<Settings>,
-    /// What was applied and is not yet in a status.
-    pub baselines: Baselines,
-    /// Whose missing references have come.
-    pub settling: Settling,
-    /// What our runner refuses of the prompts of flows.
-    pub verdicts: Verdicts,
 }

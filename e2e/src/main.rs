@@ -3,6 +3,7 @@
 //! Each scenario is named by the rule it shows and has a namespace of its own. Most run side by side; those that disturb
 //! the whole cluster run alone afterwards. The last line is the result, alone on its line.
 
+mod cleanup;
 mod client;
 mod control_plane;
 mod env;

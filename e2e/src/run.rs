@@ -9,16 +9,13 @@ use std::{
 use anyhow::{Result, anyhow, bail};
 use e2e::audit::{Request, listed};
 use futures::StreamExt as _;
-use kube::runtime::watcher::Config;
 use tokio::time::sleep;
 
 use crate::{
     env::Env,
-    kinds::NAMESPACE,
     namespace::Namespace,
     report,
     scenarios::{Company, Scenario},
-    watch::await_condition,
 };
 
 /// Runs the scenarios and prints a line for each; returns how many failed. While one is watched for writes after its end, the
@@ -125,12 +122,4 @@ fn unique(name: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() & 0xff_ffff);
     let slug: String = name.chars().take(44).map(|c| if c == '_' { '-' } else { c }).collect();
     format!("e2e-{}-{now:06x}", slug.trim_end_matches('-'))
-}
-
-/// Waits until every namespace of scenarios that have ended is gone: nothing in them may hold up its deletion.
-pub(crate) async fn await_ended_namespaces(env: &Env, except: &str) -> Result<()> {
-    let none = |namespaces: &crate::object::Objects| namespaces.keys().all(|name| name == except).then_some(());
-    let ours = Config::default().labels("recif.dev/e2e=true");
-    let what = "the namespaces of ended scenarios gone";
-    await_condition(env.all(NAMESPACE), ours, Duration::from_secs(240), what, none).await
 }

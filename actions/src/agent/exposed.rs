@@ -8,7 +8,8 @@ use crds::Agent;
 
 use super::parts::namespace;
 use crate::{
-    ports::{ChildKind, ChildRef, World},
+    deps::World,
+    ports::{ChildKind, ChildRef},
     render::variables,
 };
 

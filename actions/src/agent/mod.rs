@@ -3,20 +3,17 @@
 mod exposed;
 mod parts;
 
-use crate::kind::ControlledKind;
-use crds::WorkloadPhase;
-use machine::Table;
-use parts::namespace;
 use std::collections::BTreeMap;
 
-use crds::{Agent, RefKind, Refers, Traffic, WorkloadStatus, cycle::Node, digest};
-use machine::{ActionError, BadTable};
+use crds::{Agent, RefKind, Refers, Traffic, WorkloadPhase, WorkloadStatus, cycle::Node, digest};
+use machine::{ActionError, BadTable, Table};
 use meta::condition;
-use parts::Found;
+use parts::{Found, namespace};
 
 use crate::{
-    kind::Registry,
-    ports::{Manifest, World},
+    deps::World,
+    kind::{ControlledKind, Registry},
+    ports::Manifest,
     references::{self, Given, Inputs, Lookup},
     render::{self, AgentParts, RenderError, Settings},
     workload::{self, Rendered, Workload},

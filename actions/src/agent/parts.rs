@@ -6,8 +6,9 @@ use crds::{Agent, Model, PluginConfig, Prompt, RefKind, Reference, Refers, Tool,
 use machine::ActionError;
 
 use crate::{
+    deps::World,
     discovery::served,
-    ports::{Views, World},
+    ports::Views,
     prompt,
     references::{self, Lookup},
     render::{AgentParts, ToolSlot},

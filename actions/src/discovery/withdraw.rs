@@ -1,14 +1,13 @@
 //! Takes back what a server published when publishing is switched off, in whatever phase, before the phase's own action: a
 //! server that never runs, or answers nobody, keeps nobody from it.
 
-use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use machine::{Action, ActionError, ApiError};
 
 use super::{Catalogue, ToolServer, publish::publish};
-use crate::kind::Context;
+use crate::{deps::World, kind::Context};
 
 /// When it is tried again after a request failed.
 const SOON: Duration = Duration::from_secs(5);

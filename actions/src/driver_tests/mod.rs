@@ -8,20 +8,19 @@ mod registry;
 mod rules;
 mod truce;
 
-use crate::kind::ControlledKind;
-use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::{Agent, WorkloadPhase};
+use machine::{Action, ActionError};
 use serde_json::json;
 
-use crate::kind::{Context, Registry};
 use crate::{
+    deps::World,
     fake::{Operator, Sim, agent, agent_id, settings},
+    kind::{Context, ControlledKind, Registry},
     workload,
 };
-use machine::{Action, ActionError};
 
 type Work = Arc<dyn Fn(Arc<Agent>) -> Result<Option<Agent>, ActionError> + Send + Sync>;
 

@@ -1,19 +1,19 @@
 //! A faulty table of edges or list of actions is refused at start.
 
-use crate::kind::ControlledKind;
-use crate::ports::World;
-use crds::Tool;
-use machine::Table;
 use std::sync::Arc;
 
 use crds::{
-    Agent,
+    Agent, Tool,
     WorkloadPhase::{self, Deploying, Failed, Pending, Running},
 };
-use machine::{Action, At, BadTable, Edge, Rule};
+use machine::{Action, At, BadTable, Edge, Rule, Table};
 
 use super::Does;
-use crate::{kind::Registry, workload};
+use crate::{
+    deps::World,
+    kind::{ControlledKind, Registry},
+    workload,
+};
 
 /// The edges of an Agent that pass, and more; leaked, for a table's edges are static.
 fn edges(

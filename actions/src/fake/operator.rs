@@ -1,7 +1,6 @@
 //! The operator as a process: real drivers, a queue, and the rules of what wakes, run in virtual time until told to stop
 //! or until it dies.
 
-use crate::kind::ControlledKind;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -20,10 +19,10 @@ use super::{
     store::Event,
 };
 use crate::{
-    kind::{Driver, Registry},
-    ports::World,
+    applied::Baselines,
+    deps::World,
+    kind::{ControlledKind, Driver, Registry},
     render::Settings,
-    workload::Baselines,
 };
 
 /// How a run ended.

@@ -22,8 +22,9 @@ use machine::{ActionError, BadTable};
 use meta::PhasedObject;
 
 use crate::{
+    deps::World,
     kind::Registry,
-    ports::{Manifest, World},
+    ports::Manifest,
     prompt::inline_problem,
     references::{Found, Given, Inputs, Lookup},
     render::{self, Contract, FLOW, FlowImages, FlowKind, FlowParts, RenderError, Settings},

@@ -10,8 +10,9 @@ use crds::{
 };
 
 use crate::{
+    deps::World,
     discovery::served,
-    ports::{ChildKind, ChildRef, World},
+    ports::{ChildKind, ChildRef},
     render::{AGENT_PORT, Credentials, FlowModel, FlowParts, FlowTool, HeaderFrom, endpoint_of, header_variables},
 };
 

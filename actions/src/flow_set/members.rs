@@ -4,8 +4,8 @@ use crds::{FlowSet, Refers, WorkloadPhase};
 use meta::PhasedObject;
 
 use crate::{
+    deps::World,
     flow::{flow_parts, never_answers, refused},
-    ports::World,
     prompt::inline_problem,
     references::{Found, Inputs, Lookup},
     render::{FLOW_SET, check_member},

@@ -5,19 +5,18 @@ mod members;
 #[cfg(test)]
 mod tests;
 
-use crate::kind::ControlledKind;
-use machine::Table;
 use std::collections::BTreeMap;
 
 use crds::{FlowSet, Refers, Traffic, WorkloadPhase, WorkloadStatus, flow_set::FlowState};
-use machine::{ActionError, BadTable};
+use machine::{ActionError, BadTable, Table};
 use members::{Member, SERVED, input, is_left_out, is_served, members};
 use meta::PhasedObject;
 
 use crate::{
+    deps::World,
     flow::{flow_parts, offered_runner, runner_image, settings_digest, terminal},
-    kind::Registry,
-    ports::{Manifest, World},
+    kind::{ControlledKind, Registry},
+    ports::Manifest,
     references::{Found, Inputs, Lookup},
     render::{self, Contract, FLOW_SET, FlowImages, FlowParts, RenderError, Settings},
     workload::{self, Rendered, Workload, is_available},

@@ -5,28 +5,24 @@ mod monitor;
 #[cfg(test)]
 mod tests;
 
-use crate::kind::ControlledKind;
-use crate::workload;
-use crds::WorkloadPhase;
-use machine::Action;
-use machine::Table;
 use std::{
     collections::BTreeMap,
     sync::{Arc, LazyLock},
 };
 
-use crds::{MCPServer, Proxy, Refers, Traffic, WorkloadStatus};
-use machine::{ActionError, BadTable};
+use crds::{MCPServer, Proxy, Refers, Traffic, WorkloadPhase, WorkloadStatus};
+use machine::{Action, ActionError, BadTable, Table};
 use meta::PhasedObject;
 
 use crate::{
+    deps::World,
     discovery::{DISCOVERED, PUBLISHED, REASONS, ToolServer as _, Withdrawing},
     flow::{settings_digest, terminal},
-    kind::Registry,
-    ports::{Manifest, World},
+    kind::{ControlledKind, Registry},
+    ports::Manifest,
     references::{Found, Inputs, Lookup, Unresolved},
     render::{self, BRIDGE, MCP_SERVER_LABEL, ServerImages, Settings},
-    workload::{Accept, Deploy, Drain, Recover, Render, Rendered, Resolve, Workload, with_policy},
+    workload::{self, Accept, Deploy, Drain, Recover, Render, Rendered, Resolve, Workload, with_policy},
 };
 
 /// What the message of a server that did answer begins with.

@@ -1,7 +1,6 @@
 //! `monitor`: as of every workload, and in Running, while a Pod serves, the server is asked for its tools: at once when it has
 //! never told them or its Pods changed, then in turn. Failing to answer is said in a condition and keeps the last tools.
 
-use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -12,6 +11,7 @@ use serde_json::json;
 
 use super::{ANSWERS, UNAUTHORIZED};
 use crate::{
+    deps::World,
     discovery::{DISCOVERED, Target, ToolServer as _, When, tell},
     kind::Context,
     workload::{self, Workload as _, is_available, note_unready},

@@ -1,6 +1,6 @@
 //! `Prompt`: what is its own. Its life is that of every reference (`crate::reference`); it refers to nothing.
 
-mod verdicts;
+pub(crate) mod verdicts;
 
 use crate::kind::ControlledKind;
 use crds::ReferencePhase;
@@ -13,8 +13,8 @@ pub use verdicts::{Verdicts, refused};
 use machine::{ActionError, BadTable};
 
 use crate::{
+    deps::World,
     kind::Registry,
-    ports::World,
     reference::{self, Reference},
 };
 

@@ -1,6 +1,5 @@
 //! `accept`: Pending → Resolving. Judges the spec beyond what the CRD can.
 
-use crate::ports::World;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,7 +7,7 @@ use crds::ReferencePhase;
 use machine::{Action, ActionError};
 
 use super::Reference;
-use crate::kind::Context;
+use crate::{deps::World, kind::Context};
 
 /// See the module.
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! `check`: Resolving → Available. Waits until everything the spec refers to may be used, and pins what it read.
 
-use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -8,7 +7,7 @@ use crds::ReferencePhase;
 use machine::{Action, ActionError, RECHECK};
 
 use super::Reference;
-use crate::{kind::Context, references::Unresolved};
+use crate::{deps::World, kind::Context, references::Unresolved};
 
 /// See the module.
 #[derive(Debug)]

@@ -32,7 +32,7 @@ pub use monitor::Monitor;
 use machine::{Action, ActionError, At, Edge, Rule};
 
 use crate::{
-    ports::World,
+    deps::World,
     references::{Inputs, Lookup},
 };
 

@@ -1,7 +1,6 @@
 //! `monitor`: Available and Error → Resolving, when something the object refers to changed, or, in Error, when it is
 //! time to try again.
 
-use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -9,7 +8,7 @@ use crds::ReferencePhase;
 use machine::{Action, ActionError, RECHECK, is_due};
 
 use super::Reference;
-use crate::kind::Context;
+use crate::{deps::World, kind::Context};
 
 /// See the module.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 //! are available, and where.
 
 mod credentials;
-mod inputs;
+pub(crate) mod inputs;
 mod judge;
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ pub(crate) use judge::ONLY_GATEWAYS;
 
 pub use inputs::{Found, Inputs, Unresolved};
 
-use crate::ports::{Views, World};
+use crate::{deps::World, ports::Views};
 
 /// Looks up what objects of one namespace refer to.
 #[derive(Clone, Copy)]

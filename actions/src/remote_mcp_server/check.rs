@@ -1,6 +1,5 @@
 //! `check`: Resolving → Available. Waits for what its headers and certificates are read from, then for what the server tells.
 
-use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -10,6 +9,7 @@ use meta::PhasedObject;
 
 use super::{foreign, target};
 use crate::{
+    deps::World,
     discovery::{When, tell},
     kind::Context,
     reference::Reference,

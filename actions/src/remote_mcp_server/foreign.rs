@@ -8,7 +8,7 @@ use machine::ActionError;
 use meta::PhasedObject;
 use url::Url;
 
-use crate::ports::{Views, World};
+use crate::{deps::World, ports::Views};
 
 /// Whether the server may be asked.
 ///

@@ -7,24 +7,20 @@ mod monitor;
 #[cfg(test)]
 mod tests;
 
-use crate::kind::ControlledKind;
-use crate::reference;
-use machine::Action;
-use machine::Table;
 use std::sync::Arc;
 
 use crds::{
     ReferencePhase::{self, Available, Error, Pending, Resolving},
     Refers, RemoteMCPServer,
 };
-use machine::{ActionError, At, BadTable, Edge, Rule};
+use machine::{Action, ActionError, At, BadTable, Edge, Rule, Table};
 use meta::PhasedObject;
 
 use crate::{
+    deps::World,
     discovery::{self, DISCOVERED, PUBLISHED, Target, Withdrawing},
-    kind::Registry,
-    ports::World,
-    reference::{Accept, Reference},
+    kind::{ControlledKind, Registry},
+    reference::{self, Accept, Reference},
     references::Lookup,
 };
 

@@ -1,7 +1,6 @@
 //! `monitor`: Available and Error. Looks at what the server last told: the same moves nothing and writes nothing, other tools
 //! are told in place, and a server that does not answer is an Error until it does.
 
-use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -11,6 +10,7 @@ use meta::PhasedObject;
 
 use super::{foreign, target};
 use crate::{
+    deps::World,
     discovery::{When, tell},
     kind::Context,
     reference::Reference,

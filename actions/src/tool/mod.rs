@@ -1,16 +1,13 @@
 //! `Tool`: what is its own. Its life is that of every reference (`crate::reference`).
 
-use crate::kind::ControlledKind;
-use crds::ReferencePhase;
-use crds::{RefKind, Reference, Refers, Tool};
-use machine::Table;
-use machine::{ActionError, BadTable};
+use crds::{RefKind, Reference, ReferencePhase, Refers, Tool};
+use machine::{ActionError, BadTable, Table};
 use meta::{PhasedObject, condition, update_condition};
 
 use crate::{
+    deps::World,
     discovery::{Standing, standing},
-    kind::Registry,
-    ports::World,
+    kind::{ControlledKind, Registry},
     reference,
     references::{Lookup, ONLY_GATEWAYS},
     render,

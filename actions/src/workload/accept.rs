@@ -1,6 +1,5 @@
 //! `accept`: Pending → Resolving. Judges the spec beyond what the CRD can, before anything else is done.
 
-use crate::ports::World;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,7 +7,7 @@ use crds::WorkloadPhase;
 use machine::{Action, ActionError};
 
 use super::Workload;
-use crate::kind::Context;
+use crate::{deps::World, kind::Context};
 
 /// See the module.
 #[derive(Debug)]

@@ -4,6 +4,8 @@
 //! baseline. A child is never compared with what this build would render, so a new build, a webhook or a normal form
 //! costs nothing.
 
+use crate::applied::is_record_of;
+use crate::applied::record_of;
 use std::{sync::Arc, time::Duration};
 
 use crds::{ChildRecord, GROUP, MANAGED_BY, digest, tool_server};
@@ -76,7 +78,8 @@ pub(super) async fn ensure<K: Workload>(
         }
     }
     // What is still wanted as it was applied, and is not so, was changed by somebody.
-    let record = cx.baselines.record(next, child).filter(|record| is_made_from(record, manifest, &inputs));
+    let record =
+        cx.baselines.record(next.uid(), records(next), child).filter(|record| is_made_from(record, manifest, &inputs));
     let repair = record.is_some();
     if let Some(record) = record {
         let as_applied = |seen: &&Child| drift(Some(*seen), &record) == Drift::None && carries_as(seen, manifest);
@@ -149,7 +152,11 @@ fn numbered(manifest: &Manifest, replicas: Option<i32>) -> Option<Value> {
 /// The user's number that is in force for a Deployment: the one it is made with, else the one that was applied last, if that is
 /// known.
 fn number_of<K: Workload>(cx: &Context, cr: &K, manifest: &Manifest, made: bool) -> Option<i32> {
-    let known = cx.baselines.record(cr, &manifest.child).and_then(|record| record.replicas).filter(|_| !made);
+    let known = cx
+        .baselines
+        .record(cr.uid(), records(cr), &manifest.child)
+        .and_then(|record| record.replicas)
+        .filter(|_| !made);
     (manifest.child.kind == ChildKind::Deployment).then(|| known.unwrap_or(cr.replicas()))
 }
 
@@ -164,7 +171,9 @@ fn carries_as(seen: &Child, manifest: &Manifest) -> bool {
 pub(super) async fn scale<K: Workload>(cx: &Context, cr: &K, next: &mut K) -> Result<(), ActionError> {
     let child = cr.deployment();
     let Some(seen) = cx.views.child(&child).filter(|seen| !seen.deleting && is_ours(cr, seen)) else { return Ok(()) };
-    let (Some(state), Some(record)) = (&seen.deployment, cx.baselines.record(cr, &child)) else { return Ok(()) };
+    let (Some(state), Some(record)) = (&seen.deployment, cx.baselines.record(cr.uid(), records(cr), &child)) else {
+        return Ok(());
+    };
     let Some(number) = replicas::due(cr, state, Some(&record)) else { return Ok(()) };
     // The user's number did not change: a stranger changed that of the Deployment.
     let repair = record.replicas == Some(cr.replicas()) && number.is_some();
@@ -248,7 +257,10 @@ pub(super) fn unnamed<K: Workload>(cx: &Context, cr: &K) -> Vec<Arc<Child>> {
     let tools = tool_server::tools_config_map(K::KIND, &key.name);
     let mut children = cx.views.children(&key.namespace, cr.uid());
     children.retain(|seen| {
-        seen.owned.is_some() && !seen.deleting && seen.child.name != tools && stored(cr, &seen.child).is_none()
+        seen.owned.is_some()
+            && !seen.deleting
+            && seen.child.name != tools
+            && record_of(records(cr), &seen.child).is_none()
     });
     children
 }
@@ -256,11 +268,11 @@ pub(super) fn unnamed<K: Workload>(cx: &Context, cr: &K) -> Vec<Arc<Child>> {
 /// Brings records that no status holds yet into the status of `next`: the write that was to carry them failed.
 pub(super) fn recall<K: Workload>(cx: &Context, next: &mut K) {
     let namespace = next.meta().namespace.clone().unwrap_or_default();
-    let records = next.status().map(|status| status.children.clone()).unwrap_or_default();
-    for record in records {
+    let kept = next.status().map(|status| status.children.clone()).unwrap_or_default();
+    for record in kept {
         let Some(kind) = kind_of(&record) else { continue };
         let child = ChildRef { kind, namespace: namespace.clone(), name: record.name };
-        if let Some(record) = cx.baselines.record(next, &child) {
+        if let Some(record) = cx.baselines.record(next.uid(), records(next), &child) {
             keep(next, record);
         }
     }
@@ -274,7 +286,7 @@ pub(super) fn renew_service<K: Workload>(cx: &Context, next: &mut K) -> bool {
     let Some(seen) = cx.views.child(&service).filter(|seen| !seen.deleting && is_ours(next, seen)) else {
         return false;
     };
-    if stored(next, &service).is_none_or(|record| record.uid == seen.uid) {
+    if record_of(records(next), &service).is_none_or(|record| record.uid == seen.uid) {
         return false;
     }
     let records = next.status_mut().children.iter_mut();
@@ -292,13 +304,9 @@ pub(super) fn is_orphaning<K: Workload>(cr: &K) -> bool {
     cr.meta().finalizers.iter().flatten().any(|finalizer| finalizer == "orphan")
 }
 
-/// The baseline of a child in the status.
-pub(super) fn stored<'a, K: Workload>(cr: &'a K, child: &ChildRef) -> Option<&'a ChildRecord> {
-    cr.status()?.children.iter().find(|record| is_record_of(record, child))
-}
-
-fn is_record_of(record: &ChildRecord, child: &ChildRef) -> bool {
-    record.kind == child.kind.as_str() && record.name == child.name
+/// The records of the children in the status.
+pub(super) fn records<K: Workload>(cr: &K) -> &[ChildRecord] {
+    cr.status().map(|status| status.children.as_slice()).unwrap_or_default()
 }
 
 fn keep<K: Workload>(next: &mut K, record: ChildRecord) {

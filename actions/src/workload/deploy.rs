@@ -1,5 +1,6 @@
 //! `deploy`: Deploying → Running or Terminated. Applies Service and Deployment and waits for the Pods.
 
+use super::children::records;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -14,8 +15,9 @@ use super::{
     replicas,
 };
 use crate::{
+    deps::World,
     kind::Context,
-    ports::{ChildRef, Manifest, World},
+    ports::{ChildRef, Manifest},
 };
 
 /// See the module.
@@ -126,7 +128,9 @@ fn drifted<K: Workload>(cx: &Context, cr: &K, config: &[Manifest]) -> Option<Chi
     let children = config.iter().map(|manifest| &manifest.child);
     let mut drifted = children.filter(|child| {
         let seen = cx.views.child(child);
-        cx.baselines.record(cr, child).is_none_or(|baseline| drift(seen.as_deref(), &baseline) != Drift::None)
+        cx.baselines
+            .record(cr.uid(), records(cr), child)
+            .is_none_or(|baseline| drift(seen.as_deref(), &baseline) != Drift::None)
     });
     drifted.next().cloned()
 }

@@ -4,7 +4,6 @@
 //! In a namespace that is being deleted the object goes at once: the namespace takes the Deployment with it, and the rights of an
 //! operator that may only work in some namespaces go with the namespace too.
 
-use crate::ports::World;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -13,7 +12,7 @@ use machine::{Action, ActionError, RECHECK};
 use meta::PhasedObject;
 
 use super::{Workload, children::is_orphaning};
-use crate::{kind::Context, ports::Child};
+use crate::{deps::World, kind::Context, ports::Child};
 
 /// See the module.
 #[derive(Debug)]

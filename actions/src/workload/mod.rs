@@ -5,7 +5,6 @@
 //! `recover` looks for the end of a failure, and `drain` takes the Pods away when the object is deleted.
 
 mod accept;
-mod baselines;
 mod children;
 mod deploy;
 mod drain;
@@ -20,7 +19,6 @@ mod recover;
 mod render;
 mod replicas;
 mod resolve;
-mod settling;
 #[cfg(test)]
 mod tests;
 
@@ -35,7 +33,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
 pub use accept::Accept;
-pub use baselines::Baselines;
 pub(crate) use children::refuse_foreign;
 pub use deploy::Deploy;
 pub use drain::Drain;
@@ -48,12 +45,12 @@ pub use recover::Recover;
 pub use render::Render;
 pub use replicas::{REPLICAS, SCALER, Turn, fewest, scaler_turn};
 pub use resolve::Resolve;
-pub use settling::Settling;
 
 use machine::{Action, ActionError};
 
 use crate::{
-    ports::{ChildKind, ChildRef, Manifest, World},
+    deps::World,
+    ports::{ChildKind, ChildRef, Manifest},
     references::{Inputs, Unresolved},
     render::{PROXY, PinnedProxy, Settings, check_pod_security, child_labels, selector_text},
 };

@@ -1,6 +1,7 @@
 //! `monitor`: Running and Terminated. Leaves them when something the workload depends on changed; puts back in place
 //! what somebody else changed; says how the Pods are doing. Without a cause it sends nothing.
 
+use super::children::records;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -16,8 +17,9 @@ use super::{
     is_governed, replicas,
 };
 use crate::{
+    deps::World,
     kind::Context,
-    ports::{ChildKind, ChildRef, DeploymentState, World},
+    ports::{ChildKind, ChildRef, DeploymentState},
 };
 
 /// With no Pod available for this long, a workload has failed.
@@ -165,7 +167,7 @@ impl Monitor {
             Some(live) if live.deleting => return Repair::Wait(deployment),
             Some(_) => {}
         }
-        let Some(record) = cx.baselines.record(cr, &deployment) else { return Repair::Redeploy };
+        let Some(record) = cx.baselines.record(cr.uid(), records(cr), &deployment) else { return Repair::Redeploy };
         for known in cr.status().map(|status| status.children.as_slice()).unwrap_or_default() {
             let Some(kind) = kind_of(known) else { continue };
             let child = ChildRef { kind, namespace: namespace.clone(), name: known.name.clone() };
@@ -215,6 +217,6 @@ fn is_drifted<K: Workload>(cx: &Context, cr: &K, child: &ChildRef) -> bool {
 }
 
 fn drifted<K: Workload>(cx: &Context, cr: &K, child: &ChildRef) -> Drift {
-    let Some(record) = cx.baselines.record(cr, child) else { return Drift::None };
+    let Some(record) = cx.baselines.record(cr.uid(), records(cr), child) else { return Drift::None };
     drift(cx.views.child(child).as_deref(), &record)
 }

@@ -1,12 +1,13 @@
 //! What others may change that a workload depends on: its references, and children that are not as they were applied.
 
+use super::children::records;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{
     Workload,
     children::{Drift, drift, kind_of},
 };
-use crate::ports::{ChildRef, World};
+use crate::{deps::World, ports::ChildRef};
 
 /// A digest of it, for the brake: never kept beyond this process, and the same after everything that is our own doing.
 pub(crate) fn outside<K: Workload>(cr: &K, world: &World) -> u64 {
@@ -17,7 +18,7 @@ pub(crate) fn outside<K: Workload>(cr: &K, world: &World) -> u64 {
         let Some(kind) = kind_of(record) else { continue };
         let child = ChildRef { kind, namespace: namespace.clone(), name: record.name.clone() };
         let seen = world.views.child(&child);
-        let record = world.baselines.record(cr, &child);
+        let record = world.baselines.record(cr.uid(), records(cr), &child);
         if record.is_some_and(|record| drift(seen.as_deref(), &record) != Drift::None) {
             (child.to_string(), seen.map(|seen| seen.resource_version)).hash(&mut digest);
         }

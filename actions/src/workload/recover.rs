@@ -15,11 +15,7 @@ use super::{
     inputs::inputs,
     replicas,
 };
-use crate::{
-    kind::Context,
-    ports::{Manifest, World},
-    references::Inputs,
-};
+use crate::{deps::World, kind::Context, ports::Manifest, references::Inputs};
 
 /// Nothing tells us that an object without our label is gone, so its name is looked at: this soon at first, ever more
 /// rarely the longer it is taken, and this rarely at last.

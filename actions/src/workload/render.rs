@@ -18,8 +18,9 @@ use super::{
     old_files::keep_old_files,
 };
 use crate::{
+    deps::World,
     kind::Context,
-    ports::{ChildKind, ChildRef, Manifest, World},
+    ports::{ChildKind, ChildRef, Manifest},
 };
 
 /// See the module.

@@ -1,7 +1,6 @@
 //! `resolve`: Resolving → Rendering. Waits until everything the spec refers to may be used, naming all that is not, and
 //! pins what it read.
 
-use super::inputs::RESOLVED;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -12,11 +11,11 @@ use meta::{condition, with_condition};
 use super::{
     Workload,
     health::news,
-    inputs::{inputs, resolved},
+    inputs::{RESOLVED, inputs, resolved},
 };
 use crate::{
+    deps::World,
     kind::Context,
-    ports::World,
     references::{Inputs, Unresolved},
 };
 

@@ -12,6 +12,7 @@ use super::{
     traffic::{serves, ways},
 };
 use crate::{
+    cleanup::await_ended_namespaces,
     client::{Load, Plan, Target},
     gateway,
     kinds::{AGENT, POD},
@@ -19,7 +20,6 @@ use crate::{
     namespace::{Namespace, START},
     object::{Object, Objects, Read as _},
     operator,
-    run::await_ended_namespaces,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:

@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};
 use crate::{
+    cleanup::await_ended_namespaces,
     kinds::{AGENT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, CONFIG_MAP, DEPLOYMENT, SECRET, SERVICE},
     manifests::agent,
     namespace::{Namespace, SAID, START},
     object::{Object, Objects, Read as _},
     operator, report,
-    run::await_ended_namespaces,
     watch::poll,
 };
 

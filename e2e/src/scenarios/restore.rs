@@ -16,13 +16,13 @@ use super::{
     traffic::{ask, serves},
 };
 use crate::{
+    cleanup::await_ended_namespaces,
     client::Target,
     kinds::{AGENT, DEPLOYMENT},
     manifests::workload,
     namespace::{Namespace, START},
     object::{Object, Read as _},
     operator,
-    run::await_ended_namespaces,
     watch::poll,
 };
 

@@ -9,12 +9,12 @@ use serde_json::json;
 
 use super::{Scenario, flows::provide_stub, mcp_servers::start_servers_and_a_user, scenarios};
 use crate::{
+    cleanup::await_ended_namespaces,
     kinds::{AGENT, CHILDREN, FLOW, FLOW_SET, Kind, OURS},
     manifests::{agent, flow, flow_set, http_tool, prompt, tool},
     namespace::{Namespace, SAID, START},
     object::{Object, Objects, Read as _},
     operator,
-    run::await_ended_namespaces,
     watch::stays_the_same,
 };
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use actions::ports::{ChildKind, World};
+use actions::{deps::World, ports::ChildKind};
 use cluster::{
     Board, CustomObjects, ObjectMap, Transport,
     cache::{NamespaceSeen, Referrers},

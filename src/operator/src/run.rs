@@ -9,9 +9,9 @@ use std::{
 };
 
 use actions::{
-    ports::World,
+    applied::Baselines,
+    deps::World,
     render::{PodSecurity, Settings},
-    workload::Baselines,
 };
 use clap::ArgAction;
 use cluster::{

@@ -10,7 +10,6 @@ use std::{
 use crds::ChildRecord;
 use machine::remove_and_shrink;
 
-use super::{Workload, children::stored};
 use crate::ports::ChildRef;
 
 /// By owner uid: baselines of applies whose record no status holds yet. The record goes out with the next status write; should the
@@ -27,11 +26,12 @@ struct Baseline {
 }
 
 impl Baselines {
-    /// The baseline of a child: of this process if it applied it, else the one in the status.
-    pub(super) fn record<K: Workload>(&self, cr: &K, child: &ChildRef) -> Option<ChildRecord> {
-        let stored = stored(cr, child);
+    /// The baseline of a child of `owner`, a uid: of this process if it applied it, else the one in its status, which holds the
+    /// records `stored`.
+    pub(super) fn record(&self, owner: &str, stored: &[ChildRecord], child: &ChildRef) -> Option<ChildRecord> {
+        let stored = record_of(stored, child);
         let mut owners = self.lock();
-        let Some(children) = owners.get_mut(cr.uid()) else { return stored.cloned() };
+        let Some(children) = owners.get_mut(owner) else { return stored.cloned() };
         match children.get_mut(child) {
             Some(baseline) if baseline.record.as_ref() == stored => {
                 baseline.record = None;
@@ -39,7 +39,7 @@ impl Baselines {
                     children.remove(child);
                 }
                 if children.is_empty() {
-                    remove_and_shrink(&mut owners, cr.uid());
+                    remove_and_shrink(&mut owners, owner);
                 }
                 stored.cloned()
             }
@@ -107,6 +107,16 @@ impl Baselines {
     }
 }
 
+/// The record of a child among those of a status.
+pub(crate) fn record_of<'a>(records: &'a [ChildRecord], child: &ChildRef) -> Option<&'a ChildRecord> {
+    records.iter().find(|record| is_record_of(record, child))
+}
+
+/// Whether the record is that of this child.
+pub(crate) fn is_record_of(record: &ChildRecord, child: &ChildRef) -> bool {
+    record.kind == child.kind.as_str() && record.name == child.name
+}
+
 #[cfg(test)]
 mod tests {
     use crds::{Agent, WorkloadStatus};
@@ -125,13 +135,20 @@ mod tests {
             ChildRecord { kind: "Service".into(), name: "a".into(), uid: "s".into(), ..ChildRecord::default() };
         let baselines = Baselines::default();
         baselines.applied("u", &child, record.clone());
-        assert_eq!(baselines.record(&cr, &child), Some(record.clone()), "no status tells of it yet");
+        assert_eq!(
+            baselines.record("u", &cr.status.clone().unwrap_or_default().children, &child),
+            Some(record.clone()),
+            "no status tells of it yet"
+        );
         assert_eq!(baselines.lock().len(), 1);
         cr.status = Some(WorkloadStatus { children: vec![record.clone()], ..WorkloadStatus::default() });
-        assert_eq!(baselines.record(&cr, &child), Some(record.clone()));
+        assert_eq!(
+            baselines.record("u", &cr.status.clone().unwrap_or_default().children, &child),
+            Some(record.clone())
+        );
         assert!(baselines.lock().is_empty());
         baselines.repaired("u", &child, Duration::ZERO);
-        assert_eq!(baselines.record(&cr, &child), Some(record));
+        assert_eq!(baselines.record("u", &cr.status.clone().unwrap_or_default().children, &child), Some(record));
         assert!(baselines.truce("u", &child, Duration::from_secs(1)) > Duration::ZERO, "repairs are remembered");
     }
 }

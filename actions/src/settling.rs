@@ -12,7 +12,7 @@ use std::{
 
 use machine::remove_and_shrink;
 
-use crate::references::Inputs;
+use crate::references::inputs::Inputs;
 
 /// Nothing has come for so long.
 const QUIET: Duration = Duration::from_millis(300);
