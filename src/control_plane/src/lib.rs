@@ -5,6 +5,7 @@
 //! copies it into a database.
 
 mod api;
+mod app;
 mod args;
 mod around;
 mod auth;

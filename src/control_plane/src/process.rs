@@ -28,12 +28,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    api::{self, Parts},
+    api,
+    app::Parts,
     args::ControlPlaneArgs,
     around::Around,
     auth::{Auth, Guesses},
     fleet::Fleet,
-    live::Clients,
+    live::subscribers::Clients,
     load::Loads,
     mirror::{self, Mirror},
     relay::{BadGateway, Relay},

@@ -19,11 +19,11 @@ use store::{DatabaseUrl, Store, Writer};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    api::{App, Parts},
+    app::{App, Parts},
     around::Around,
     auth::{Auth, Guesses},
     fleet::Fleet,
-    live::Clients,
+    live::subscribers::Clients,
     load::Loads,
     relay::Relay,
 };

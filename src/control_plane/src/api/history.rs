@@ -8,13 +8,13 @@ use http::StatusCode;
 use tokio::time::timeout;
 
 use super::{
-    App,
     answer::Answer,
     operation::{Asked, Param, Values},
     problem::Problem,
     types::{History, Step, Transition, Transitions},
 };
 use crate::{
+    app::App,
     auth::Caller,
     fleet::{Fleet, Record, Sight, Visible},
 };

@@ -8,12 +8,12 @@ use futures::{FutureExt as _, future::BoxFuture};
 use meta::Phase as _;
 
 use super::{
-    App,
     answer::Answer,
     operation::{Asked, Param, Values},
     problem::Problem,
 };
 use crate::{
+    app::App,
     auth::{Auth, Caller},
     fleet::{Cursor, Entry, Page, Selection, Sort, row},
 };

@@ -15,14 +15,8 @@ mod table;
 mod tests;
 pub(super) mod types;
 
-use std::{
-    collections::BTreeMap,
-    net::IpAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-};
+use crate::app::App;
+use std::{collections::BTreeMap, net::IpAddr, sync::atomic::Ordering::Relaxed};
 
 use axum::{
     Router,
@@ -34,47 +28,14 @@ use axum::{
 use bytes::Bytes;
 use operation::{Asked, Operation};
 use problem::Problem;
-use store::Store;
 use table::OPERATIONS;
 use tower_http::{CompressionLevel, compression::CompressionLayer};
 
 use super::{
-    around::Around,
-    auth::Auth,
-    fleet::Fleet,
-    live::Clients,
-    load::Loads,
-    mirror::State as MirrorState,
-    relay::{self, Relay},
+    relay::{self},
     serve::Peer,
     ui,
 };
-
-/// What requests are answered from.
-pub(super) type App = Arc<Parts>;
-
-/// What requests are answered from.
-#[derive(Debug)]
-pub(super) struct Parts {
-    /// The objects.
-    pub(super) fleet: Arc<Fleet>,
-    /// What hangs on them.
-    pub(super) around: Around,
-    /// Who may see what.
-    pub(super) auth: Auth,
-    /// How busy workloads are.
-    pub(super) loads: Loads,
-    /// What happened before.
-    pub(super) store: Arc<Store>,
-    /// How it goes with what is written there.
-    pub(super) mirror: Arc<MirrorState>,
-    /// Those who follow.
-    pub(super) clients: Clients,
-    /// The way to the gateway.
-    pub(super) relay: Relay,
-    /// Whether every watch has had a complete list: before, an answer would leave things out.
-    pub(super) synced: AtomicBool,
-}
 
 /// Every path of the public port; probes and metrics have a port of their own.
 pub(super) fn router(app: App) -> Router {

@@ -14,7 +14,6 @@ use serde_json::Value;
 use store::gaps;
 
 use super::{
-    App,
     answer::Answer,
     history::{of_the_gone, older},
     lists::kind_of,
@@ -23,6 +22,7 @@ use super::{
     types::{Child, Children, Condition, Event, Events, File, Rendered, Step, ToolDefinition, Tools, Trace, Why},
 };
 use crate::{
+    app::App,
     auth::Caller,
     fleet::{Entry, MASKED, Record},
 };

@@ -6,8 +6,8 @@ use futures::future::BoxFuture;
 use schemars::{Schema, SchemaGenerator};
 use url::form_urlencoded;
 
-use super::{App, answer::Answer, problem::Problem};
-use crate::auth::Caller;
+use super::{answer::Answer, problem::Problem};
+use crate::{app::App, auth::Caller};
 
 /// How often a parameter may be given.
 const REPEATS: usize = 50;

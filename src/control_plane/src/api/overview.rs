@@ -10,13 +10,13 @@ use machine::{At, Edge as TableEdge};
 use meta::{Key, Phase, PhasedObject as _};
 
 use super::{
-    App,
     answer::Answer,
     operation::{Asked, Param, Values},
     problem::Problem,
     types::{Edge, Graph, Link, Machine, Me, Node},
 };
 use crate::{
+    app::App,
     auth::{Auth, Caller},
     fleet::Record,
 };

@@ -8,101 +8,29 @@ mod portion;
 mod pulse;
 mod rights;
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use crate::live::subscribers::Place;
+use std::{collections::BTreeSet, pin::Pin, sync::Arc, time::Duration};
 
 use futures::stream;
-use http::StatusCode;
+use portion::Portion;
+use pulse::Beat;
+use rights::Sight;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::watch,
     time::{Instant, Sleep, sleep},
 };
-use tokio_util::sync::CancellationToken;
 
 use super::{
-    api::{App, problem::Problem},
+    api::problem::Problem,
+    app::App,
     auth::Caller,
     endless::{Piece, Pieces},
 };
-use portion::{Portion, Portions};
-use pulse::{Beat, Pulse};
-use rights::Sight;
 
-/// The most clients at a time.
-const CLIENTS: usize = 5000;
-/// The most clients of one caller, where callers are told apart.
-const CLIENTS_OF_ONE: usize = 50;
 /// How often a comment is sent when nothing else is, so that nobody on the way takes the connection for dead.
 const QUIET: Duration = Duration::from_secs(15);
 /// How often it is asked again what a client may see.
 const REVIEW: Duration = Duration::from_secs(30);
-
-/// Those who follow.
-#[derive(Debug)]
-pub(super) struct Clients {
-    places: Arc<Semaphore>,
-    /// How many places each caller has.
-    taken: Arc<Mutex<HashMap<String, usize>>>,
-    pulse: Pulse,
-    portions: Portions,
-    stop: CancellationToken,
-}
-
-impl Clients {
-    /// Nobody follows yet; all are let go at `stop`.
-    pub(super) fn new(stop: CancellationToken) -> Self {
-        Self {
-            places: Arc::new(Semaphore::new(CLIENTS)),
-            taken: Arc::default(),
-            pulse: Pulse::default(),
-            portions: Portions::default(),
-            stop,
-        }
-    }
-
-    /// How many follow.
-    pub(super) fn count(&self) -> usize {
-        CLIENTS - self.places.available_permits()
-    }
-
-    /// A place for a client of this caller.
-    fn place(&self, account: Option<String>) -> Result<Place, Problem> {
-        let full = |detail: String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail);
-        let permit = self.places.clone().try_acquire_owned();
-        let permit = permit.map_err(|_| full("too many follow the changes: try again later".into()))?;
-        if let Some(name) = &account {
-            let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = taken.entry(name.clone()).or_default();
-            if *count >= CLIENTS_OF_ONE {
-                return Err(full(format!("you follow the changes {CLIENTS_OF_ONE} times: end one of these streams")));
-            }
-            *count += 1;
-        }
-        Ok(Place { account, taken: self.taken.clone(), _permit: permit })
-    }
-}
-
-/// The place of one who follows, until it is dropped.
-struct Place {
-    account: Option<String>,
-    taken: Arc<Mutex<HashMap<String, usize>>>,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let Some(account) = &self.account else { return };
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        match taken.get_mut(account) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(taken.remove(account)),
-        }
-    }
-}
 
 /// One who follows.
 struct Client {
@@ -238,5 +166,6 @@ fn place_of(epoch: &str, id: &str) -> Option<u64> {
     id.strip_prefix(epoch)?.strip_prefix('-')?.parse().ok()
 }
 
+pub(crate) mod subscribers;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,8 @@ use crds::KINDS;
 use futures::{StreamExt as _, stream};
 
 use crate::{
-    api::{App, problem::Problem},
+    api::problem::Problem,
+    app::App,
     auth::{AT_A_TIME, Auth, Caller},
     fleet::{Fleet, Record},
 };

@@ -1,5 +1,6 @@
 use futures::StreamExt as _;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     super::{
@@ -7,8 +8,10 @@ use super::{
         fleet::testing::Stage,
         testing::{Given, app, app_with_rights},
     },
+    subscribers::{CLIENTS, CLIENTS_OF_ONE},
     *,
 };
+use crate::live::subscribers::Clients;
 
 /// A client, and what it has been told.
 struct Told(Pieces);

@@ -4,6 +4,7 @@ import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Link } 
 
 import { FleetPage } from "./fleet/FleetPage.tsx";
 import { fleetSearch, listOf, parseSearch, stringifySearch, textOf } from "./fleet/urlState.ts";
+import { type Tab, TABS } from "./object/tabs.ts";
 import { Shell } from "./shell/Shell.tsx";
 import { Failure, Loading, State } from "./shell/states.tsx";
 
@@ -19,8 +20,6 @@ const root = createRootRoute({
 
 const fleet = createRoute({ getParentRoute: () => root, path: "/", validateSearch: fleetSearch, component: FleetPage });
 
-export const TABS = ["overview", "machine", "config", "events", "yaml"] as const;
-export type Tab = (typeof TABS)[number];
 const object = createRoute({
   getParentRoute: () => root,
   path: "/objects/$plural/$namespace/$name",

@@ -7,7 +7,7 @@ import { lazy, type ReactElement, type ReactNode, Suspense, useSyncExternalStore
 import { kindOfPlural } from "../api/kinds.ts";
 import { eventsQuery, machineQuery, type Name, objectQuery, renderedQuery, traceQuery, whyQuery } from "../api/queries.ts";
 import type { KubeEvent, KubeObject, Summary, Trace } from "../api/types.ts";
-import { type Tab, TABS } from "../app.tsx";
+import { type Tab, TABS } from "./tabs.ts";
 import { fleet } from "../fleet/store.ts";
 import { Icon } from "../shell/icons.tsx";
 import { Ago, Card, CopyButton, kindLabel, Phase, useTitle } from "../shell/parts.tsx";
