@@ -1,11 +1,14 @@
 //! Holds what is handed to every action.
 
-use crate::ports::Cluster;
-use crate::ports::Views;
 use std::sync::Arc;
 
 use crate::{
-    applied::Baselines, discovery::Discoveries, prompt::verdicts::Verdicts, render::Settings, settling::Settling,
+    applied::Baselines,
+    discovery::Discoveries,
+    ports::{Cluster, Views},
+    prompt::verdicts::Verdicts,
+    render::Settings,
+    settling::Settling,
 };
 
 /// The ports of every kind, as its actions see them.

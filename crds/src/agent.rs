@@ -5,14 +5,12 @@
 )]
 
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements};
+
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ObjectRef;
-use crate::schema;
-use crate::status::WorkloadStatus;
-use crate::traffic::Traffic;
+use crate::{ObjectRef, schema, status::WorkloadStatus, traffic::Traffic};
 
 /// What one agent is: its model, its prompt, what it may call, and how it runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]

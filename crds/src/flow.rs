@@ -5,15 +5,12 @@
 )]
 
 use k8s_openapi::api::core::v1::{EnvVar, LocalObjectReference, ResourceRequirements};
+
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ObjectRef;
-use crate::model::ModelSpec;
-use crate::schema;
-use crate::status::WorkloadStatus;
-use crate::traffic::Traffic;
+use crate::{ObjectRef, model::ModelSpec, schema, status::WorkloadStatus, traffic::Traffic};
 
 /// What one flow answers with, and how it runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]

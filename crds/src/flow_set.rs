@@ -5,12 +5,15 @@
 )]
 
 use kube::CustomResource;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::flow::{FlowDefinition, Runtime};
-use crate::schema;
-use crate::status::WorkloadStatus;
+use crate::{
+    flow::{FlowDefinition, Runtime},
+    schema,
+    status::WorkloadStatus,
+};
 
 /// Which flows, and how they run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]

@@ -5,6 +5,7 @@
 )]
 
 use std::collections::BTreeMap;
+
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ResourceRequirements;
@@ -12,10 +13,11 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema;
-use crate::status::WorkloadStatus;
-use crate::tool_server::{AllowedNamespaces, Publish, ToolServerStatus};
-use crate::{ObjectRef, Period};
+use crate::{
+    ObjectRef, Period, schema,
+    status::WorkloadStatus,
+    tool_server::{AllowedNamespaces, Publish, ToolServerStatus},
+};
 
 /// What one server is, and how it runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]

@@ -5,12 +5,11 @@
 )]
 
 use kube::CustomResource;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ObjectRef;
-use crate::schema;
-use crate::status::ReferenceStatus;
+use crate::{ObjectRef, schema, status::ReferenceStatus};
 
 /// A model, and how it is used unless somebody says otherwise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]

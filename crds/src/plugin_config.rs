@@ -5,12 +5,11 @@
 )]
 
 use kube::CustomResource;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ObjectRef;
-use crate::schema;
-use crate::status::ReferenceStatus;
+use crate::{ObjectRef, schema, status::ReferenceStatus};
 
 /// How a provider of models is reached.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]

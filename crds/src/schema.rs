@@ -13,8 +13,10 @@ use k8s_openapi::{
         CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
     },
 };
-use meta::MachineStatus;
-use meta::schema::{brief, list_map};
+use meta::{
+    MachineStatus,
+    schema::{brief, list_map},
+};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 

@@ -11,10 +11,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ObjectRef;
-use crate::schema;
-use crate::status::ReferenceStatus;
-use crate::tool_server::{ServerHeader, ServerTls};
+use crate::{
+    ObjectRef, schema,
+    status::ReferenceStatus,
+    tool_server::{ServerHeader, ServerTls},
+};
 
 /// What a tool is, how it is called and what it takes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]

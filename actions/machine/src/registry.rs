@@ -2,9 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use meta::{Phase, Standing};
-
-use meta::PhasedObject;
+use meta::{Phase, PhasedObject, Standing};
 
 use super::{Action, At, By, Edge, Table};
 

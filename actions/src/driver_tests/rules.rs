@@ -1,16 +1,17 @@
 //! Admit, SpecChanged and Delete, waits, history, and what no action handles.
 
-use crate::kind::ControlledKind;
-use crds::Agent;
 use std::{sync::Arc, time::Duration};
 
-use crds::WorkloadPhase;
+use crds::{Agent, WorkloadPhase};
 use machine::{ApiError, Next};
 use meta::{MachineStatus, Phase};
 use serde_json::{Value, json};
 
 use super::{Does, MINUTE, operator, ready, status};
-use crate::fake::{Cascade, Fault, Operator, Sim, agent as agent_body, agent_id, settings, tool, tool_id};
+use crate::{
+    fake::{Cascade, Fault, Operator, Sim, agent as agent_body, agent_id, settings, tool, tool_id},
+    kind::ControlledKind,
+};
 
 #[tokio::test(start_paused = true)]
 async fn what_no_action_handles_is_said_and_traced() {

@@ -1,13 +1,15 @@
 //! Two operators over one object.
 
-use crate::kind::ControlledKind;
-use crds::Agent;
 use std::time::Duration;
 
+use crds::Agent;
 use serde_json::json;
 
 use super::{MINUTE, ready, status};
-use crate::fake::{Operator, Sim, agent as agent_body, agent_id, settings};
+use crate::{
+    fake::{Operator, Sim, agent as agent_body, agent_id, settings},
+    kind::ControlledKind,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -4,32 +4,28 @@ mod parts;
 #[cfg(test)]
 mod tests;
 
-use crate::kind::ControlledKind;
-use crds::WorkloadPhase;
-use machine::Table;
 use std::collections::BTreeMap;
 
 use crds::{
-    Flow, RefKind, Refers, Traffic, WorkloadStatus,
+    Flow, RefKind, Refers, Traffic, WorkloadPhase, WorkloadStatus,
     cycle::Node,
     digest,
     flow::{FlowDefinition, Runtime},
 };
-
-pub(crate) use parts::flow_parts;
-
-use machine::{ActionError, BadTable};
+use machine::{ActionError, BadTable, Table};
 use meta::PhasedObject;
 
 use crate::{
     deps::World,
-    kind::Registry,
+    kind::{ControlledKind, Registry},
     ports::Manifest,
     prompt::inline_problem,
     references::{Found, Given, Inputs, Lookup},
     render::{self, Contract, FLOW, FlowImages, FlowKind, FlowParts, RenderError, Settings},
     workload::{self, Rendered, Workload},
 };
+
+pub(crate) use parts::flow_parts;
 
 impl ControlledKind for Flow {
     const TABLE: Table<WorkloadPhase> = Table { render_version: 2, ..workload::TABLE };

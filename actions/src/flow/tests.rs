@@ -1,13 +1,13 @@
 //! The life of a Flow over the simulated cluster.
 
-use crate::kind::ControlledKind;
-use crds::Agent;
 use std::time::Duration;
 
+use crds::Agent;
 use serde_json::{Value, json};
 
 use crate::{
     fake::{Operator, Sim, Store, agent, id, object, secret, settings},
+    kind::ControlledKind,
     render::Settings,
 };
 

@@ -1,14 +1,11 @@
 //! `Model`: what is its own. Its life is that of every reference (`crate::reference`): it is Available when its
 //! PluginConfig is.
 
-use crate::kind::ControlledKind;
-use crds::Model;
-use crds::ReferencePhase;
-use machine::Table;
-use machine::{ActionError, BadTable};
+use crds::{Model, ReferencePhase};
+use machine::{ActionError, BadTable, Table};
 
 use crate::{
-    kind::Registry,
+    kind::{ControlledKind, Registry},
     reference::{self, Reference},
 };
 

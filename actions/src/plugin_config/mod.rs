@@ -1,14 +1,11 @@
 //! `PluginConfig`: what is its own. Its life is that of every reference (`crate::reference`): it is Available when the
 //! Secret with the credentials exists and has every key.
 
-use crate::kind::ControlledKind;
-use crds::ReferencePhase;
-use crds::{PluginConfig, PluginConfigSpec};
-use machine::Table;
-use machine::{ActionError, BadTable};
+use crds::{PluginConfig, PluginConfigSpec, ReferencePhase};
+use machine::{ActionError, BadTable, Table};
 
 use crate::{
-    kind::Registry,
+    kind::{ControlledKind, Registry},
     reference::{self, Reference},
     render::is_web_address,
 };

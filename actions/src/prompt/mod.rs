@@ -2,21 +2,17 @@
 
 pub(crate) mod verdicts;
 
-use crate::kind::ControlledKind;
-use crds::ReferencePhase;
-use crds::{Prompt, digest::sha256_hex, flow::FlowDefinition};
-use machine::Table;
+use crds::{Prompt, ReferencePhase, digest::sha256_hex, flow::FlowDefinition};
+use machine::{ActionError, BadTable, Table};
 use serde_json::Value;
-
-pub use verdicts::{Verdicts, refused};
-
-use machine::{ActionError, BadTable};
 
 use crate::{
     deps::World,
-    kind::Registry,
+    kind::{ControlledKind, Registry},
     reference::{self, Reference},
 };
+
+pub use verdicts::{Verdicts, refused};
 
 /// The most of a frontmatter that the status repeats, in bytes of JSON: an object that is much larger than its spec may
 /// be more than the API server stores.

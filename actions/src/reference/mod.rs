@@ -9,10 +9,6 @@ mod monitor;
 #[cfg(test)]
 mod tests;
 
-use crate::kind::ControlledKind;
-use crate::kind::Registry;
-use machine::BadTable;
-use machine::Table;
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
@@ -24,17 +20,17 @@ use crds::{
     Refers,
     cycle::Node,
 };
+use machine::{Action, ActionError, At, BadTable, Edge, Rule, Table};
+
+use crate::{
+    deps::World,
+    kind::{ControlledKind, Registry},
+    references::{Inputs, Lookup},
+};
 
 pub use accept::Accept;
 pub use check::Check;
 pub use monitor::Monitor;
-
-use machine::{Action, ActionError, At, Edge, Rule};
-
-use crate::{
-    deps::World,
-    references::{Inputs, Lookup},
-};
 
 /// What a kind that others refer to brings of its own.
 pub trait Reference: ControlledKind<Phase = ReferencePhase> + Refers {

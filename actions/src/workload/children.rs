@@ -4,8 +4,6 @@
 //! baseline. A child is never compared with what this build would render, so a new build, a webhook or a normal form
 //! costs nothing.
 
-use crate::applied::is_record_of;
-use crate::applied::record_of;
 use std::{sync::Arc, time::Duration};
 
 use crds::{ChildRecord, GROUP, MANAGED_BY, digest, tool_server};
@@ -15,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Workload, replicas};
 use crate::{
+    applied::{is_record_of, record_of},
     kind::Context,
     ports::{Child, ChildKind, ChildRef, Manifest},
     render::{MANAGED_BY_LABEL, kind_label},

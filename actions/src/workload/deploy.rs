@@ -1,6 +1,5 @@
 //! `deploy`: Deploying → Running or Terminated. Applies Service and Deployment and waits for the Pods.
 
-use super::children::records;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -9,7 +8,7 @@ use machine::{Action, ActionError, RECHECK};
 
 use super::{
     Workload,
-    children::{Drift, drift, ensure, remove_unwanted, scale},
+    children::{Drift, drift, ensure, records, remove_unwanted, scale},
     health::{self, Rollout, STOPPING, explain, news, note_unready, observe, rollout},
     inputs::{changed_inputs, inputs, is_unsettled},
     replicas,

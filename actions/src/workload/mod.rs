@@ -22,15 +22,20 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-use crate::kind::ControlledKind;
-use crate::kind::Registry;
-use machine::BadTable;
-use machine::Table;
 use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{Scaling, Traffic, WorkloadPhase, WorkloadStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use machine::{Action, ActionError, BadTable, Table};
 use serde_json::Value;
+
+use crate::{
+    deps::World,
+    kind::{ControlledKind, Registry},
+    ports::{ChildKind, ChildRef, Manifest},
+    references::{Inputs, Unresolved},
+    render::{PROXY, PinnedProxy, Settings, check_pod_security, child_labels, selector_text},
+};
 
 pub use accept::Accept;
 pub(crate) use children::refuse_foreign;
@@ -45,15 +50,6 @@ pub use recover::Recover;
 pub use render::Render;
 pub use replicas::{REPLICAS, SCALER, Turn, fewest, scaler_turn};
 pub use resolve::Resolve;
-
-use machine::{Action, ActionError};
-
-use crate::{
-    deps::World,
-    ports::{ChildKind, ChildRef, Manifest},
-    references::{Inputs, Unresolved},
-    render::{PROXY, PinnedProxy, Settings, check_pod_security, child_labels, selector_text},
-};
 
 /// What a kind that runs Pods brings of its own.
 pub trait Workload: ControlledKind<Phase = WorkloadPhase> {

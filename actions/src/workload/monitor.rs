@@ -1,7 +1,6 @@
 //! `monitor`: Running and Terminated. Leaves them when something the workload depends on changed; puts back in place
 //! what somebody else changed; says how the Pods are doing. Without a cause it sends nothing.
 
-use super::children::records;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -10,7 +9,7 @@ use machine::{Action, ActionError, RECHECK};
 
 use super::{
     Workload,
-    children::{Drift, drift, ensure, kind_of, recall, remove_unwanted, renew_service, scale, unnamed},
+    children::{Drift, drift, ensure, kind_of, recall, records, remove_unwanted, renew_service, scale, unnamed},
     health::{STOPPING, explain, explain_waking, is_asleep, note_rollout, note_unready, observe},
     images::{is_template_new, note_unknown_keys},
     inputs::{changed_inputs, inputs, is_unsettled},

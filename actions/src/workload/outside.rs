@@ -1,11 +1,10 @@
 //! What others may change that a workload depends on: its references, and children that are not as they were applied.
 
-use super::children::records;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{
     Workload,
-    children::{Drift, drift, kind_of},
+    children::{Drift, drift, kind_of, records},
 };
 use crate::{deps::World, ports::ChildRef};
 

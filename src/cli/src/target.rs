@@ -5,8 +5,7 @@ use std::{ffi::OsStr, path::PathBuf};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use crds::{KINDS, Kind};
 
-use super::CliError;
-use super::names::is_name;
+use super::{CliError, names::is_name};
 use crate::cluster::{Connection, Live};
 
 /// How the cluster is reached.

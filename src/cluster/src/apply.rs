@@ -1,7 +1,5 @@
 //! Writes children: one request per call, reduced answers, each answer in the cache before the caller has it.
 
-use crate::child_requests::APPLY;
-use crate::child_requests::read;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap},
@@ -29,6 +27,7 @@ use super::{
     store::{Cause, ObjectMap},
     transport::{Call, Outgoing, Transport, outgoing, read_json},
 };
+use crate::child_requests::{APPLY, read};
 
 const JSON: Option<&str> = Some("application/json");
 /// An object that is applied with a version is refused with 409 if it exists in another one, and made if it does not exist.

@@ -5,8 +5,6 @@
 //! before others can have taken over, also when it was stopped and continued in between: every write asks
 //! [`Authority::holds`] before it is made and once more when it goes out.
 
-use crate::write_gate::Authority;
-use crate::write_gate::Until;
 use std::{fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
@@ -14,6 +12,7 @@ use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::{error::RequestError, lease_api::LeaseApi};
+use crate::write_gate::{Authority, Until};
 
 /// How long a lease is good for without being renewed.
 const DURATION: Duration = Duration::from_secs(10);

@@ -3,8 +3,6 @@
 //! A page that takes too long, or is too large, is asked for again in halves: a list of large objects over a slow connection must not
 //! fail for ever for its last object. Nothing of a list is taken before it is complete.
 
-use crate::page::List;
-use crate::page::PAGE;
 use std::borrow::Cow;
 
 use http::Method;
@@ -17,6 +15,7 @@ use super::{
     transport::{outgoing, read_json},
     watch::Watch,
 };
+use crate::page::{List, PAGE};
 
 impl<T: Send + Sync + 'static> Watch<T> {
     /// Lists all, in pages of at most this many objects, which a list that is too much for the connection makes fewer. With

@@ -7,8 +7,7 @@
 
 use std::io::Read as _;
 
-use axum::body::Body;
-use axum::response::Response;
+use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};

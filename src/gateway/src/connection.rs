@@ -1,8 +1,5 @@
 //! One connection of a client: request after request, until one of the two wants no more.
 
-use crate::answer::unknown;
-use crate::peer::Link;
-use crate::peer::Peer;
 use std::{io, net::IpAddr, pin::Pin, sync::Arc};
 
 use cluster::access::Network;
@@ -19,6 +16,10 @@ use super::{
     request::{Call, Outcome},
     sessions::Session,
     state::Shared,
+};
+use crate::{
+    answer::unknown,
+    peer::{Link, Peer},
 };
 
 /// A connection that is aborted when this is dropped before its clean end, whatever ended it.

@@ -10,8 +10,6 @@
 //! An address may belong to another workload's Pod before the slices say so. Its sidecar answers 421, misdirected: it is left
 //! alone like one that cannot be reached, and costs no budget.
 
-use crate::request::Call;
-use crate::request::Outcome;
 use std::{
     pin::Pin,
     sync::{
@@ -36,6 +34,7 @@ use super::{
     turn::{self, NoTurn, TIMEOUT},
     workload::Workload,
 };
+use crate::request::{Call, Outcome};
 
 /// Most bytes of a request's body that are kept until its answer begins.
 const HELD: usize = 64 * 1024;

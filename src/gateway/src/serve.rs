@@ -1,7 +1,5 @@
 //! What all requests share, and the loop that takes connections.
 
-use crate::connection::Ended;
-use crate::connection::requests;
 use std::{
     io,
     net::{IpAddr, SocketAddr},
@@ -24,7 +22,10 @@ use super::{
     pod::{POOLS, use_pool},
     state::Shared,
 };
-use crate::peer::{Link, Peer};
+use crate::{
+    connection::{Ended, requests},
+    peer::{Link, Peer},
+};
 
 /// Takes the port. The listener is of no runtime yet, so that several can share it.
 ///

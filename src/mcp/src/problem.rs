@@ -1,10 +1,11 @@
 //! rmcp's errors as the end of a sentence: what happened, without type names, without the URL, which may hold a key, and
 //! without a word of the server's: what it says in an error may repeat the credentials that it was sent.
 
-use rmcp::model::ErrorData;
-use rmcp::service::{ClientInitializeError, ServiceError};
-use rmcp::transport::DynamicTransportError;
-use rmcp::transport::streamable_http_client::StreamableHttpError;
+use rmcp::{
+    model::ErrorData,
+    service::{ClientInitializeError, ServiceError},
+    transport::{DynamicTransportError, streamable_http_client::StreamableHttpError},
+};
 
 /// Longest text, in bytes.
 const LENGTH: usize = 400;

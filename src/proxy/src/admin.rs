@@ -1,12 +1,11 @@
 //! What the proxy answers itself: probes, metrics, its load, and the hooks of the Pod.
 
-use crate::local_response::Answer;
-use crate::local_response::END;
 use std::net::IpAddr;
 
 use http1::RequestHead;
 
 use super::{life::Stage, state::Shared, upstream::Readiness};
+use crate::local_response::{Answer, END};
 
 /// Where gateways ask whether a Pod that is not ready yet can serve.
 const STARTED: &[u8] = crds::READY_PATH.as_bytes();

@@ -4,12 +4,7 @@
 //! variable with its default and meaning: the program's help is printed from it. An error shows the value that was
 //! refused, except where a credential may be in it.
 
-use super::Lookup;
-use super::conversations::Storage;
-use super::database::Dsn;
-use super::knowledge::Source;
-use super::models::ModelRef;
-use super::tools::Definition;
+use super::{Lookup, conversations::Storage, database::Dsn, knowledge::Source, models::ModelRef, tools::Definition};
 
 /// Name, default ("" for none) and meaning of every variable that is read.
 const VARIABLES: &[(&str, &str, &str)] = &[

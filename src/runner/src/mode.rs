@@ -6,9 +6,11 @@
 //! | `config.json` | one flow |
 //! | neither | an agent, described by `CORAIL_*` variables |
 
-use super::Lookup;
-use super::config::{Config, ConfigError, LogFormat, or, port};
-use super::flow::{Folder, MANIFEST, Settings};
+use super::{
+    Lookup,
+    config::{Config, ConfigError, LogFormat, or, port},
+    flow::{Folder, MANIFEST, Settings},
+};
 
 /// What to serve, and how.
 #[derive(Debug)]

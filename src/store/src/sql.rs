@@ -1,8 +1,6 @@
 //! Statements with numbered values, which both databases read: `$1`, `$2` and so on.
 
-use sqlx::any::AnyArguments;
-use sqlx::query::Query;
-use sqlx::{Any, Arguments as _, AssertSqlSafe};
+use sqlx::{Any, Arguments as _, AssertSqlSafe, any::AnyArguments, query::Query};
 
 /// A value of a statement.
 pub(super) enum Value<'a> {

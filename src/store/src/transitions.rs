@@ -3,8 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use jiff::Timestamp;
-use sqlx::Row as _;
-use sqlx::any::AnyRow;
+use sqlx::{Row as _, any::AnyRow};
 
 use super::{
     database::Store,

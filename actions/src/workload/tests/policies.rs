@@ -1,14 +1,14 @@
 //! The NetworkPolicy of a workload: made with it, removed with the flag or the sidecar, and never beside one of somebody else.
 
-use crate::kind::ControlledKind;
-use crds::Agent;
 use std::time::Duration;
 
+use crds::Agent;
 use serde_json::{Value, json};
 
 use super::running::running;
 use crate::{
     fake::{Cascade, Operator, Sim, agent, agent_id, id, settings},
+    kind::ControlledKind,
     render::Settings,
 };
 

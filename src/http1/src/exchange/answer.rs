@@ -1,12 +1,13 @@
 //! The half of an exchange that comes back: the heads of the answer, its body, and how it ended.
 
-use super::state::Answer;
-use super::state::Keep;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{End, Exchange, Policy};
+use super::{
+    End, Exchange, Policy,
+    state::{Answer, Keep},
+};
 use crate::{
     Bad, Body, Fields, Framing, Progress, ResponseHead, Version, head_length,
     side::{Read, Scratch},

@@ -12,11 +12,6 @@ mod turns;
 #[cfg(test)]
 mod turns_tests;
 
-use crate::discovery::shared::Aborted;
-use crate::discovery::shared::Server;
-use crate::discovery::shared::Shared;
-use crate::discovery::shared::Told;
-use crate::discovery::shared::chance;
 use std::{
     collections::HashMap,
     fmt,
@@ -35,6 +30,7 @@ use meta::Key;
 use tokio::sync::Semaphore;
 
 use self::{asker::Asker, turns::Turns};
+use crate::discovery::shared::{Aborted, Server, Shared, Told, chance};
 
 /// How many are asked at a time: of those that answered the last time, and of those that did not.
 const WELL: usize = 1024;

@@ -6,9 +6,6 @@
 //! A change of a server's tools is written to the cluster and replaces Pods of all that use them. So a server that keeps changing
 //! is asked ever more rarely, and its object is told so.
 
-use crate::discovery::asks::Said;
-use crate::discovery::asks::Tells;
-use crate::discovery::asks::Unasked;
 use std::{sync::Arc, time::Duration};
 
 use actions::discovery::{Discovered, Outcome, Target};
@@ -18,6 +15,7 @@ use mcp::{Changes, Era};
 use tokio::time::{Instant, sleep};
 
 use super::shared::{Shared, Told, chance};
+use crate::discovery::asks::{Said, Tells, Unasked};
 
 /// A server that fails is asked again after this, then ever more rarely up to its resync.
 const SOON: Duration = Duration::from_secs(2);

@@ -4,9 +4,11 @@
 //! `preferredTransport` and `protocolVersion`. Its URL is the one by which the client came here, which the proxies on
 //! the way tell in `X-Forwarded-*`.
 
-use axum::http::HeaderMap;
-use axum::http::header::HOST;
-use axum::http::uri::{Authority, PathAndQuery};
+use axum::http::{
+    HeaderMap,
+    header::HOST,
+    uri::{Authority, PathAndQuery},
+};
 use serde_json::{Value, json};
 
 /// The card of the agent `name`, reached at `url`.

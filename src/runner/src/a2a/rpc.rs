@@ -2,9 +2,11 @@
 //!
 //! Codes and reasons are those of the A2A specification, sections 5.4 and 9.5. Batches are no part of A2A.
 
-use axum::Json;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::{
+    Json,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
 use serde_json::{Map, Value, json};
 
 /// A request that has the right form.

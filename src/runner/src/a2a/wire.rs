@@ -3,8 +3,10 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::params::Version;
-use super::tasks::{Phase, Piece, Progress, Task};
+use super::{
+    params::Version,
+    tasks::{Phase, Piece, Progress, Task},
+};
 
 /// The answer is one artifact; this is its id.
 const REPLY: &str = "reply";

@@ -6,9 +6,6 @@ pub(crate) mod history;
 mod memory;
 mod postgres;
 
-use crate::conversations::history::ConversationId;
-use crate::conversations::history::History;
-use crate::conversations::history::User;
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Instant,
@@ -21,6 +18,7 @@ use super::{
     database::{DatabaseError, Dsn, Home},
     models::Message,
 };
+use crate::conversations::history::{ConversationId, History, User};
 
 /// Where conversations live.
 #[derive(Debug, Clone, PartialEq)]

@@ -11,8 +11,10 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::folder::{Folder, is_name};
-use super::problem::{Problem, line_of};
+use super::{
+    folder::{Folder, is_name},
+    problem::{Problem, line_of},
+};
 
 /// `config.json`. What it holds besides is for others.
 #[derive(Debug, Deserialize)]

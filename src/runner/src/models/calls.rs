@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 
 use serde_json::{Map, Value};
 
-use super::error::{ModelError, ModelErrorKind};
-use super::{Chunk, Thought, ToolCall};
+use super::{
+    Chunk, Thought, ToolCall,
+    error::{ModelError, ModelErrorKind},
+};
 
 /// Most bytes of all arguments of one answer.
 const ARGUMENTS: usize = 1 << 20;

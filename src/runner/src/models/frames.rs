@@ -5,13 +5,17 @@
 use std::pin::Pin;
 
 use bytes::{Bytes, BytesMut};
-use futures::stream::{self, BoxStream};
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::{
+    Stream, StreamExt, TryStreamExt,
+    stream::{self, BoxStream},
+};
 use reqwest::Response;
 use sse_stream::{Error, SseStream};
 
-use super::error::ModelError;
-use super::http::{IDLE, silent};
+use super::{
+    error::ModelError,
+    http::{IDLE, silent},
+};
 
 /// Most bytes of a line or an event.
 const PIECE: usize = 1 << 20;

@@ -1,8 +1,7 @@
 //! What a provider says when it refuses a request, as far as a log may hold it: at most 500 characters, credentials
 //! masked.
 
-use reqwest::Response;
-use reqwest::header::HeaderMap;
+use reqwest::{Response, header::HeaderMap};
 use serde_json::Value;
 
 /// Most bytes of an answer that are read.

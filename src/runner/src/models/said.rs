@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use super::error::{ModelError, ModelErrorKind};
-use super::{Message, OutputFormat, Request, ToolCall};
+use super::{
+    Message, OutputFormat, Request, ToolCall,
+    error::{ModelError, ModelErrorKind},
+};
 
 /// One entry.
 #[derive(Debug, PartialEq)]

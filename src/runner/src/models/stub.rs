@@ -12,8 +12,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures::StreamExt;
-use futures::stream::{self, BoxStream};
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
 use serde_json::Value;
 
 use super::{Chunk, Message, Model, ModelError, Request, ToolCall, text_of, title};

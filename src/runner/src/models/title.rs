@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::BoxStream;
+use futures::{StreamExt, stream::BoxStream};
 
 use super::{Chunk, Message, ModelError, Request};
 

@@ -2,16 +2,18 @@
 
 use std::future::pending;
 
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use axum::routing::post;
-use axum::{Json, Router};
+use axum::{
+    Json, Router,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::post,
+};
 use serde_json::{Value, json};
 use sqlx::Executor;
+use testing::postgres::{PASSWORD, Server};
 use tokio::net::TcpListener;
 
 use super::Runner;
-use testing::postgres::{PASSWORD, Server};
 
 /// Texts of two knowledge bases. The first number of a vector is about ships, the second about tea, the third about rain.
 const CHUNKS: &str = "

@@ -14,9 +14,11 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Definition;
-use super::definition::{Parts, Target, shape};
-use super::parameters::Parameter;
+use super::{
+    Definition,
+    definition::{Parts, Target, shape},
+    parameters::Parameter,
+};
 
 /// The file, before it is judged.
 #[derive(Deserialize)]

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Definition;
-use super::definition::{Parts, Target, shape};
-use super::parameters::Parameter;
-use super::tls::Tls;
+use super::{
+    Definition,
+    definition::{Parts, Target, shape},
+    parameters::Parameter,
+    tls::Tls,
+};
 
 /// An element of the array, before it is judged.
 #[derive(Deserialize)]

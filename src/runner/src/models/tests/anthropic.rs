@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::super::{Chunk, ModelErrorKind, Thought, ToolCall, Usage};
-use super::{Provider, Reply, call, collect, everything, hello, read, token};
+use super::{
+    super::{Chunk, ModelErrorKind, Thought, ToolCall, Usage},
+    Provider, Reply, call, collect, everything, hello, read, token,
+};
 
 /// "Hello there", streamed.
 pub(super) const GOOD: &str = r#"event: message_start

@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::super::{Chunk, ModelErrorKind, Request, Thought, ToolCall, Usage};
-use super::{Provider, Reply, collect, everything, hello, read, token};
+use super::{
+    super::{Chunk, ModelErrorKind, Request, Thought, ToolCall, Usage},
+    Provider, Reply, collect, everything, hello, read, token,
+};
 
 /// "Hello there", streamed. Events end as the API ends them.
 pub(super) const GOOD: &str = "data: {\"candidates\": [{\"content\": {\"parts\": [{\"text\": \"Hello\"}],\"role\": \"model\"},\"index\": 0}],\"usageMetadata\": {\"promptTokenCount\": 4,\"totalTokenCount\": 4},\"modelVersion\": \"m\"}\r\n\r\ndata: {\"candidates\": [{\"content\": {\"parts\": [{\"text\": \"hm\",\"thought\": true},{\"text\": \" thére\"}],\"role\": \"model\"},\"finishReason\": \"STOP\",\"index\": 0}],\"usageMetadata\": {\"promptTokenCount\": 4,\"candidatesTokenCount\": 3,\"thoughtsTokenCount\": 10,\"totalTokenCount\": 17}}\r\n\r\n";

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::super::{Chunk, Message, ModelErrorKind, Part, Request, Usage, open_embedder};
-use super::{Provider, Reply, collect, everything, read, token};
+use super::{
+    super::{Chunk, Message, ModelErrorKind, Part, Request, Usage, open_embedder},
+    Provider, Reply, collect, everything, read, token,
+};
 
 /// "Hello there", streamed.
 pub(super) const GOOD: &str = r#"{"model":"m","created_at":"2025-01-01T00:00:00Z","message":{"role":"assistant","content":"Hello"},"done":false}

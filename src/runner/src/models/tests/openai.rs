@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::super::{Chunk, Message, ModelErrorKind, OutputFormat, Part, Request, Usage};
-use super::{Provider, Reply, call, collect, everything, hello, read, token};
+use super::{
+    super::{Chunk, Message, ModelErrorKind, OutputFormat, Part, Request, Usage},
+    Provider, Reply, call, collect, everything, hello, read, token,
+};
 
 /// "Hello there", streamed.
 pub(super) const GOOD: &str = r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}],"usage":null}

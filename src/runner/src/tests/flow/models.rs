@@ -1,13 +1,14 @@
 //! Which model a prompt asks, with which settings and credentials, and what a client is told when it fails.
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
-use axum::routing::any;
+use axum::{
+    Router,
+    extract::State,
+    http::{HeaderMap, StatusCode, Uri},
+    response::{IntoResponse, Response},
+    routing::any,
+};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::{net::TcpListener, sync::mpsc};
 
 use super::Contract;
 
