@@ -16,9 +16,10 @@ up: ## a running cluster with the operator, the web UI and a sample fleet (RECIF
 
 test: lint unit faults e2e ## everything that CI runs
 
-lint: cargo-found ui ## formatting and clippy
+lint: cargo-found ui ## formatting, clippy, and the documentation of the code
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --no-deps --document-private-items --locked
 
 unit: cargo-found ui ## unit, property and drift tests
 	@hack/ui test

@@ -1,7 +1,7 @@
 //! What an action may ask of the world: requests about children, and views of the watch caches.
 //!
 //! Everything seen here is reduced: a child is its identity, who owns it, a digest of what we own in it, and the few
-//! status fields that decisions need. Real ones live in the package `recif`, a simulated cluster in [`crate::fake`].
+//! status fields that decisions need. Real ones live in the packages `cluster` and `operator`, a simulated cluster in `fake`.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 

@@ -2,7 +2,7 @@
 //!
 //! The protocol is rmcp's business and stays behind this room: what leaves it is text, a tool's name and its schemas.
 //! Up to revision 2025-11-25 a client opens a session with `initialize`; from 2026-07-28 on each request stands alone. A
-//! [`Session`] is either: it asks for the newer era and falls back. [`Sessions`] keeps one per server and opens a new one
+//! [`Session`](session::Session) is either: it asks for the newer era and falls back. [`Sessions`] keeps one per server and opens a new one
 //! when the old one broke.
 //!
 //! The operator asks servers for their tools by [`discover`], through clients of its own ([`Reach`]) that do not go everywhere.
