@@ -27,6 +27,8 @@ use super::{
 
 /// Time to get a connection and to bring the tables up to date.
 const CONNECT: Duration = Duration::from_secs(15);
+/// Time between two tries to prepare a connection while another process holds SQLite's file.
+const BUSY: Duration = Duration::from_millis(20);
 /// Time for one answer.
 const READ: Duration = Duration::from_secs(8);
 /// Time for one transaction.
@@ -100,8 +102,12 @@ impl Store {
             }
             let engine = self.source.engine;
             let mut connection = self.source.options("rwc").connect().await?;
-            sqlx::raw_sql(engine.set_up(true)).execute(&mut connection).await?;
-            migrate(&mut connection, engine, MIGRATIONS).await?;
+            while let Err(error) = prepare(&mut connection, engine).await {
+                if !(engine == Engine::Sqlite && error.is_busy()) {
+                    return Err(error);
+                }
+                tokio::time::sleep(BUSY).await;
+            }
             self.ready.store(true, Ordering::Release);
             Ok(Writer { connection, engine })
         })
@@ -164,6 +170,12 @@ impl Writer {
         })
         .await
     }
+}
+
+/// Sets a connection up that writes, and brings the tables up to date.
+async fn prepare(connection: &mut AnyConnection, engine: Engine) -> Result<(), StoreError> {
+    sqlx::raw_sql(engine.set_up(true)).execute(&mut *connection).await?;
+    migrate(connection, engine, MIGRATIONS).await
 }
 
 /// What `work` gives, if that is in time.

@@ -40,6 +40,14 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// Whether this is SQLITE_BUSY (5, the low byte of its extended codes). `busy_timeout` does not cover all of it: a change
+    /// to WAL needs the file for itself, and SQLite does not wait where two processes could wait for each other.
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code.parse::<u32>().is_ok_and(|code| code & 0xff == 5))
+    }
+}
+
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         match error {

@@ -1,5 +1,7 @@
 //! The tables' own history.
 
+use std::time::Duration;
+
 use super::*;
 use crate::{
     Store, StoreError,
@@ -36,6 +38,21 @@ pub(super) async fn several_processes_start_at_once(place: &Place) {
         write(&mut writer.unwrap(), [agent("a", "u", 1)]).await;
     }
     assert_eq!(versions(place).await.len(), MIGRATIONS.len());
+}
+
+/// Its lock outlasts `busy_timeout`, as the one of a process that is stopped while it starts.
+#[tokio::test]
+async fn a_start_waits_until_the_file_is_free() {
+    let place = Place::sqlite();
+    drop(place.store.writer().await.unwrap());
+    let mut holder = place.pool.acquire().await.unwrap();
+    sqlx::raw_sql("PRAGMA journal_mode = DELETE; BEGIN EXCLUSIVE").execute(&mut *holder).await.unwrap();
+    let ends = async {
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        sqlx::raw_sql("COMMIT").execute(&mut *holder).await.unwrap();
+    };
+    let (writer, ()) = tokio::join!(place.store.writer(), ends);
+    write(&mut writer.unwrap(), [agent("a", "u", 1)]).await;
 }
 
 pub(super) async fn every_released_version_is_brought_up_to_date(place: &Place) {
