@@ -152,7 +152,7 @@ pub(super) fn pin<K: PhasedObject>(cr: &mut K, table: &Table<K::Phase>) {
 /// Joins a history entry with its trace line: 16 hex digits of SHA-256 over uid, number and time.
 pub(super) fn trace_id(uid: &str, seq: i64, at: Timestamp) -> String {
     let digest = Sha256::digest(format!("{uid}/{seq}/{}", at.as_second()));
-    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&digest[..8])
 }
 
 /// 1 s · 2ⁿ up to 5 min, spread by ±20 % so that objects that failed together do not come back together. The spread is

@@ -5,12 +5,12 @@
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
+use daemon::runtime::{Runtime, RuntimeError};
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
-    signal::unix::{SignalKind, signal},
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -70,9 +70,9 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
-    /// The signals of the system cannot be heard.
-    #[error("listen for signals: {0}")]
-    Signal(io::Error),
+    /// The process has no frame.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
 }
 
 impl Bridge {
@@ -85,18 +85,18 @@ impl Bridge {
 /// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// The arguments are refused, the port cannot be bound, or signals cannot be heard.
+/// The arguments are refused, the port cannot be bound, or signals cannot be handled.
 pub async fn run(args: Args) -> Result<(), ServeError> {
     let options = args.options()?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signal)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signal)?;
+    let runtime = Runtime::new()?;
+    let shutdown = runtime.shutdown();
     let address = SocketAddr::new(options.address, options.port);
     let bad = |source| ServeError::Bind { address, source };
     let listener = bind(address).await.map_err(bad)?;
     let address = listener.local_addr().map_err(bad)?;
     tracing::info!(%address, path = options.path, "listening");
     let bridge = Arc::new(Bridge {
-        reaper: Reaper::start().map_err(ServeError::Signal)?,
+        reaper: Reaper::start().map_err(RuntimeError::Signals)?,
         sessions: Sessions::new(options.max_sessions),
         shared: Arc::default(),
         memory: Memory::default(),
@@ -107,17 +107,17 @@ pub async fn run(args: Args) -> Result<(), ServeError> {
     });
     let connections = TaskTracker::new();
     let stop = async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        shutdown.cancelled().await;
         close(&bridge, &connections).await;
     };
-    tokio::select! {
-        () = accept(listener, &bridge, &connections) => {}
-        () = stop => {}
-    }
-    Ok(())
+    let main = async {
+        tokio::select! {
+            () = accept(listener, &bridge, &connections) => {}
+            () = stop => {}
+        }
+        Ok(())
+    };
+    runtime.run(main).await
 }
 
 /// Every address of both families, or of IPv4 alone where the node has no IPv6.

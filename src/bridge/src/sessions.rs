@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use daemon::ids::random_hex;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
@@ -60,9 +61,7 @@ impl Sessions {
             Ok(slot) => slot,
             Err(_) => self.make_room(&user).await.ok_or(NoSession::Full(self.most))?,
         };
-        let mut random = [0; 16];
-        getrandom::fill(&mut random)?;
-        let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = random_hex::<16>()?;
         let (session, parts) = Session::start(id.clone(), opening, bridge, slot)?;
         self.by_id().insert(id, (user, session.clone()));
         bridge.tasks.spawn(session.clone().run(bridge.clone(), parts));

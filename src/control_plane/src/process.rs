@@ -1,31 +1,28 @@
 //! `recif control-plane`: the process. Watches, serves probes and API, and ends when it is told to.
 
 use std::{
-    net::SocketAddr,
     process::ExitCode,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
 use cluster::{
-    Authority, Board,
+    Authority, Board, Watches,
     access::{Access, AuthMode, Network, NoNetwork, Open},
     client::{ConnectError, connect},
     crash::CrashPoint,
     metrics::Metrics as ApiMetrics,
     reviews::Reviewer,
     transport::DEADLINE,
+    watches::named,
 };
 use daemon::{
-    admin::{self, Probes},
+    admin::Probes,
+    ids::random_hex,
+    runtime::{Runtime, RuntimeError, exit_code},
     tls::{HTTP1, Tls, TlsError},
 };
 use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
 use store::{Store, StoreError};
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    task::JoinSet,
-};
-use tokio_util::sync::CancellationToken;
 
 use super::{
     api,
@@ -39,7 +36,7 @@ use super::{
     mirror::{self, Mirror},
     relay::{BadGateway, Relay},
     serve,
-    watches::Scope,
+    watches::{watch_around, watch_fleet},
 };
 
 /// Why the process ended.
@@ -53,38 +50,28 @@ enum ControlPlaneError {
     TrustedProxies(#[from] NoNetwork),
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    #[error("listen on {0}: {1}")]
-    Listen(SocketAddr, std::io::Error),
     #[error(transparent)]
     Tls(#[from] TlsError),
-    #[error("wait for signals: {0}")]
-    Signals(std::io::Error),
     #[error("the system has no random numbers: {0}")]
     Random(#[from] getrandom::Error),
     #[error("--database-url: {0}")]
     Database(#[from] StoreError),
-    #[error("a task of the process ended: {0}")]
-    Ended(String),
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
 }
 
 /// Runs until SIGTERM or SIGINT: exit code 0; 1 when it cannot go on, 2 for a wrong flag.
 pub async fn run(args: ControlPlaneArgs) -> ExitCode {
-    match work(args).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            tracing::error!(%error, "the control plane ends");
-            let flag = matches!(
-                error,
-                ControlPlaneError::Open(_)
-                    | ControlPlaneError::Gateway(_)
-                    | ControlPlaneError::TrustedProxies(_)
-                    | ControlPlaneError::Database(_)
-                    | ControlPlaneError::Tls(_)
-            );
-            ExitCode::from(if flag { 2 } else { 1 })
-        }
-    }
+    exit_code("the control plane", work(args).await, |error| {
+        matches!(
+            error,
+            ControlPlaneError::Open(_)
+                | ControlPlaneError::Gateway(_)
+                | ControlPlaneError::TrustedProxies(_)
+                | ControlPlaneError::Database(_)
+                | ControlPlaneError::Tls(_)
+        )
+    })
 }
 
 async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
@@ -102,7 +89,7 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
     let relay = Relay::new(&gateway_url, gateway_ca.as_deref())?;
     let (database, history) = mirror.read();
     let store = Arc::new(Store::open(&database)?);
-    let (mut terminate, mut interrupt) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
+    let mut runtime = Runtime::new()?;
     let mut registry = Registry::default();
     let api_metrics = ApiMetrics::default();
     api_metrics.register(&mut registry);
@@ -118,18 +105,16 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
             Auth::Kubernetes(Access::new(reviews, auth.audiences(), |_| ()), Guesses::behind(trusted))
         }
     };
-    let listener = admin::bind(bind).await.map_err(|error| ControlPlaneError::Listen(bind, error))?;
+    let listener = Runtime::listen(bind).await?;
     let secured = match tls {
         None => None,
-        Some((listen, tls)) => {
-            Some((admin::bind(listen).await.map_err(|error| ControlPlaneError::Listen(listen, error))?, tls))
-        }
+        Some((listen, tls)) => Some((Runtime::listen(listen).await?, tls)),
     };
-    let admin = admin::bind(admin_bind).await.map_err(|error| ControlPlaneError::Listen(admin_bind, error))?;
+    let admin = Runtime::listen(admin_bind).await?;
 
-    let (board, stop) = (Arc::new(Board::default()), CancellationToken::new());
+    let (board, stop) = (Arc::new(Board::default()), runtime.shutdown());
     let app = Arc::new(Parts {
-        fleet: Arc::new(Fleet::new(&epoch()?)),
+        fleet: Arc::new(Fleet::new(&random_hex::<4>()?)),
         around: Around::new(),
         auth,
         loads: Loads::new(),
@@ -139,8 +124,7 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
         relay,
         synced: Default::default(),
     });
-    // An empty variable is one empty name to the parser of lists.
-    let namespaces: Vec<String> = namespaces.into_iter().filter(|name| !name.is_empty()).collect();
+    let namespaces = named(namespaces);
     let mirror = Mirror {
         fleet: app.fleet.clone(),
         store,
@@ -150,13 +134,13 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
         state: app.mirror.clone(),
         metrics: mirror::Metrics::new(&mut registry),
     };
-    let scope = Scope { namespaces, transport, board: board.clone() };
-    let mut tasks = JoinSet::new();
+    let watches = Watches { namespaces, transport, board: board.clone() };
+    let tasks = runtime.tasks();
     if let Some((_, tls)) = &secured {
         tasks.spawn(tls.clone().follow());
     }
-    scope.watch_fleet(&app.fleet, &mut tasks);
-    scope.watch_around(&app.around, &app.fleet, &mut tasks);
+    watch_fleet(&watches, &app.fleet, tasks);
+    watch_around(&watches, &app.around, &app.fleet, tasks);
     let (notes, look) = (mirror.notes(), mirror.refresh());
     tasks.spawn(mirror.run());
     let (starting, started) = (app.clone(), board.clone());
@@ -177,11 +161,7 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
     let refused = board.clone();
     let notes = Box::new(move || [refused.notes(), notes()].concat());
     let probes = Probes { registry, unready: Box::new(move || board.unready()), notes, refresh: Box::new(refresh) };
-    tasks.spawn(async move {
-        if let Err(error) = admin::serve(admin, probes).await {
-            tracing::error!(%error, "the admin port is no longer served");
-        }
-    });
+    runtime.serve_probes(admin, probes);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %bind, %admin_bind, "control plane started");
     let router = api::router(app);
     let by_tls = async {
@@ -191,26 +171,12 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
     };
     let plain = serve::run(listener, None, router.clone(), stop.clone());
     let served = async { tokio::join!(plain, by_tls) };
-    tokio::pin!(served);
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-        _ = &mut served => {}
-        ended = tasks.join_next() => return Err(ControlPlaneError::Ended(format!("{ended:?}"))),
-    }
-    tracing::info!("shutting down");
-    stop.cancel();
-    served.await;
-    Ok(())
-}
-
-fn on(kind: SignalKind) -> Result<tokio::signal::unix::Signal, ControlPlaneError> {
-    signal(kind).map_err(ControlPlaneError::Signals)
-}
-
-/// Which run this is: what clients remember of another one means nothing here.
-fn epoch() -> Result<String, getrandom::Error> {
-    let mut random = [0; 4];
-    getrandom::fill(&mut random)?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    let main = async {
+        tokio::join!(served, async {
+            stop.cancelled().await;
+            tracing::info!("shutting down");
+        });
+        Ok(())
+    };
+    runtime.run(main).await
 }

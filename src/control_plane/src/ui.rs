@@ -9,6 +9,7 @@ use std::io::Read as _;
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
+use daemon::ids::random_hex;
 use flate2::read::GzDecoder;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use sha2::{Digest, Sha256};
@@ -68,7 +69,7 @@ fn answer(assets: &'static [Asset], path: &str, headers: &HeaderMap) -> Response
 /// The page, with a nonce for its scripts. What they import comes with them; `'self'` is for browsers that do not know
 /// `strict-dynamic`, and counts for no others.
 fn whole_page(page: &'static Asset) -> Response {
-    let Ok(nonce) = nonce() else {
+    let Ok(nonce) = random_hex::<16>() else {
         return text(StatusCode::SERVICE_UNAVAILABLE, "The system has no random numbers.\n");
     };
     let plain = page.plain.map_or_else(|| unpacked(page.gzip), Bytes::from_static);
@@ -80,13 +81,6 @@ fn whole_page(page: &'static Asset) -> Response {
     response.headers_mut().insert(header::CACHE_CONTROL, ASK_AGAIN);
     let policy = format!("{POLICY}; script-src 'nonce-{nonce}' 'strict-dynamic' 'self'");
     guarded(response, &policy)
-}
-
-/// What no workload can guess.
-fn nonce() -> Result<String, getrandom::Error> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random)?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn file(asset: &'static Asset, headers: &HeaderMap) -> Response {
@@ -146,7 +140,7 @@ fn guarded(mut response: Response, policy: &str) -> Response {
 /// Of the very bytes, so that each encoding has its own, as RFC 9110, section 8.8.3.3, wants it.
 fn etag(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
-    format!("\"{}\"", digest[..12].iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+    format!("\"{}\"", hex::encode(&digest[..12]))
 }
 
 /// Whether a client names the coding, and not with the weight 0, which forbids it (RFC 9110, section 12.5.3).

@@ -1,6 +1,6 @@
 //! `/healthz`, `/readyz` and `/metrics`.
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use axum::{Router, extract::State, http::StatusCode, routing::get};
 use prometheus_client::{encoding::text::encode, registry::Registry};
@@ -22,14 +22,6 @@ impl fmt::Debug for Probes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Probes").finish_non_exhaustive()
     }
-}
-
-/// Takes the port.
-///
-/// # Errors
-/// When it cannot be had.
-pub async fn bind(listen: SocketAddr) -> std::io::Result<TcpListener> {
-    TcpListener::bind(listen).await
 }
 
 /// Serves the probes for ever.

@@ -1,6 +1,9 @@
-//! Frames a process: logs, the admin port (health, readiness, metrics), the limit of open files, and TLS towards clients.
+//! Frames a process: its life and tasks, logs, the admin port (health, readiness, metrics), the limit of open files, ids, and TLS
+//! towards clients.
 
 pub mod admin;
+pub mod ids;
 pub mod limits;
 pub mod logs;
+pub mod runtime;
 pub mod tls;

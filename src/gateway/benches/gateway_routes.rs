@@ -3,7 +3,7 @@
 use std::{hint::black_box, net::SocketAddr, sync::Arc};
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use gateway::{Clock, Endpoint, Kind, Object, Routes, Slice, Standing};
+use gateway::{Clock, Endpoint, EndpointState, Kind, Object, Routes, Slice};
 use meta::Key;
 
 const WORKLOADS: usize = 10_000;
@@ -27,7 +27,7 @@ fn slice(name: &str, count: u8) -> Arc<Slice> {
     let endpoint = |at: u8| Endpoint {
         uid: format!("pod-{at}").into(),
         address: SocketAddr::from(([10, 0, 0, at], 8888)),
-        standing: Standing::Ready,
+        state: EndpointState::Ready,
     };
     let endpoints = (0..count).map(endpoint).collect();
     Arc::new(Slice { workload: Some((Kind::Agent, name.into())), service: "s".into(), endpoints })

@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{routes::Route, slice::Endpoint, state::Shared, workload::Flight};
+use super::{endpoints::Endpoint, routes::Route, state::Shared, workload::Flight};
 
 /// Pods that are asked at the same time.
 const PODS: usize = 2;

@@ -1,27 +1,30 @@
 //! `recif gateway`: the process. Watches, serves its admin port, takes requests, and ends without dropping one.
 
 use std::{
-    net::SocketAddr,
     process::ExitCode,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
 use cluster::{
-    Authority, Board, Head, ObjectMap, Source, Transport, Watch,
+    Authority, Head, ObjectMap, Source, Watches,
     access::AuthMode,
     cache::Keys,
     client::{ConnectError, connect},
     crash::CrashPoint,
     metrics::Metrics as ApiMetrics,
+    resource::Resource,
     reviews::Reviewer,
     stamp::Stamper,
     transport::DEADLINE,
+    watches::named,
 };
-use daemon::tls::{H2, HTTP1, Tls, TlsError};
+use daemon::{
+    ids::random_hex,
+    runtime::{Runtime, RuntimeError, exit_code},
+    tls::{H2, HTTP1, Tls, TlsError},
+};
 use tokio::{
-    net::TcpListener,
-    signal::unix::{SignalKind, signal},
     task::JoinSet,
     time::{interval, sleep},
 };
@@ -33,12 +36,11 @@ use super::{
     auth::{Auth, Gate},
     clients::Clients,
     clock::Clock,
-    invocations,
+    endpoints, invocations,
     metrics::Metrics,
     object::{self, Kind},
     routes::Routes,
     serve::{accept_on_all, bind},
-    slice,
     state::Shared,
 };
 
@@ -52,30 +54,20 @@ enum GatewayError {
     Flag(#[from] BadFlag),
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    #[error("listen on {0}: {1}")]
-    Listen(SocketAddr, std::io::Error),
     #[error(transparent)]
     Tls(#[from] TlsError),
-    #[error("wait for signals: {0}")]
-    Signals(std::io::Error),
     #[error("the system has no random numbers: {0}")]
     Random(#[from] getrandom::Error),
     #[error("serve connections: {0}")]
     Threads(std::io::Error),
-    #[error("a task of the process ended: {0}")]
-    Ended(String),
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
 }
 
 /// Runs until SIGTERM or SIGINT and the last request: exit code 0; 1 when it cannot go on, 2 for a wrong flag.
 pub async fn run(args: GatewayArgs) -> ExitCode {
-    match serve(args).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            tracing::error!(%error, "the gateway ends");
-            ExitCode::from(if matches!(error, GatewayError::Flag(_) | GatewayError::Tls(_)) { 2 } else { 1 })
-        }
-    }
+    let is_usage = |error: &GatewayError| matches!(error, GatewayError::Flag(_) | GatewayError::Tls(_));
+    exit_code("the gateway", serve(args).await, is_usage)
 }
 
 async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
@@ -98,28 +90,27 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
         connections: Clients::new(args.max_connections_per_address),
         metrics: Metrics::new(|registry| api_metrics.register(registry)),
         clock,
-        instance: instance()?,
+        instance: random_hex::<8>()?,
         board: Default::default(),
         leaving: Default::default(),
         closing: CancellationToken::new(),
         cold: Default::default(),
     });
-    let (mut terminate, mut interrupt) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
-    let take = |address| bind(address).map_err(|error| GatewayError::Listen(address, error));
-    let mut listeners = vec![(take(listen)?, None)];
-    let mut tasks = JoinSet::new();
+    let mut runtime = Runtime::new()?;
+    let shutdown = runtime.shutdown();
+    let bind = |address| bind(address).map_err(|error| RuntimeError::Listen(address, error));
+    let mut listeners = vec![(bind(listen)?, None)];
+    let tasks = runtime.tasks();
     if let Some((listen, cert, key)) = args.tls.read() {
         let tls = Tls::load(cert, key, &[H2, HTTP1])?;
         tasks.spawn(tls.clone().follow());
-        listeners.push((take(listen)?, Some(tls)));
+        listeners.push((bind(listen)?, Some(tls)));
     }
-    let admin_listener =
-        TcpListener::bind(admin_listen).await.map_err(|error| GatewayError::Listen(admin_listen, error))?;
+    let admin_listener = Runtime::listen(admin_listen).await?;
 
     let board = shared.board.clone();
-    // An empty variable is one empty name to the parser of lists.
-    let namespaces: Vec<_> = namespaces.into_iter().filter(|name| !name.is_empty()).collect();
-    watch(&shared, &namespaces, &transport, &board, &mut tasks);
+    let watches = Watches { namespaces: named(namespaces), transport: transport.clone(), board: board.clone() };
+    watch(&shared, &watches, tasks);
     // Where no caller is known there is no name to vouch for, and the right to read the keys may be missing.
     let keys_board = if matches!(shared.auth, Auth::None) { Arc::default() } else { board.clone() };
     tasks.spawn(shared.keys.clone().follow(operator_namespace, transport.clone(), keys_board));
@@ -143,7 +134,7 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %listen, %admin_listen, "gateway started");
 
     let ends = async {
-        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        shutdown.cancelled().await;
         tracing::info!("shutting down");
         shared.leaving.store(true, Relaxed);
         // Whoever sends connections here learns meanwhile that it is not ready.
@@ -151,64 +142,34 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
         shared.closing.cancel();
         std::future::pending::<()>().await;
     };
-    let outcome = tokio::select! {
-        ended = accept_on_all(listeners, shared.clone(), shutdown_timeout) => ended.map_err(GatewayError::Threads),
-        () = ends => Ok(()),
-        ended = tasks.join_next() => {
-            // The threads that serve would keep the process.
-            shared.closing.cancel();
-            Err(GatewayError::Ended(format!("{ended:?}")))
+    let main = async {
+        tokio::select! {
+            ended = accept_on_all(listeners, shared.clone(), shutdown_timeout) => ended.map_err(GatewayError::Threads),
+            () = ends => Ok(()),
         }
     };
+    let outcome = runtime.run(main).await;
+    // The threads that serve would keep the process.
+    shared.closing.cancel();
     stop.cancel();
     let _ = stamps.await;
     outcome
 }
 
 /// Begins every watch. The routes follow.
-fn watch(
-    shared: &Arc<Shared>,
-    namespaces: &[String],
-    transport: &Arc<Transport>,
-    board: &Arc<Board>,
-    tasks: &mut JoinSet<()>,
-) {
+fn watch(shared: &Arc<Shared>, watches: &Watches, tasks: &mut JoinSet<()>) {
     for kind in Kind::ALL {
         let map = Arc::new(ObjectMap::default());
         let routes = shared.clone();
         map.subscribe(move |change| routes.routes.object(kind, &change.key, change.new.clone()));
         let decode = Arc::new(move |head: &Head, json: &str| object::read(kind, head, json));
         let source = Source { resource: kind.resource(), labels: None, fields: None, decode };
-        begin(source, &map, namespaces, transport, board, tasks);
+        watches.watch(source, &map, tasks);
     }
     let map = Arc::new(ObjectMap::default());
     let routes = shared.clone();
     map.subscribe(move |change| routes.routes.slice(&change.key, change.old.as_deref(), change.new.as_ref()));
-    let decode = Arc::new(slice::read);
-    let source = Source { resource: slice::RESOURCE, labels: Some(slice::LABELS), fields: None, decode };
-    begin(source, &map, namespaces, transport, board, tasks);
-}
-
-fn begin<T: Send + Sync + 'static>(
-    source: Source<T>,
-    map: &Arc<ObjectMap<T>>,
-    namespaces: &[String],
-    transport: &Arc<Transport>,
-    board: &Arc<Board>,
-    tasks: &mut JoinSet<()>,
-) {
-    let everywhere = namespaces.is_empty().then_some(None);
-    for namespace in everywhere.into_iter().chain(namespaces.iter().cloned().map(Some)) {
-        tasks.spawn(Watch::new(source.clone(), namespace, transport.clone(), map.clone(), board.clone()).run());
-    }
-}
-
-fn on(kind: SignalKind) -> Result<tokio::signal::unix::Signal, GatewayError> {
-    signal(kind).map_err(GatewayError::Signals)
-}
-
-fn instance() -> Result<String, getrandom::Error> {
-    let mut random = [0; 8];
-    getrandom::fill(&mut random)?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    let decode = Arc::new(endpoints::read);
+    let source = Source { resource: Resource::ENDPOINT_SLICE, labels: Some(endpoints::LABELS), fields: None, decode };
+    watches.watch(source, &map, tasks);
 }

@@ -9,15 +9,16 @@ use std::{
     time::Duration,
 };
 
+use cluster::endpoint_slice::EndpointState;
 use meta::Key;
 use tokio::time::Instant;
 
 use super::{
     clock::Clock,
+    endpoints::{Endpoint, Slice},
     object::{Kind, Object},
     pod::Pod,
     sessions::Tag,
-    slice::{Endpoint, Slice, Standing},
     workload::Workload,
 };
 
@@ -165,7 +166,7 @@ impl Parts {
         let now = Instant::now();
         let cap = self.object.as_ref().and_then(|object| object.concurrency).unwrap_or(0);
         let mut known = HashMap::new();
-        let (mut found, mut unready): (Vec<(Standing, Arc<Pod>)>, Vec<Endpoint>) = Default::default();
+        let (mut found, mut unready): (Vec<(EndpointState, Arc<Pod>)>, Vec<Endpoint>) = Default::default();
         for until in self.early.values_mut() {
             *until = until.filter(|until| *until > now);
         }
@@ -183,24 +184,24 @@ impl Parts {
             };
             known.insert(endpoint.uid.clone(), pod.clone());
             let early = self.early.get(&endpoint.uid).copied();
-            let is_early = endpoint.standing == Standing::Unready && early.flatten().is_some();
-            if endpoint.standing != Standing::Unready {
+            let is_early = endpoint.state == EndpointState::Unready && early.flatten().is_some();
+            if endpoint.state != EndpointState::Unready {
                 // Its slice has said more.
                 self.early.remove(&endpoint.uid);
             } else if early.is_none() && *endpoint.uid != *endpoint.address.ip().to_string() {
                 unready.push(endpoint.clone());
             }
-            let standing = if is_early { Standing::Ready } else { endpoint.standing };
+            let state = if is_early { EndpointState::Ready } else { endpoint.state };
             pod.is_early.store(is_early, Relaxed);
-            pod.keeps_connections(standing == Standing::Ready);
-            found.push((standing, pod));
+            pod.keeps_connections(state == EndpointState::Ready);
+            found.push((state, pod));
         }
         let gone = self.pods.iter().filter(|(uid, pod)| !known.get(*uid).is_some_and(|now| Arc::ptr_eq(now, pod)));
         gone.for_each(|(_, pod)| pod.keeps_connections(false));
         self.early.retain(|uid, _| known.contains_key(uid));
         self.pods = known;
-        let best = found.iter().map(|(standing, _)| *standing).max().unwrap_or(Standing::Gone);
-        let asked = found.into_iter().filter(|(standing, _)| *standing == best && best >= Standing::Leaving);
+        let best = found.iter().map(|(state, _)| *state).max().unwrap_or(EndpointState::Gone);
+        let asked = found.into_iter().filter(|(state, _)| *state == best && best >= EndpointState::Leaving);
         (asked.map(|(_, pod)| pod).collect(), unready.into())
     }
 }
@@ -220,11 +221,11 @@ mod tests {
         routes
     }
 
-    fn slice(workload: &str, endpoints: &[(&str, u8, Standing)]) -> Arc<Slice> {
-        let endpoint = |(uid, at, standing): &(&str, u8, Standing)| Endpoint {
+    fn slice(workload: &str, endpoints: &[(&str, u8, EndpointState)]) -> Arc<Slice> {
+        let endpoint = |(uid, at, state): &(&str, u8, EndpointState)| Endpoint {
             uid: (*uid).into(),
             address: SocketAddr::from(([10, 0, 0, *at], 8888)),
-            standing: *standing,
+            state: *state,
         };
         let workload = Some((Kind::Flow, workload.into()));
         Arc::new(Slice { workload, service: "s".into(), endpoints: endpoints.iter().map(endpoint).collect() })
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_ready_pods_of_every_slice_are_asked_each_once_and_those_that_go_when_nobody_is_ready() {
-        use Standing::{Leaving, Ready, Unready};
+        use EndpointState::{Leaving, Ready, Unready};
         let routes = routes();
         let (a, b) = (Key::new("ns", "f-a"), Key::new("ns", "f-b"));
         let first = slice("f", &[("p", 1, Ready), ("q", 2, Leaving), ("r", 3, Unready)]);
@@ -262,7 +263,7 @@ mod tests {
     fn only_slices_of_the_service_that_the_operator_made_count() {
         let routes = routes();
         let of = |service: &str, at| {
-            let slice = slice("f", &[("p", at, Standing::Ready)]);
+            let slice = slice("f", &[("p", at, EndpointState::Ready)]);
             Arc::new(Slice {
                 workload: slice.workload.clone(),
                 service: service.into(),
@@ -288,10 +289,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pod_that_answered_early_counts_until_its_slice_decides_or_a_minute_is_over() {
-        use Standing::{Gone, Ready, Unready};
+        use EndpointState::{Gone, Ready, Unready};
         let routes = routes();
         let key = Key::new("ns", "f-a");
-        let of = |standing| slice("f", &[("p", 1, standing), ("q", 2, Unready)]);
+        let of = |state| slice("f", &[("p", 1, state), ("q", 2, Unready)]);
         let unready = || routes.find(KEY).unwrap().unready.iter().map(|found| found.uid.clone()).collect::<Vec<_>>();
         let early = || routes.early(&routes.find(KEY).unwrap().workload, "p");
         routes.slice(&key, None, Some(&of(Unready)));
@@ -324,10 +325,14 @@ mod tests {
     fn a_pod_stays_the_same_through_changes_until_it_moves() {
         let routes = routes();
         let key = Key::new("ns", "f-a");
-        let of = |at: u8| slice("f", &[("p", at, Standing::Ready)]);
+        let of = |at: u8| slice("f", &[("p", at, EndpointState::Ready)]);
         routes.slice(&key, None, Some(&of(1)));
         let before = routes.find(KEY).unwrap().pods[0].clone();
-        routes.slice(&key, Some(&of(1)), Some(&slice("f", &[("p", 1, Standing::Ready), ("q", 2, Standing::Ready)])));
+        routes.slice(
+            &key,
+            Some(&of(1)),
+            Some(&slice("f", &[("p", 1, EndpointState::Ready), ("q", 2, EndpointState::Ready)])),
+        );
         assert!(routes.find(KEY).unwrap().pods.iter().any(|pod| Arc::ptr_eq(pod, &before)));
         routes.slice(&key, Some(&of(1)), Some(&of(9)));
         assert_eq!(pods(&routes), [9]);
@@ -337,7 +342,8 @@ mod tests {
     fn a_slice_that_changes_hands_leaves_nothing_behind() {
         let routes = routes();
         let key = Key::new("ns", "x");
-        let (ours, other) = (slice("f", &[("p", 1, Standing::Ready)]), slice("g", &[("p", 1, Standing::Ready)]));
+        let (ours, other) =
+            (slice("f", &[("p", 1, EndpointState::Ready)]), slice("g", &[("p", 1, EndpointState::Ready)]));
         routes.slice(&key, None, Some(&ours));
         routes.slice(&key, Some(&ours), Some(&other));
         assert!(pods(&routes).is_empty());

@@ -7,7 +7,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use cluster::{
-    Board, ObjectMap, Watch,
+    Board, ObjectMap, Watch, Watches,
     binding::{self, Binding, Bindings},
     cache::{CustomMaps, GoingNamespaces},
 };
@@ -19,7 +19,6 @@ use tokio::{sync::Notify, task::JoinSet, time::timeout};
 use super::{
     controlled::Controlled,
     controller::{Shared, Users},
-    watches::Scope,
 };
 
 /// How soon it is tried again after a refusal, or after somebody else's change.
@@ -74,7 +73,7 @@ fn act(binding: &Binding, has_objects: bool, going: Option<bool>) -> Act {
 
 impl Holder {
     /// Follows the objects and RoleBindings of these namespaces. To be made before the watches begin.
-    pub(super) fn new(shared: &Shared, scope: &Scope, tasks: &mut JoinSet<()>) -> Self {
+    pub(super) fn new(shared: &Shared, watches: &Watches, tasks: &mut JoinSet<()>) -> Self {
         let (changed, map) = (Arc::new(Notify::new()), Arc::new(ObjectMap::default()));
         let kinds = shared.maps.views.kinds.clone();
         notice::<Agent>(&kinds, &changed);
@@ -85,15 +84,15 @@ impl Holder {
         map.subscribe(move |_| news.notify_one());
         // Of its own: who may not see RoleBindings does without, and is ready all the same.
         let unwatched = Arc::new(Board::default());
-        for namespace in &scope.namespaces {
-            let (source, transport) = (binding::source(), scope.transport.clone());
+        for namespace in &watches.namespaces {
+            let (source, transport) = (binding::source(), watches.transport.clone());
             let watch = Watch::new(source, Some(namespace.clone()), transport, map.clone(), unwatched.clone());
             tasks.spawn(watch.run());
         }
         let (users, going) = (shared.users.clone(), shared.maps.views.going.clone());
-        let bindings = Bindings::new(scope.transport.clone(), map);
-        let board = scope.board.clone();
-        Self { namespaces: scope.namespaces.clone(), bindings, kinds, going, users, changed, board }
+        let bindings = Bindings::new(watches.transport.clone(), map);
+        let board = watches.board.clone();
+        Self { namespaces: watches.namespaces.clone(), bindings, kinds, going, users, changed, board }
     }
 
     /// Holds them and lets them go, for as long as this is polled.

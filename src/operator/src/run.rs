@@ -1,12 +1,6 @@
 //! `recif operator`: the process. Watches, serves its probes, and while it holds the lease takes steps.
 
-use std::{
-    hash::{BuildHasher, Hasher, RandomState},
-    net::SocketAddr,
-    process::ExitCode,
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
 use actions::{
     applied::Baselines,
@@ -15,7 +9,7 @@ use actions::{
 };
 use clap::ArgAction;
 use cluster::{
-    Authority, Board, ChildWriter, Elector, LeaseObject,
+    Authority, Board, ChildWriter, Elector, LeaseObject, Watches,
     cache::{Caches, IDENTITY, Keys},
     client,
     crash::CrashPoint,
@@ -23,22 +17,19 @@ use cluster::{
     metrics::Metrics,
     secret::SecretObject,
     transport::DEADLINE,
+    watches::named,
 };
 use daemon::{
-    admin::{self, Probes},
+    admin::Probes,
+    ids::random_hex,
     logs::{self, DEFAULT_FILTER, LogFormat},
+    runtime::{Runtime, RuntimeError, exit_code},
 };
 use futures::future::{join_all, join4};
 use machine::{Clock, PhaseTrace, Sink, SystemClock};
 use mcp::{Cidr, DENIED, LOOPBACK};
 use prometheus_client::registry::Registry;
-use tokio::{
-    net::TcpListener,
-    signal::unix::{SignalKind, signal},
-    task::JoinSet,
-    time::timeout,
-};
-use tokio_util::sync::CancellationToken;
+use tokio::time::timeout;
 
 use super::{
     bindings::Holder,
@@ -47,7 +38,7 @@ use super::{
     discovery::Discoverer,
     settings,
     sinks::Events,
-    watches::{GatewayService, Maps, Scope},
+    watches::{GatewayService, Maps, watch_gateways},
 };
 use crate::{
     metrics::StepMetrics,
@@ -163,28 +154,15 @@ enum OperatorError {
     Connect(#[from] client::ConnectError),
     #[error("the tables of the state machine are wrong: {0}")]
     Table(#[from] machine::BadTable),
-    #[error("listen on {0}: {1}")]
-    Listen(SocketAddr, std::io::Error),
-    #[error("wait for signals: {0}")]
-    Signals(std::io::Error),
-    #[error("a task of the process ended: {0}")]
-    Ended(String),
+    #[error("the system has no random numbers: {0}")]
+    Random(#[from] getrandom::Error),
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
 }
 
 /// Runs until SIGTERM or SIGINT: exit code 0; 1 when it cannot go on, 2 for a wrong flag.
 pub async fn run(args: OperatorArgs) -> ExitCode {
-    match operate(args).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(OperatorError::Flag(message)) => {
-            eprintln!("error: {message}");
-            ExitCode::from(2)
-        }
-        Err(error) => {
-            eprintln!("error: {error}");
-            tracing::error!(%error, "the operator ends");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("the operator", operate(args).await, |error| matches!(error, OperatorError::Flag(_)))
 }
 
 async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
@@ -216,8 +194,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     if !local {
         denied.extend(LOOPBACK.iter().filter_map(|range| range.parse::<Cidr>().ok()));
     }
-    // An empty variable is one empty name to the parser of lists.
-    let namespaces: Vec<_> = namespaces.into_iter().filter(|name| !name.is_empty()).collect();
+    let namespaces = named(namespaces);
     let database = settings::database(database_url, database_namespaces, &namespaces).map_err(OperatorError::Flag)?;
     let operators = (operator_namespace.clone(), cluster_domain);
     let images = (runner_image, proxy_image);
@@ -228,7 +205,8 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let crash = crash_at.filter(|at| !at.is_empty()).map(|at| CrashPoint::parse(&at)).transpose();
     let crash = crash.map_err(OperatorError::Flag)?.unwrap_or_default();
     let gateway_service = gateways(&gateway_service)?;
-    let identity = if pod_uid.is_empty() { random_identity() } else { pod_uid };
+    // For a process that is no Pod.
+    let identity = if pod_uid.is_empty() { random_hex::<8>()? } else { pod_uid };
 
     let mut registry = Registry::default();
     let (metrics, steps) = (Metrics::default(), StepMetrics::new(&mut registry));
@@ -277,21 +255,21 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let controllers = controllers(&shared)?;
     wake_asked(&shared, &discoverer);
 
-    let stop = CancellationToken::new();
-    stop_on_signals(stop.clone())?;
-    let listener = admin::bind(listen).await.map_err(|error| OperatorError::Listen(listen, error))?;
-    let mut tasks = JoinSet::new();
-    let scope = Scope { namespaces, transport: transport.clone(), board: board.clone() };
-    let holder = Holder::new(&shared, &scope, &mut tasks);
-    maps.watch(&scope, &mut tasks);
+    let mut runtime = Runtime::new()?;
+    let stop = runtime.shutdown();
+    let listener = Runtime::listen(listen).await?;
+    let watches = Watches { namespaces, transport: transport.clone(), board: board.clone() };
+    let tasks = runtime.tasks();
+    let holder = Holder::new(&shared, &watches, tasks);
+    maps.watch(&watches, tasks);
     let keys = maps.views.keys.clone();
     tasks.spawn(wake_keyed(keys.subscribe(), maps.clone(), shared.users.clone()));
     tasks.spawn(keys.clone().follow(operator_namespace.clone(), transport.clone(), board.clone()));
     let secret = SecretObject::new(transport.clone(), operator_namespace.clone(), IDENTITY);
     if let Some(service) = gateway_service {
-        scope.watch_gateways(service, &behind_gateways, &mut tasks);
+        watch_gateways(&watches, service, &behind_gateways, tasks);
     }
-    tasks.spawn(serve(listener, registry, board.clone(), controllers.clone(), steps.clone()));
+    runtime.serve_probes(listener, probes(registry, board.clone(), controllers.clone(), steps.clone()));
     let events = tokio::spawn(event_sender.run(stop.clone()));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), identity, %listen, "operator started");
 
@@ -302,12 +280,12 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         Elector::new(api, identity, authority, move |error| board.report(row, error))
     });
     let work = Work { controllers, workers: workers.into(), scaler, discoverer, holder, keys, secret };
-    let outcome = tokio::select! {
-        biased;
-        () = stop.cancelled() => Ok(()),
-        ended = tasks.join_next() => Err(OperatorError::Ended(format!("{ended:?}"))),
-        () = terms(&board, election.as_mut(), &work, &shared.world.baselines, &steps) => Ok(()),
+    let main = async {
+        let leading = terms(&board, election.as_mut(), &work, &shared.world.baselines, &steps);
+        tokio::select! { biased; () = stop.cancelled() => {}, () = leading => {} }
+        Ok(())
     };
+    let outcome = runtime.run(main).await;
     tracing::info!("operator stops");
     if let Some(election) = &mut election {
         let _ = timeout(FLUSH, election.release()).await;
@@ -372,20 +350,16 @@ async fn terms(
     }
 }
 
-async fn serve(
-    listener: TcpListener,
+fn probes(
     registry: Registry,
     board: Arc<Board>,
     controllers: Arc<[Arc<dyn Controller>]>,
     steps: StepMetrics,
-) {
+) -> Probes {
     let refresh = move || controllers.iter().for_each(|found| steps.queued(found.kind(), found.depth()));
     let noting = board.clone();
     let (unready, notes) = (Box::new(move || board.unready()), Box::new(move || noting.notes()));
-    let probes = Probes { registry, unready, notes, refresh: Box::new(refresh) };
-    if let Err(error) = admin::serve(listener, probes).await {
-        tracing::error!(%error, "the probes are no longer served");
-    }
+    Probes { registry, unready, notes, refresh: Box::new(refresh) }
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -402,19 +376,4 @@ fn gateways(service: &str) -> Result<Option<GatewayService>, OperatorError> {
         return Err(OperatorError::Flag(format!("--gateway-service {service}: say namespace/name of the Service")));
     };
     Ok(Some(GatewayService { namespace: namespace.to_owned(), name: name.to_owned() }))
-}
-
-/// For a process that is no Pod. Two of them must differ, nothing more.
-fn random_identity() -> String {
-    format!("{:016x}", RandomState::new().build_hasher().finish())
-}
-
-fn stop_on_signals(stop: CancellationToken) -> Result<(), OperatorError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(OperatorError::Signals)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(OperatorError::Signals)?;
-    tokio::spawn(async move {
-        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-        stop.cancel();
-    });
-    Ok(())
 }

@@ -3,11 +3,9 @@
 use crate::state::Shared;
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
+use daemon::runtime::{Runtime, RuntimeError};
 use http1::listen;
-use tokio::{
-    net::TcpListener,
-    signal::unix::{SignalKind, signal},
-};
+use tokio::net::TcpListener;
 
 use super::{config::Config, connection};
 
@@ -22,9 +20,9 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
-    /// The signals that stop the process cannot be heard.
-    #[error("listen for SIGTERM: {0}")]
-    Signal(io::Error),
+    /// The process has no frame.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
     /// No name for this instance.
     #[error("the system has no random numbers: {0}")]
     Random(#[from] getrandom::Error),
@@ -33,21 +31,20 @@ pub enum ServeError {
 /// Serves until SIGTERM or SIGINT. Nothing hangs on those: the workload has exited when they come.
 ///
 /// # Errors
-/// The address cannot be bound or signals cannot be heard.
+/// The address cannot be bound or signals cannot be handled.
 pub async fn run(config: Config) -> Result<(), ServeError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signal)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signal)?;
+    let runtime = Runtime::new()?;
+    let shutdown = runtime.shutdown();
     let address = config.listen;
     let listener = bind(address).map_err(|source| ServeError::Bind { address, source })?;
     let address = listener.local_addr().map_err(|source| ServeError::Bind { address, source })?;
     tracing::info!(%address, upstream = %config.upstream, workload = config.workload, "listening");
     let shared = Shared::new(config)?;
-    tokio::select! {
-        () = accept(listener, shared) => {}
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
+    let main = async {
+        tokio::select! { () = accept(listener, shared) => {}, () = shutdown.cancelled() => {} }
+        Ok(())
+    };
+    runtime.run(main).await
 }
 
 /// Every address of both families, or of IPv4 alone where the node has no IPv6.

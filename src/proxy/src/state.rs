@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use daemon::ids::random_hex;
+
 use super::{
     callers::Callers, config::Config, life::Life, load::Load, metrics::Metrics, startup::Startup, upstream::Upstream,
 };
@@ -21,10 +23,7 @@ pub(super) struct Shared {
 impl Shared {
     /// Nothing has happened yet.
     pub(super) fn new(config: Config) -> Result<Arc<Self>, getrandom::Error> {
-        let mut random = [0; 8];
-        getrandom::fill(&mut random)?;
-        let instance = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let load = Load::new(config.concurrency, instance);
+        let load = Load::new(config.concurrency, random_hex::<8>()?);
         let upstream = Arc::new(Upstream::new(config.upstream));
         let life = Life::new(&config, load.clone(), upstream.clone());
         let callers = Callers::new(&config);

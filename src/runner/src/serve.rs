@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::ListenerExt;
+use daemon::runtime::{Runtime, RuntimeError};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -48,9 +48,9 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
-    /// The signals that stop the process cannot be heard.
-    #[error("listen for SIGTERM: {0}")]
-    Signal(io::Error),
+    /// The process has no frame.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
     /// The listener broke.
     #[error("accept connections: {0}")]
     Accept(io::Error),
@@ -59,10 +59,10 @@ pub enum ServeError {
 /// Serves what `mode` says until SIGTERM or SIGINT, then drains.
 ///
 /// # Errors
-/// The port cannot be bound or signals cannot be heard; a drain that runs out of time is not an error.
+/// The port cannot be bound or signals cannot be handled; a drain that runs out of time is not an error.
 pub async fn run(mode: Mode) -> Result<(), ServeError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signal)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signal)?;
+    let runtime = Runtime::new()?;
+    let shutdown = runtime.shutdown();
     let port = mode.port();
     // Dual stack where the node has IPv6.
     let listener = match TcpListener::bind(("::", port)).await {
@@ -78,10 +78,7 @@ pub async fn run(mode: Mode) -> Result<(), ServeError> {
         _ => service,
     };
     tracing::info!(port, "listening");
-    let stop = async move {
-        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-    };
-    serve(listener, service, stop, GRACE).await
+    runtime.run(serve(listener, service, shutdown.cancelled_owned(), GRACE)).await
 }
 
 /// A variable of the process.

@@ -45,5 +45,5 @@ pub(super) fn content_hash(contract: &Contract, data: &BTreeMap<String, String>)
             hash.update(part);
         }
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(hash.finalize())
 }

@@ -4,8 +4,6 @@
 //! lack the key. The second lack it too, for the cookie is `SameSite=Strict`; pages on other ports of this machine, for which a
 //! browser sends it along, are told by `Origin` and `Sec-Fetch-Site`; names of others that lead here (DNS rebinding), by `Host`.
 
-use std::fmt::Write as _;
-
 use http::{HeaderMap, Uri, header};
 use url::form_urlencoded;
 
@@ -41,11 +39,7 @@ impl Gate {
     pub(super) fn new(port: u16) -> Result<Self, getrandom::Error> {
         let mut random = [0; 24];
         getrandom::fill(&mut random)?;
-        let key = random.iter().fold(String::new(), |mut key, byte| {
-            let _ = write!(key, "{byte:02x}");
-            key
-        });
-        Ok(Self { port, key })
+        Ok(Self { port, key: hex::encode(random) })
     }
 
     /// What to open in a browser.

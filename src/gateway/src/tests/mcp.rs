@@ -5,13 +5,13 @@ use crate::sessions::Tag;
 
 impl Gateway {
     /// `MCPServer ns/m` has these Pods; the uid of each is its address.
-    fn mcp(&self, pods: &[(SocketAddr, Standing)]) {
+    fn mcp(&self, pods: &[(SocketAddr, EndpointState)]) {
         let routes = &self.shared.routes;
         routes.object(Kind::McpServer, &Key::new("ns", "m"), Some(Arc::new(object())));
-        let endpoint = |(address, standing): &(SocketAddr, Standing)| Endpoint {
+        let endpoint = |(address, state): &(SocketAddr, EndpointState)| Endpoint {
             uid: address.to_string().into(),
             address: *address,
-            standing: *standing,
+            state: *state,
         };
         let endpoints = pods.iter().map(endpoint).collect();
         let slice = Slice { workload: Some((Kind::McpServer, "m".into())), service: "s".into(), endpoints };
@@ -32,7 +32,7 @@ fn known(pod: SocketAddr, id: &str) -> String {
 async fn a_session_is_named_with_its_pod_and_stays_there() {
     let (mut a, b) = (Pod::start().await, Pod::start().await);
     let gateway = Gateway::start(&[], &[]).await;
-    gateway.mcp(&[(a.address, Standing::Ready)]);
+    gateway.mcp(&[(a.address, EndpointState::Ready)]);
     let mut client = gateway.asks(post("").as_bytes()).await;
     let (mut server, seen) = a.next().await;
     assert!(seen.starts_with("POST /mcp HTTP/1.1\r\n") && field(&seen, "Mcp-Session-Id").is_none(), "{seen}");
@@ -44,11 +44,11 @@ async fn a_session_is_named_with_its_pod_and_stays_there() {
     assert_eq!(field(&head_of_answer, "mcp-session-id"), Some(name.as_str()), "{head_of_answer}");
 
     // Others may be idle, and its own no longer ready.
-    for standing in [Standing::Ready, Standing::Leaving, Standing::Unready] {
-        gateway.mcp(&[(a.address, standing), (b.address, Standing::Ready)]);
+    for state in [EndpointState::Ready, EndpointState::Leaving, EndpointState::Unready] {
+        gateway.mcp(&[(a.address, state), (b.address, EndpointState::Ready)]);
         client.write_all(post(&format!("mcp-session-id: {name}\r\n")).as_bytes()).await.unwrap();
-        let seen = match standing {
-            Standing::Ready => head(&mut server).await,
+        let seen = match state {
+            EndpointState::Ready => head(&mut server).await,
             _ => {
                 let (io, seen) = a.next().await;
                 server = io;
@@ -67,7 +67,7 @@ async fn a_session_is_named_with_its_pod_and_stays_there() {
 async fn a_session_that_nobody_has_is_told_so_in_the_protocol() {
     let (mut a, gone) = (Pod::start().await, nobody().await);
     let gateway = Gateway::start(&[], &[]).await;
-    gateway.mcp(&[(a.address, Standing::Ready)]);
+    gateway.mcp(&[(a.address, EndpointState::Ready)]);
     for name in ["s", "0123456789.", &known(gone, "s")] {
         let answer = gateway.answer(post(&format!("Mcp-Session-Id: {name}\r\nConnection: close\r\n")).as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 404 ") && answer.contains("\"code\":-32001"), "{name}: {answer}");
@@ -79,7 +79,7 @@ async fn a_session_that_nobody_has_is_told_so_in_the_protocol() {
 async fn what_a_sessions_pod_refuses_is_not_asked_of_another() {
     let (mut a, mut b) = (Pod::start().await, Pod::start().await);
     let gateway = Gateway::start(&[], &[]).await;
-    gateway.mcp(&[(a.address, Standing::Ready), (b.address, Standing::Ready)]);
+    gateway.mcp(&[(a.address, EndpointState::Ready), (b.address, EndpointState::Ready)]);
     let name = known(a.address, "s");
     let mut client = gateway.asks(post(&format!("Mcp-Session-Id: {name}\r\n")).as_bytes()).await;
     let (mut server, _) = a.next().await;
@@ -96,7 +96,7 @@ async fn a_pod_without_room_for_another_session_is_passed_over_and_the_last_one_
     const ROOM: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
     let (mut a, mut b) = (Pod::start().await, Pod::start().await);
     let gateway = Gateway::start(&[], &[]).await;
-    gateway.mcp(&[(a.address, Standing::Ready), (b.address, Standing::Ready)]);
+    gateway.mcp(&[(a.address, EndpointState::Ready), (b.address, EndpointState::Ready)]);
     let answers = async |pod: &mut Pod, answer: &[u8]| {
         let (mut server, _) = pod.next().await;
         exactly(&mut server, 2).await;
@@ -122,7 +122,7 @@ async fn a_full_pod_is_asked_once_when_another_has_no_room_for_a_session() {
         x-recif-reason: over-capacity\r\n\r\nbusy";
     let (mut a, mut b) = (Pod::start().await, Pod::start().await);
     let gateway = Gateway::start(&[], &[]).await;
-    gateway.mcp(&[(a.address, Standing::Ready), (b.address, Standing::Ready)]);
+    gateway.mcp(&[(a.address, EndpointState::Ready), (b.address, EndpointState::Ready)]);
     let mut client = gateway.asks(post("").as_bytes()).await;
     let answers = async |pod: &mut Pod, answer: &[u8]| {
         let (mut server, _) = pod.next().await;
@@ -147,7 +147,7 @@ async fn a_full_pod_is_asked_once_when_another_has_no_room_for_a_session() {
 async fn later_revisions_have_no_sessions() {
     let mut a = Pod::start().await;
     let gateway = Gateway::start(&[], &[]).await;
-    gateway.mcp(&[(a.address, Standing::Ready)]);
+    gateway.mcp(&[(a.address, EndpointState::Ready)]);
     let fields = "Mcp-Session-Id: s\r\nMCP-Protocol-Version: 2026-07-28\r\n";
     let _client = gateway.asks(post(fields).as_bytes()).await;
     let (_, seen) = a.next().await;
@@ -158,7 +158,7 @@ async fn later_revisions_have_no_sessions() {
 async fn what_protects_a_server_is_asked_for_at_the_root() {
     let mut a = Pod::start().await;
     let gateway = Gateway::start(&[], &[]).await;
-    gateway.mcp(&[(a.address, Standing::Ready)]);
+    gateway.mcp(&[(a.address, EndpointState::Ready)]);
     let target = "/.well-known/oauth-protected-resource/v1/mcp/ns/m";
     let _client = gateway.asks(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()).await;
     let (_, seen) = a.next().await;

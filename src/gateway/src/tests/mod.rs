@@ -13,7 +13,7 @@ mod waiting;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use clap::Parser;
-use cluster::cache::Keys;
+use cluster::{cache::Keys, endpoint_slice::EndpointState};
 use meta::Key;
 use testing::connection::{SOON, exactly, head};
 use tokio::{
@@ -29,11 +29,11 @@ use super::{
     auth::Auth,
     clients::Clients,
     clock::Clock,
+    endpoints::{Endpoint, Slice},
     metrics::Metrics,
     object::{Halt, Kind, Object, testing::object},
     routes::Routes,
     serve::accept,
-    slice::{Endpoint, Slice, Standing},
     state::Shared,
     workload::Demand,
 };
@@ -123,7 +123,7 @@ impl Gateway {
         tokio::spawn(accept(listener, None, shared.clone(), SOON, 1));
         let gateway = Self { address, shared };
         gateway.object(Some(object()));
-        gateway.pods(&pods.iter().map(|address| (*address, Standing::Ready)).collect::<Vec<_>>());
+        gateway.pods(&pods.iter().map(|address| (*address, EndpointState::Ready)).collect::<Vec<_>>());
         gateway
     }
 
@@ -139,10 +139,10 @@ impl Gateway {
     }
 
     /// Its Pods are these from now on.
-    fn pods(&self, pods: &[(SocketAddr, Standing)]) {
-        let endpoints = pods.iter().map(|(address, standing)| {
+    fn pods(&self, pods: &[(SocketAddr, EndpointState)]) {
+        let endpoints = pods.iter().map(|(address, state)| {
             let uid = address.to_string().into();
-            Endpoint { uid, address: *address, standing: *standing }
+            Endpoint { uid, address: *address, state: *state }
         });
         let slice =
             Slice { workload: Some((Kind::Agent, "a".into())), service: "s".into(), endpoints: endpoints.collect() };

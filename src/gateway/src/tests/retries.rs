@@ -107,7 +107,7 @@ async fn a_pod_that_stops_being_ready_loses_its_idle_connections() {
     let (mut workload, _) = pod.next().await;
     workload.write_all(OK).await.unwrap();
     whole(&mut client).await;
-    gateway.pods(&[(pod.address, Standing::Leaving)]);
+    gateway.pods(&[(pod.address, EndpointState::Leaving)]);
     let mut rest = Vec::new();
     timeout(SOON, workload.read_to_end(&mut rest)).await.unwrap().unwrap();
     client.write_all(GET).await.unwrap();
@@ -175,7 +175,7 @@ async fn an_address_that_is_another_workloads_by_now_is_passed_over() {
     assert_eq!(field(&seen, "X-Recif-Workload"), Some("agent/ns/a"), "{seen}");
     other.write_all(MISDIRECTED).await.unwrap();
     gateway.until_waiting(1).await;
-    gateway.pods(&[(stranger.address, Standing::Ready), (pod.address, Standing::Ready)]);
+    gateway.pods(&[(stranger.address, EndpointState::Ready), (pod.address, EndpointState::Ready)]);
     let (mut workload, _) = pod.next().await;
     assert_eq!(exactly(&mut workload, 2).await, "hi");
     workload.write_all(OK).await.unwrap();

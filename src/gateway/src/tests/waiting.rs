@@ -11,7 +11,7 @@ fn narrow() -> Object {
 async fn narrow_gateway(flags: &[&str], pods: &[SocketAddr]) -> Gateway {
     let gateway = Gateway::start(flags, &[]).await;
     gateway.object(Some(narrow()));
-    gateway.pods(&pods.iter().map(|address| (*address, Standing::Ready)).collect::<Vec<_>>());
+    gateway.pods(&pods.iter().map(|address| (*address, EndpointState::Ready)).collect::<Vec<_>>());
     gateway
 }
 
@@ -122,9 +122,9 @@ async fn a_workload_at_zero_is_waited_for_until_it_has_a_pod() {
     let mut client = gateway.asks(GET).await;
     gateway.until_waiting(1).await;
     let mut pod = Pod::start().await;
-    gateway.pods(&[(pod.address, Standing::Unready)]);
+    gateway.pods(&[(pod.address, EndpointState::Unready)]);
     assert_eq!(gateway.demand().waiting, 1);
-    gateway.pods(&[(pod.address, Standing::Ready)]);
+    gateway.pods(&[(pod.address, EndpointState::Ready)]);
     let (mut workload, _) = pod.next().await;
     workload.write_all(OK).await.unwrap();
     whole(&mut client).await;
@@ -140,7 +140,7 @@ fn ready(uid: &str) -> String {
 async fn a_pod_that_can_serve_before_the_kubelet_says_so_is_found_while_somebody_waits() {
     let gateway = Gateway::start(&[], &[]).await;
     let mut pod = Pod::start().await;
-    gateway.pods(&[(pod.address, Standing::Unready)]);
+    gateway.pods(&[(pod.address, EndpointState::Unready)]);
     sleep(Duration::from_millis(80)).await;
     assert!(!pod.has_connections(), "nobody waits, so nobody asks");
     let mut client = gateway.asks(GET).await;
@@ -199,7 +199,7 @@ async fn the_scaler_learns_at_once_of_who_begins_to_wait_for_no_pod() {
 async fn a_pod_that_was_early_and_does_not_serve_is_waited_for_again() {
     let gateway = Gateway::start(&[], &[]).await;
     let mut pod = Pod::start().await;
-    gateway.pods(&[(pod.address, Standing::Unready)]);
+    gateway.pods(&[(pod.address, EndpointState::Unready)]);
     let uid = pod.address.to_string();
     let early = || gateway.shared.routes.early(&gateway.shared.routes.find(b"agents/ns/a").unwrap().workload, &uid);
     for (answer, status) in [
@@ -235,7 +235,7 @@ async fn a_pod_that_was_early_and_does_not_serve_is_waited_for_again() {
 async fn two_pods_are_asked_at_a_time_and_none_without_a_sidecar() {
     let gateway = Gateway::start(&[], &[]).await;
     let mut pods = [Pod::start().await, Pod::start().await, Pod::start().await];
-    gateway.pods(&pods.each_ref().map(|pod| (pod.address, Standing::Unready)));
+    gateway.pods(&pods.each_ref().map(|pod| (pod.address, EndpointState::Unready)));
     let client = gateway.asks(GET).await;
     gateway.until_waiting(1).await;
     let _lines = (pods[0].next().await, pods[1].next().await);
@@ -245,7 +245,7 @@ async fn two_pods_are_asked_at_a_time_and_none_without_a_sidecar() {
     gateway.until_waiting(0).await;
     let gateway = Gateway::start(&[], &[]).await;
     gateway.object(Some(Object { sidecar: false, ..object() }));
-    gateway.pods(&[(pods[2].address, Standing::Unready)]);
+    gateway.pods(&[(pods[2].address, EndpointState::Unready)]);
     let _client = gateway.asks(GET).await;
     gateway.until_waiting(1).await;
     sleep(Duration::from_millis(80)).await;

@@ -1,0 +1,96 @@
+//! Maps an EndpointSlice of one of our Services to the Pods of a workload.
+
+use std::net::SocketAddr;
+
+use cluster::{
+    Head,
+    cache::workload_label,
+    endpoint_slice::{EndpointSlice, EndpointState},
+};
+
+use super::object::Kind;
+
+/// Kubernetes gives a slice the labels of its Service.
+pub(super) const LABELS: &str = "app.kubernetes.io/managed-by=recif-operator";
+
+/// The Pods of one slice.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Slice {
+    /// The workload, if it is one that is routed and Kubernetes made this for the Service of its name.
+    pub workload: Option<(Kind, Box<str>)>,
+    /// The uid of that Service. The workload says whether it is its own.
+    pub service: Box<str>,
+    /// Its Pods that have an address.
+    pub endpoints: Box<[Endpoint]>,
+}
+
+/// A Pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The Pod's uid.
+    pub uid: Box<str>,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Whether it takes requests.
+    pub state: EndpointState,
+}
+
+/// Reads a slice.
+///
+/// # Errors
+/// When it does not look like one.
+pub(super) fn read(_: &Head, json: &str) -> Result<Slice, serde_json::Error> {
+    let slice = EndpointSlice::read(json)?;
+    let found = Kind::ALL.into_iter().find_map(|kind| {
+        let name = slice.labels().get(&workload_label(kind.name()))?;
+        let service = slice.service(name)?;
+        Some(((kind, name.as_str().into()), service.into()))
+    });
+    let (workload, service) = found.unzip();
+    let pods = slice.port("http").into_iter().flat_map(|port| {
+        slice.endpoints().map(move |pod| Endpoint {
+            uid: pod.uid,
+            address: SocketAddr::new(pod.ip, port),
+            state: pod.state,
+        })
+    });
+    let endpoints = pods.collect();
+    Ok(Slice { workload, service: service.unwrap_or_default(), endpoints })
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::decode::head;
+
+    use super::*;
+
+    #[test]
+    fn a_slice_says_where_the_pods_of_which_workload_are() {
+        let json = r#"{"metadata":{"name":"a-x","namespace":"ns","uid":"u","resourceVersion":"7",
+            "labels":{"recif.dev/flowset":"a","kubernetes.io/service-name":"a",
+            "endpointslice.kubernetes.io/managed-by":"endpointslice-controller.k8s.io"},
+            "ownerReferences":[{"apiVersion":"v1","kind":"Service","name":"a","uid":"s","controller":true}]},
+            "addressType":"IPv4",
+            "ports":[{"name":"other","port":1},{"name":"http","port":8888}],"endpoints":[
+            {"addresses":["10.0.0.2"],"targetRef":{"kind":"Pod","uid":"p2"},
+             "conditions":{"ready":false,"serving":true,"terminating":true}},
+            {"addresses":["10.0.0.4"]}]}"#;
+        let slice = read(&head(json).unwrap(), json).unwrap();
+        assert_eq!((slice.workload, &*slice.service), (Some((Kind::FlowSet, "a".into())), "s"));
+        let thief = json.replace("\"kubernetes.io/service-name\":\"a\"", "\"kubernetes.io/service-name\":\"thief\"");
+        assert_eq!(read(&head(&thief).unwrap(), &thief).unwrap().workload, None, "anyone can write the labels alone");
+        let found: Vec<_> = slice.endpoints.iter().map(|e| (&*e.uid, e.address.to_string(), e.state)).collect();
+        let expected =
+            [("p2", "10.0.0.2:8888", EndpointState::Leaving), ("10.0.0.4", "10.0.0.4:8888", EndpointState::Ready)];
+        assert!(found.iter().map(|(uid, at, state)| (*uid, at.as_str(), *state)).eq(expected));
+    }
+
+    #[test]
+    fn a_slice_without_our_port_or_kind_leads_nowhere() {
+        let json = r#"{"metadata":{"name":"a-x","resourceVersion":"7","labels":{"recif.dev/tool":"a"}},
+            "ports":[{"name":"grpc","port":1}],"endpoints":[{"addresses":["10.0.0.1"]}]}"#;
+        assert_eq!(read(&head(json).unwrap(), json).unwrap(), Slice::default());
+        let bare = r#"{"metadata":{"name":"a","resourceVersion":"7"},"ports":null,"endpoints":null}"#;
+        assert_eq!(read(&head(bare).unwrap(), bare).unwrap(), Slice::default());
+    }
+}
