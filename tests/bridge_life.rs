@@ -10,7 +10,7 @@ mod bridge;
 
 use std::{process::Stdio, time::Duration};
 
-use bridge::{Bridge, Events, SOON, gone, request};
+use bridge::{Bridge, EventStream, SOON, request, wait_until_gone};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::{
@@ -139,14 +139,14 @@ async fn there_are_no_more_connections_than_allowed_and_probes_are_answered_neve
     assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].to_str().unwrap()), (503, "1"));
     assert_eq!(bridge.probe("/livez").await, 200);
     drop(held);
-    bridge.until("/mcp", 405).await;
+    bridge.wait_for_status("/mcp", 405).await;
 }
 
 #[tokio::test]
 async fn what_a_child_logs_is_in_the_log() {
     let mut bridge = Bridge::start(&[]).await;
-    assert_eq!(bridge.ask(1, "log", json!({"text": "the weather is fine"})).await["result"], json!({}));
-    let line = bridge.logged("the weather is fine").await;
+    assert_eq!(bridge.query(1, "log", json!({"text": "the weather is fine"})).await["result"], json!({}));
+    let line = bridge.wait_for_log("the weather is fine").await;
     assert_eq!(line["child"], "shared");
 }
 
@@ -155,16 +155,16 @@ async fn sigterm_lets_requests_finish_and_leaves_nothing_behind() {
     let mut bridge = Bridge::start(&[]).await;
     let session = bridge.session().await;
     let (own, helper) =
-        (session.pid().await, session.ask("helper", json!({})).await["result"]["pid"].as_u64().unwrap());
-    let shared = bridge.ask(1, "pid", json!({})).await["result"]["pid"].as_u64().unwrap();
-    let listening = Events::of(session.request(Method::GET).send().await.unwrap());
-    let subscribed = Events::of(bridge.modern(1, "subscriptions/listen", json!({})).send().await.unwrap());
+        (session.pid().await, session.query("helper", json!({})).await["result"]["pid"].as_u64().unwrap());
+    let shared = bridge.query(1, "pid", json!({})).await["result"]["pid"].as_u64().unwrap();
+    let listening = EventStream::of(session.request(Method::GET).send().await.unwrap());
+    let subscribed = EventStream::of(bridge.modern(1, "subscriptions/listen", json!({})).send().await.unwrap());
     let old = session.post(request(1, "sleep", json!({"seconds": 1})));
-    let new = bridge.ask(2, "sleep", json!({"seconds": 1}));
+    let new = bridge.query(2, "sleep", json!({"seconds": 1}));
     let ending = async {
         sleep(Duration::from_millis(300)).await;
         bridge.signal("-TERM").await;
-        bridge.until("/readyz", 503).await;
+        bridge.wait_for_status("/readyz", 503).await;
         let refused = bridge.modern(1, "pid", json!({})).send().await.unwrap();
         assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].to_str().unwrap()), (503, "1"));
         assert_eq!((listening.rest().await.len(), subscribed.rest().await.len()), (0, 1), "they end well");
@@ -175,7 +175,7 @@ async fn sigterm_lets_requests_finish_and_leaves_nothing_behind() {
     let status = timeout(SOON, bridge.process.wait()).await.unwrap().unwrap();
     assert_eq!(status.code(), Some(0));
     for pid in [own, helper, shared] {
-        gone(pid).await;
+        wait_until_gone(pid).await;
     }
 }
 
@@ -215,12 +215,12 @@ async fn a_program_that_cannot_be_started_makes_it_unready_and_says_the_cause_un
     assert_eq!(refused.status(), 502);
     let text = refused.text().await.unwrap();
     assert!(text.contains(cause), "{text}");
-    bridge.until("/readyz", 503).await;
+    bridge.wait_for_status("/readyz", 503).await;
     let refused = bridge.modern(1, "tools/list", json!({})).send().await.unwrap();
     assert_eq!(refused.status(), 502);
     let text = refused.text().await.unwrap();
     assert!(text.contains(cause), "{text}");
     write("#!/bin/sh\nexec cat\n");
-    bridge.until("/readyz", 200).await;
+    bridge.wait_for_status("/readyz", 200).await;
     std::fs::remove_file(&program).unwrap();
 }

@@ -8,7 +8,7 @@
 
 mod bridge;
 
-use bridge::{Bridge, Events, gone, request};
+use bridge::{Bridge, EventStream, request, wait_until_gone};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -19,14 +19,14 @@ async fn each_session_has_a_child_of_its_own_that_ends_with_it() {
     let (first, second) = (a.pid().await, b.pid().await);
     assert_ne!(first, second);
     assert_eq!(a.pid().await, first);
-    let helper = a.ask("helper", json!({})).await["result"]["pid"].as_u64().unwrap();
+    let helper = a.query("helper", json!({})).await["result"]["pid"].as_u64().unwrap();
     assert_eq!(a.delete().await, 200);
     let answer = a.post(request(7, "pid", json!({}))).await;
     assert_eq!(answer.status(), 404);
     let answer: Value = answer.json().await.unwrap();
     assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32001)));
-    gone(first).await;
-    gone(helper).await;
+    wait_until_gone(first).await;
+    wait_until_gone(helper).await;
     assert_eq!(b.pid().await, second, "the other goes on");
 }
 
@@ -39,9 +39,9 @@ async fn a_message_passes_through_as_it_is() {
         session.request(Method::POST).header("content-type", "application/json").body(text).send().await.unwrap();
     let answer: Value = answer.json().await.unwrap();
     assert_eq!(answer, json!({"jsonrpc": "2.0", "id": "é", "result": {"a": "x\ny", "b": 100.0}}));
-    let answer = session.ask("pretty", json!({})).await;
+    let answer = session.query("pretty", json!({})).await;
     assert_eq!(answer["result"], json!({"pretty": [1, {"a": "b\nc"}]}));
-    assert_eq!(session.ask("no/such", json!({})).await["error"]["code"], -32601);
+    assert_eq!(session.query("no/such", json!({})).await["error"]["code"], -32601);
 }
 
 #[tokio::test]
@@ -54,16 +54,16 @@ async fn what_answers_nothing_goes_to_the_stream_that_listens() {
         let tell = json!({"jsonrpc": "2.0", "method": "notifications/tell", "params": {"level": "info", "data": 0}});
         assert_eq!(session.post(tell).await.status(), 202);
     }
-    let mut events = Events::of(session.request(Method::GET).send().await.unwrap());
+    let mut events = EventStream::of(session.request(Method::GET).send().await.unwrap());
     for _ in 0..2 {
         assert_eq!(events.next().await.unwrap(), told(0));
     }
-    assert_eq!(session.ask("tell", json!({"count": 2})).await["result"], json!({}));
+    assert_eq!(session.query("tell", json!({"count": 2})).await["result"], json!({}));
     for number in 0..2 {
         assert_eq!(events.next().await.unwrap(), told(number));
     }
     // The child asks its client, which answers by another POST.
-    let asking = session.ask("ask", json!({"question": "how?"}));
+    let asking = session.query("ask", json!({"question": "how?"}));
     let answering = async {
         let asked = events.next().await.unwrap();
         assert_eq!(
@@ -83,13 +83,13 @@ async fn what_answers_nothing_goes_to_the_stream_that_listens() {
 async fn without_a_stream_that_listens_it_goes_before_the_answer() {
     let bridge = Bridge::start(&[]).await;
     let session = bridge.session().await;
-    let all = Events::of(session.post(request(1, "tell", json!({"count": 3}))).await).rest().await;
+    let all = EventStream::of(session.post(request(1, "tell", json!({"count": 3}))).await).rest().await;
     assert_eq!(all.len(), 4);
     assert_eq!((&all[2]["params"]["data"], &all[3]["id"]), (&json!(2), &json!(1)));
     // Progress belongs to its request even if somebody listens.
     let _listening = session.request(Method::GET).send().await.unwrap();
     let params = json!({"count": 2, "_meta": {"progressToken": "t"}});
-    let all = Events::of(session.post(request("p", "progress", params)).await).rest().await;
+    let all = EventStream::of(session.post(request("p", "progress", params)).await).rest().await;
     assert_eq!((all.len(), &all[1]["params"]["progress"], &all[2]["id"]), (3, &json!(1), &json!("p")));
     // A client that takes documents only gets one.
     let asked = request(1, "tell", json!({"count": 3}));
@@ -137,8 +137,8 @@ async fn an_opening_that_fails_leaves_no_session() {
     let answer = dying.post(&request(0, "initialize", json!({}))).send().await.unwrap();
     assert!(!answer.headers().contains_key("mcp-session-id"));
     assert_eq!(answer.json::<Value>().await.unwrap()["error"]["code"], -32000);
-    dying.logged("it is broken").await;
-    dying.logged("with status 4").await;
+    dying.wait_for_log("it is broken").await;
+    dying.wait_for_log("with status 4").await;
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn there_are_no_more_sessions_than_allowed() {
     assert_eq!(refused.headers()["x-recif-reason"], "no-session", "upon which a gateway asks another Pod");
     let pid = first.pid().await;
     first.delete().await;
-    gone(pid).await;
+    wait_until_gone(pid).await;
     bridge.session().await;
 }
 
@@ -160,20 +160,20 @@ async fn a_child_that_hears_nothing_any_more_is_like_one_that_died() {
     let bridge = Bridge::start(&[]).await;
     let session = bridge.session().await;
     let pid = session.pid().await;
-    assert_eq!(session.ask("deaf", json!({})).await["result"], json!({}));
-    let failed = session.ask("echo", json!({})).await;
+    assert_eq!(session.query("deaf", json!({})).await["result"], json!({}));
+    let failed = session.query("echo", json!({})).await;
     assert_eq!(failed["error"]["code"], -32000, "{failed}");
-    gone(pid).await;
+    wait_until_gone(pid).await;
     assert_eq!(session.post(request(2, "echo", json!({}))).await.status(), 404);
-    assert_eq!(bridge.session().await.ask("echo", json!({"a": 1})).await["result"], json!({"a": 1}));
+    assert_eq!(bridge.session().await.query("echo", json!({"a": 1})).await["result"], json!({"a": 1}));
 }
 
 #[tokio::test]
 async fn a_request_of_a_child_that_is_too_large_fails_at_the_child_and_no_request_of_the_client() {
     let bridge = Bridge::start(&[]).await;
     let session = bridge.session().await;
-    assert_eq!(session.ask("huge_ask", json!({"mib": 17})).await["result"], json!({"told": true}));
-    assert_eq!(bridge.ask(1, "huge_ask", json!({"mib": 17})).await["result"], json!({"told": true}));
+    assert_eq!(session.query("huge_ask", json!({"mib": 17})).await["result"], json!({"told": true}));
+    assert_eq!(bridge.query(1, "huge_ask", json!({"mib": 17})).await["result"], json!({"told": true}));
 }
 
 #[tokio::test]
@@ -182,8 +182,8 @@ async fn a_session_without_anything_to_do_ends() {
     let (idle, listening, busy) = (bridge.session().await, bridge.session().await, bridge.session().await);
     let pid = idle.pid().await;
     let _open = listening.request(Method::GET).send().await.unwrap();
-    assert_eq!(busy.ask("sleep", json!({"seconds": 3})).await["result"], json!({}), "a request is something to do");
-    gone(pid).await;
+    assert_eq!(busy.query("sleep", json!({"seconds": 3})).await["result"], json!({}), "a request is something to do");
+    wait_until_gone(pid).await;
     assert_eq!(idle.post(request(1, "pid", json!({}))).await.status(), 404);
     assert_eq!(listening.post(request(1, "pid", json!({}))).await.status(), 200, "an open stream is something to do");
 }
@@ -212,6 +212,6 @@ async fn a_request_that_its_client_cancels_ends_and_its_child_is_told() {
         assert_eq!(session.post(cancel).await.status(), 202);
     };
     let (slow, ()) = tokio::join!(slow, cancelling);
-    assert!(Events::of(slow).rest().await.is_empty());
-    assert_eq!(session.ask("cancelled", json!({})).await["result"]["ids"], json!([5]));
+    assert!(EventStream::of(slow).rest().await.is_empty());
+    assert_eq!(session.query("cancelled", json!({})).await["result"]["ids"], json!([5]));
 }

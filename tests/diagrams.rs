@@ -49,7 +49,7 @@ fn renew(text: &str) -> (String, usize) {
         out.push('\n');
         let kind = line.trim().strip_prefix("<!-- machine:").and_then(|rest| rest.strip_suffix(" -->"));
         let Some(kind) = kind else { continue };
-        let diagram = crds::Kind::find(kind).map(diagram).unwrap_or_else(|| panic!("no machine {kind}"));
+        let diagram = crds::ApiKind::find(kind).map(diagram).unwrap_or_else(|| panic!("no machine {kind}"));
         out += &format!("```mermaid\n{diagram}```\n{END}\n");
         assert!(lines.any(|line| line.trim() == END), "the block {kind} does not end with {END}");
         blocks += 1;

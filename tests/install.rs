@@ -45,7 +45,7 @@ fn a_file_of_history_has_one_writer() {
 }
 
 /// The ports that Pods of this namespace with these labels are let in at, by our policies.
-fn open(part: &str, labels: &[(&str, &str)], namespace: &[(&str, &str)], same_namespace: bool) -> Vec<u64> {
+fn open_ports(part: &str, labels: &[(&str, &str)], namespace: &[(&str, &str)], same_namespace: bool) -> Vec<u64> {
     let policy = documents(&format!("{part}/network.yaml")).remove(0);
     assert_eq!(policy["spec"]["podSelector"], deployment(part)["spec"]["selector"], "{part}");
     let selects = |selector: &Value, labels: &[(&str, &str)]| {
@@ -78,12 +78,16 @@ fn what_names_every_workload_is_open_to_the_operator_the_gateways_and_scrapers_a
         [("operator", vec![], 8080), ("gateway", vec![8080, 8443, 8082], 8081), ("control-plane", vec![8780], 8781)]
     {
         let with_metrics = [anybody.clone(), vec![scraped]].concat();
-        assert_eq!(open(part, &named("any"), &[], false), anybody, "{part}, from another namespace");
-        assert_eq!(open(part, &named("recif-operator"), &[], false), anybody, "{part}, by a name of ours elsewhere");
-        assert_eq!(open(part, &named("any"), &[("metrics", "enabled")], false), with_metrics, "{part}, scraped");
+        assert_eq!(open_ports(part, &named("any"), &[], false), anybody, "{part}, from another namespace");
+        assert_eq!(
+            open_ports(part, &named("recif-operator"), &[], false),
+            anybody,
+            "{part}, by a name of ours elsewhere"
+        );
+        assert_eq!(open_ports(part, &named("any"), &[("metrics", "enabled")], false), with_metrics, "{part}, scraped");
         let ours = if part == "gateway" { with_metrics } else { anybody };
         for peer in ["recif-operator", "recif-gateway"] {
-            assert_eq!(open(part, &named(peer), &[], true), ours, "{part}, from {peer}");
+            assert_eq!(open_ports(part, &named(peer), &[], true), ours, "{part}, from {peer}");
         }
     }
 }

@@ -55,11 +55,11 @@ async fn hops(server: &str) -> Hops {
 
 /// Runs a script of `tests/peers` against a server, at each door. It checks what it sees, and says `done` at its end.
 async fn check(server: &str, script: impl Fn() -> Command) {
-    at_each_door(server, &hops(server).await, script).await;
+    at_each_entry_point(server, &hops(server).await, script).await;
 }
 
-async fn at_each_door(server: &str, hops: &Hops, script: impl Fn() -> Command) {
-    for (door, url) in hops.doors() {
+async fn at_each_entry_point(server: &str, hops: &Hops, script: impl Fn() -> Command) {
+    for (door, url) in hops.entry_points() {
         let mut script = tokio::process::Command::from(script());
         let output = script.args([server, &url]).kill_on_drop(true).output();
         let output = timeout(4 * SOON, output).await.unwrap().unwrap();
@@ -130,8 +130,8 @@ async fn the_typescript_client() {
 async fn a_server_that_speaks_http_itself() {
     let (_server, port) = started(peers::node("mcp_server.cjs")).await;
     let hops = Hops::http(port).await;
-    at_each_door("everything", &hops, || peers::node("mcp_clients.cjs")).await;
-    at_each_door("everything", &hops, || peers::python("mcp_clients.py")).await;
+    at_each_entry_point("everything", &hops, || peers::node("mcp_clients.cjs")).await;
+    at_each_entry_point("everything", &hops, || peers::python("mcp_clients.py")).await;
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn the_rust_client() {
             legacy_version: Some(ProtocolVersion::V_2025_11_25),
         };
         let modes = [(ClientLifecycleMode::Initialize, false), (newest, modern)];
-        let doors = hops.doors();
+        let doors = hops.entry_points();
         for ((door, url), (mode, modern)) in doors.iter().flat_map(|door| modes.iter().map(move |mode| (door, mode))) {
             let transport = StreamableHttpClientTransport::from_uri(url.as_str());
             let me = ClientConfig::new(Default::default(), Implementation::new("test", "1"));

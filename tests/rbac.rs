@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Rule {
+struct PolicyRule {
     api_groups: Vec<String>,
     resources: Vec<String>,
     verbs: Vec<String>,
@@ -25,8 +25,8 @@ fn rights(file: &str, name: &str) -> BTreeSet<String> {
         if !["Role", "ClusterRole"].iter().any(|kind| object["kind"] == *kind) || object["metadata"]["name"] != name {
             continue;
         }
-        let rules: Vec<Rule> = serde_yaml::from_value(object["rules"].clone()).unwrap();
-        for Rule { api_groups, resources, verbs } in &rules {
+        let rules: Vec<PolicyRule> = serde_yaml::from_value(object["rules"].clone()).unwrap();
+        for PolicyRule { api_groups, resources, verbs } in &rules {
             for group in api_groups {
                 let suffix = if group.is_empty() || group == crds::GROUP { String::new() } else { format!(".{group}") };
                 let verbs = |resource| verbs.iter().map(move |verb| format!("{verb} {resource}"));

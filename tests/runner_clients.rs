@@ -19,9 +19,9 @@ struct Runner {
 }
 
 /// Takes connections and never answers.
-struct Hang(TcpListener);
+struct HangingServer(TcpListener);
 
-impl Hang {
+impl HangingServer {
     fn new() -> Self {
         Self(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap())
     }
@@ -99,13 +99,13 @@ impl Drop for Runner {
 
 #[test]
 fn a2a_in_python() {
-    let hang = Hang::new();
+    let hang = HangingServer::new();
     Runner::agent(&hang.tool()).check(peers::python("a2a_client.py"));
 }
 
 #[test]
 fn a2a_in_javascript() {
-    let hang = Hang::new();
+    let hang = HangingServer::new();
     Runner::agent(&hang.tool()).check(peers::node("a2a_client.cjs"));
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, hint::black_box, sync::Arc};
 
 use actions::render::{
-    Contract, FLOW_SET, FlowImages, FlowModel, FlowParts, FlowTool, flow_config_children, flow_workload_children,
+    FLOW_SET, FlowContract, FlowImages, FlowModel, FlowParts, FlowTool, flow_config_children, flow_workload_children,
 };
 use crds::FlowSet;
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -53,7 +53,7 @@ fn render(criterion: &mut Criterion) {
     let images = FlowImages { runner: "runner", proxy: "proxy".into() };
     criterion.bench_function("render and hash a FlowSet of 50 flows", |bencher| {
         bencher.iter(|| {
-            let contract = Contract::of_set("s", black_box(&flows), &data);
+            let contract = FlowContract::of_set("s", black_box(&flows), &data);
             contract.map(|contract| {
                 let runtime = &set.spec.runtime;
                 let config = flow_config_children(&set, FLOW_SET, runtime, &contract);
@@ -62,7 +62,7 @@ fn render(criterion: &mut Criterion) {
         });
     });
     criterion.bench_function("hash a FlowSet of 50 flows", |bencher| {
-        bencher.iter(|| Contract::of_set("s", black_box(&flows), &data));
+        bencher.iter(|| FlowContract::of_set("s", black_box(&flows), &data));
     });
 }
 

@@ -15,21 +15,21 @@ use crate::ports::ChildRef;
 /// By owner uid: baselines of applies whose record no status holds yet. The record goes out with the next status write; should the
 /// process end before, the child is applied once more, which changes nothing.
 #[derive(Debug, Default)]
-pub struct Baselines(Mutex<HashMap<String, HashMap<ChildRef, Baseline>>>);
+pub struct AppliedRecords(Mutex<HashMap<String, HashMap<ChildRef, AppliedRecord>>>);
 
 #[derive(Debug, Clone, Default)]
-struct Baseline {
+struct AppliedRecord {
     record: Option<ChildRecord>,
     /// How often it was put back in a row, and when last.
     repairs: u32,
     repaired_at: Duration,
 }
 
-impl Baselines {
+impl AppliedRecords {
     /// The baseline of a child of `owner`, a uid: of this process if it applied it, else the one in its status, which holds the
     /// records `stored`.
     pub(super) fn record(&self, owner: &str, stored: &[ChildRecord], child: &ChildRef) -> Option<ChildRecord> {
-        let stored = record_of(stored, child);
+        let stored = stored_record(stored, child);
         let mut owners = self.lock();
         let Some(children) = owners.get_mut(owner) else { return stored.cloned() };
         match children.get_mut(child) {
@@ -43,13 +43,13 @@ impl Baselines {
                 }
                 stored.cloned()
             }
-            Some(Baseline { record: Some(record), .. }) => Some(record.clone()),
+            Some(AppliedRecord { record: Some(record), .. }) => Some(record.clone()),
             _ => stored.cloned(),
         }
     }
 
     /// How long to leave a child alone that somebody keeps changing: nothing the first time, then 2 s … 5 min.
-    pub(crate) fn truce(&self, owner: &str, child: &ChildRef, now: Duration) -> Duration {
+    pub(crate) fn repair_backoff(&self, owner: &str, child: &ChildRef, now: Duration) -> Duration {
         let mut owners = self.lock();
         let Some(baseline) = owners.get_mut(owner).and_then(|children| children.get_mut(child)) else {
             return Duration::ZERO;
@@ -98,17 +98,17 @@ impl Baselines {
         self.change(owner, child, |baseline| baseline.record = Some(record));
     }
 
-    fn change(&self, owner: &str, child: &ChildRef, change: impl FnOnce(&mut Baseline)) {
+    fn change(&self, owner: &str, child: &ChildRef, change: impl FnOnce(&mut AppliedRecord)) {
         change(self.lock().entry(owner.to_owned()).or_default().entry(child.clone()).or_default());
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, HashMap<ChildRef, Baseline>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, HashMap<ChildRef, AppliedRecord>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The record of a child among those of a status.
-pub(crate) fn record_of<'a>(records: &'a [ChildRecord], child: &ChildRef) -> Option<&'a ChildRecord> {
+pub(crate) fn stored_record<'a>(records: &'a [ChildRecord], child: &ChildRef) -> Option<&'a ChildRecord> {
     records.iter().find(|record| is_record_of(record, child))
 }
 
@@ -133,7 +133,7 @@ mod tests {
         let child = ChildRef { kind: ChildKind::Service, namespace: "ns".into(), name: "a".into() };
         let record =
             ChildRecord { kind: "Service".into(), name: "a".into(), uid: "s".into(), ..ChildRecord::default() };
-        let baselines = Baselines::default();
+        let baselines = AppliedRecords::default();
         baselines.applied("u", &child, record.clone());
         assert_eq!(
             baselines.record("u", &cr.status.clone().unwrap_or_default().children, &child),
@@ -149,6 +149,9 @@ mod tests {
         assert!(baselines.lock().is_empty());
         baselines.repaired("u", &child, Duration::ZERO);
         assert_eq!(baselines.record("u", &cr.status.clone().unwrap_or_default().children, &child), Some(record));
-        assert!(baselines.truce("u", &child, Duration::from_secs(1)) > Duration::ZERO, "repairs are remembered");
+        assert!(
+            baselines.repair_backoff("u", &child, Duration::from_secs(1)) > Duration::ZERO,
+            "repairs are remembered"
+        );
     }
 }

@@ -3,28 +3,28 @@
 use std::sync::Arc;
 
 use crate::{
-    applied::Baselines,
-    discovery::Discoveries,
-    ports::{Cluster, Views},
-    prompt::verdicts::Verdicts,
-    render::Settings,
-    settling::Settling,
+    applied::AppliedRecords,
+    debounce::Debounce,
+    discovery::ToolDiscovery,
+    ports::{CacheReader, ChildClient},
+    prompt::rejections::PromptRejections,
+    render::RenderSettings,
 };
 
 /// The ports of every kind, as its actions see them.
-pub struct World {
+pub struct Deps {
     /// Requests.
-    pub cluster: Arc<dyn Cluster>,
+    pub client: Arc<dyn ChildClient>,
     /// Caches.
-    pub views: Arc<dyn Views>,
+    pub cache: Arc<dyn CacheReader>,
     /// Servers that are asked for their tools.
-    pub discoveries: Arc<dyn Discoveries>,
+    pub discovery: Arc<dyn ToolDiscovery>,
     /// The operator's own settings.
-    pub settings: Arc<Settings>,
+    pub settings: Arc<RenderSettings>,
     /// What was applied and is not yet in a status.
-    pub baselines: Baselines,
+    pub applied_records: AppliedRecords,
     /// Whose missing references have come.
-    pub settling: Settling,
+    pub debounce: Debounce,
     /// What our runner refuses of the prompts of flows.
-    pub verdicts: Verdicts,
+    pub prompt_rejections: PromptRejections,
 }

@@ -1,9 +1,9 @@
 //! Ties the state machine to the kinds: [`ControlledKind`], and the machine's types over our [`World`].
 
-use machine::{BadTable, Table};
+use machine::{Table, TableError};
 use meta::PhasedObject;
 
-use crate::deps::World;
+use crate::deps::Deps;
 
 /// A kind that has a state machine.
 pub trait ControlledKind: PhasedObject {
@@ -14,14 +14,14 @@ pub trait ControlledKind: PhasedObject {
     ///
     /// # Errors
     /// A fault in its table of edges or its list of actions.
-    fn registry() -> Result<Registry<Self>, BadTable>;
+    fn registry() -> Result<Registry<Self>, TableError>;
 }
 
 /// What a step may use.
-pub type Context = machine::Context<World>;
+pub type Context = machine::Context<Deps>;
 
 /// A kind's actions.
-pub type Registry<K> = machine::Registry<K, World>;
+pub type Registry<K> = machine::Registry<K, Deps>;
 
 /// Takes the objects of one kind through their life.
-pub type Driver<K> = machine::Driver<K, World>;
+pub type Driver<K> = machine::Driver<K, Deps>;

@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod applied;
+pub mod debounce;
 pub mod deps;
 pub mod discovery;
 #[cfg(test)]
@@ -23,7 +24,6 @@ pub mod reference;
 pub mod references;
 pub mod remote_mcp_server;
 pub mod render;
-pub mod settling;
 mod stale;
 pub mod tool;
 pub mod workload;

@@ -82,7 +82,7 @@ impl fmt::Display for ChildRef {
 
 /// A child as we want it: a partial object for server-side apply.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Manifest {
+pub struct ChildManifest {
     /// Which child.
     pub child: ChildRef,
     /// The complete apply body: apiVersion, kind, metadata with labels and controller reference, and what we own.
@@ -104,7 +104,7 @@ pub struct Controller {
 
 /// An object as the cache holds it: a child of ours, or a Secret or ConfigMap that somebody refers to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Child {
+pub struct CachedChild {
     /// Which object.
     pub child: ChildRef,
     /// Its uid.
@@ -150,37 +150,37 @@ pub struct DeploymentState {
     /// The message of `ReplicaFailure=True`: Pods cannot be created.
     pub replica_failure: Option<String>,
     /// Who set `spec.replicas`.
-    pub replicas_by: ReplicasBy,
+    pub replicas_managers: ReplicasManagers,
 }
 
 /// The field managers of `spec.replicas`: several when they applied the same number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ReplicasBy {
+pub struct ReplicasManagers {
     /// The operator's apply of the whole Deployment, which made it with its first number: while it has the field, it has to carry it.
     pub operator: bool,
     /// The operator's apply of the number alone.
-    pub number: bool,
+    pub replicas_apply: bool,
     /// The scaler.
     pub scaler: bool,
     /// Anybody else.
     pub other: Option<String>,
 }
 
-impl ReplicasBy {
+impl ReplicasManagers {
     /// Whether the operator has it, in whichever way.
-    pub fn is_ours(&self) -> bool {
-        self.operator || self.number
+    pub fn has_operator(&self) -> bool {
+        self.operator || self.replicas_apply
     }
 
     /// Whoever else set it, when we did not.
-    pub fn stranger(&self) -> Option<&str> {
-        self.other.as_deref().filter(|_| !self.is_ours() && !self.scaler)
+    pub fn other_manager(&self) -> Option<&str> {
+        self.other.as_deref().filter(|_| !self.has_operator() && !self.scaler)
     }
 }
 
 /// A Pod of a workload.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pod {
+pub struct WorkloadPod {
     /// Its name.
     pub name: String,
     /// Its uid.
@@ -198,12 +198,12 @@ pub struct Pod {
     /// Its annotation `controller.kubernetes.io/pod-deletion-cost`: of Pods that are ready, those with less go first.
     pub deletion_cost: Option<i32>,
     /// Why it does not come up, by class and what the user wrote; `None` while it is ready or merely starting.
-    pub trouble: Option<PodTrouble>,
+    pub problem: Option<PodProblem>,
 }
 
 /// Why a Pod does not come up: a class, and what the user wrote; never the kubelet's text, which would flap.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PodTrouble {
+pub enum PodProblem {
     /// The image cannot be pulled, or is not there.
     ImagePull {
         /// The image as in the Pod template.
@@ -236,38 +236,38 @@ pub struct OwnerState {
 
 /// Requests about children. Every call has a deadline; no call is repeated inside.
 #[async_trait]
-pub trait Cluster: Send + Sync {
+pub trait ChildClient: Send + Sync {
     /// One GET of a child's metadata, past the cache.
     ///
     /// # Errors
     /// As the API server answered; absence is `Ok(None)`.
-    async fn look(&self, child: &ChildRef) -> Result<Option<Arc<Child>>, ApiError>;
+    async fn get(&self, child: &ChildRef) -> Result<Option<Arc<CachedChild>>, ApiError>;
 
     /// One GET of an owner, past the cache.
     ///
     /// # Errors
     /// As the API server answered; absence is `Ok(None)`.
-    async fn owner(&self, kind: &'static str, owner: &Key) -> Result<Option<OwnerState>, ApiError>;
+    async fn get_owner(&self, kind: &'static str, owner: &Key) -> Result<Option<OwnerState>, ApiError>;
 
     /// One GET of a ConfigMap's or Secret's `data`, past the cache, which holds no values: key to text, of Secrets as the
     /// API server gives it (base64).
     ///
     /// # Errors
     /// As the API server answered.
-    async fn data(&self, child: &ChildRef) -> Result<BTreeMap<String, String>, ApiError>;
+    async fn get_data(&self, child: &ChildRef) -> Result<BTreeMap<String, String>, ApiError>;
 
     /// One server-side apply, bound to the object with this uid, or (`None`) to there being no object of that name: anything
     /// else is [`ApiError::WrongUid`].
     ///
     /// # Errors
     /// As the API server answered.
-    async fn apply(&self, manifest: &Manifest, uid: Option<&str>) -> Result<Arc<Child>, ApiError>;
+    async fn apply(&self, manifest: &ChildManifest, uid: Option<&str>) -> Result<Arc<CachedChild>, ApiError>;
 
     /// As [`Cluster::apply`], but nothing is stored.
     ///
     /// # Errors
     /// [`ApiError::Invalid`] when the API server would refuse it.
-    async fn dry_run(&self, manifest: &Manifest) -> Result<(), ApiError>;
+    async fn dry_run(&self, manifest: &ChildManifest) -> Result<(), ApiError>;
 
     /// One server-side apply of the replicas of the Deployment with this uid and of nothing else, as the field manager
     /// [`crate::workload::REPLICAS`]; `None`: that one has them no longer, and whoever else has applied them keeps them.
@@ -279,7 +279,7 @@ pub trait Cluster: Send + Sync {
         deployment: &ChildRef,
         uid: &str,
         replicas: Option<i32>,
-    ) -> Result<Arc<Child>, ApiError>;
+    ) -> Result<Arc<CachedChild>, ApiError>;
 
     /// One DELETE in the foreground, bound to the uid; an object that is gone already is no error.
     ///
@@ -289,7 +289,7 @@ pub trait Cluster: Send + Sync {
 }
 
 /// What the watch caches hold, never older than the answers to our own writes.
-pub trait Views: Send + Sync {
+pub trait CacheReader: Send + Sync {
     /// An Agent.
     fn agent(&self, namespace: &str, name: &str) -> Option<Arc<Agent>>;
     /// A Flow.
@@ -319,13 +319,13 @@ pub trait Views: Send + Sync {
     /// Whether an Agent, Flow or FlowSet lists this Tool.
     fn is_tool_used(&self, namespace: &str, name: &str) -> bool;
     /// A child, or a Secret or ConfigMap of somebody else.
-    fn child(&self, child: &ChildRef) -> Option<Arc<Child>>;
+    fn child(&self, child: &ChildRef) -> Option<Arc<CachedChild>>;
     /// Whether a NetworkPolicy of somebody else says what may reach Pods with these labels.
     fn is_ingress_governed(&self, namespace: &str, labels: &BTreeMap<String, String>) -> bool;
     /// The public keys of the gateways, as a sidecar is given them; `None`: there are none yet.
     fn caller_keys(&self) -> Option<String>;
     /// Those in this namespace whose controller has this uid, of every kind of [`ChildKind::ALL`], by kind and name.
-    fn children(&self, namespace: &str, owner: &str) -> Vec<Arc<Child>>;
+    fn children(&self, namespace: &str, owner: &str) -> Vec<Arc<CachedChild>>;
     /// The Pods of the workload of this kind (`Agent`) and name, in the order of their names.
-    fn pods(&self, kind: &'static str, namespace: &str, name: &str) -> Vec<Arc<Pod>>;
+    fn pods(&self, kind: &'static str, namespace: &str, name: &str) -> Vec<Arc<WorkloadPod>>;
 }

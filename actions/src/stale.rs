@@ -1,7 +1,7 @@
 //! Consistent reads: before a child is written, the version of its owner that calls for it is known to be the newest one. A list or a
 //! watch may bring one of the past.
 
-use machine::{ActionError, ApiError, by_others};
+use machine::{ActionError, ApiError, external_digest};
 use meta::PhasedObject;
 
 use crate::{kind::Context, ports::OwnerState};
@@ -9,7 +9,7 @@ use crate::{kind::Context, ports::OwnerState};
 /// Refuses to act for a version of the object that may be stale. Drift could not tell the children of an old version from those of
 /// the newest one, because the same field manager applied the same fields.
 pub(crate) async fn refuse_stale<K: PhasedObject>(cx: &Context, cr: &K) -> Result<(), ActionError> {
-    if cx.is_confirmed(cr) { Ok(()) } else { ask_for_newer(cx, cr).await }
+    if cx.is_confirmed(cr) { Ok(()) } else { confirm_newest(cx, cr).await }
 }
 
 /// Refuses as [`refuse_stale`] does, and asks each time for a repair: children change and go because their owner does, and the watch
@@ -20,19 +20,21 @@ pub(crate) async fn refuse_stale_repair<K: PhasedObject>(
     cr: &K,
     repair: bool,
 ) -> Result<(), ActionError> {
-    if repair { ask_for_newer(cx, cr).await } else { refuse_stale(cx, cr).await }
+    if repair { confirm_newest(cx, cr).await } else { refuse_stale(cx, cr).await }
 }
 
 /// Reads the object past the cache, and ends the step as stale if it has changed.
-async fn ask_for_newer<K: PhasedObject>(cx: &Context, cr: &K) -> Result<(), ActionError> {
-    let newest = cx.cluster.owner(K::KIND, &cr.key()).await?;
-    let seq = cr.machine().and_then(|machine| machine.history.last()).map_or(0, |entry| entry.seq);
+async fn confirm_newest<K: PhasedObject>(cx: &Context, cr: &K) -> Result<(), ActionError> {
+    let newest = cx.client.get_owner(K::KIND, &cr.key()).await?;
+    let seq = cr.common().and_then(|machine| machine.history.last()).map_or(0, |entry| entry.seq);
     // Not the whole version: what strangers write to it all the time is nothing to wait for.
     let is_this = |newest: &OwnerState| {
-        newest.meta.uid == cr.meta().uid && by_others(&newest.meta) == by_others(cr.meta()) && newest.seq == seq
+        newest.meta.uid == cr.meta().uid
+            && external_digest(&newest.meta) == external_digest(cr.meta())
+            && newest.seq == seq
     };
     if !newest.as_ref().is_some_and(|newest| is_this(newest) && newest.meta.deletion_timestamp.is_none()) {
-        cx.outdated(cr);
+        cx.mark_stale(cr);
         return Err(ApiError::Stale.into());
     }
     cx.confirm(cr);

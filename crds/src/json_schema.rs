@@ -16,17 +16,17 @@ pub const MOST_DEPTH: usize = 110;
 /// Most branches that one check may look at.
 pub const MOST_BRANCHES: u64 = 10_000;
 /// Longest way from one reference to the next.
-const REFERENCES: usize = 100;
+const MAX_REFERENCE_CHAIN: usize = 100;
 /// Deepest nesting with what references lead to put in their place: each level takes a frame of the stack.
 const MOST_LEVELS: usize = 500;
 
 /// Most regular expressions in it, each of which takes memory once it is compiled.
 pub const MOST_PATTERNS: usize = 200;
 /// Keywords that give a part another address than its JSON Pointer.
-const MOVING: [&str; 5] = ["$anchor", "$dynamicAnchor", "$id", "$recursiveAnchor", "$recursiveRef"];
+const ADDRESS_KEYWORDS: [&str; 5] = ["$anchor", "$dynamicAnchor", "$id", "$recursiveAnchor", "$recursiveRef"];
 
 /// Keywords whose value is a schema, or a list of them.
-const SCHEMAS: [&str; 15] = [
+const SCHEMA_KEYWORDS: [&str; 15] = [
     "additionalItems",
     "additionalProperties",
     "allOf",
@@ -44,7 +44,7 @@ const SCHEMAS: [&str; 15] = [
     "unevaluatedProperties",
 ];
 /// Keywords whose value has a schema under each of its keys.
-const NAMED: [&str; 4] = ["dependencies", "dependentSchemas", "patternProperties", "properties"];
+const SCHEMA_MAP_KEYWORDS: [&str; 4] = ["dependencies", "dependentSchemas", "patternProperties", "properties"];
 
 /// What a check of a value against a schema may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct Cost {
 ///
 /// # Errors
 /// Which bound it breaks.
-pub fn judge(schema: &Value) -> Result<Cost, String> {
+pub fn evaluate_cost(schema: &Value) -> Result<Cost, String> {
     let bytes = schema.to_string().len();
     if bytes > MOST_BYTES {
         return Err(format!("it has {bytes} bytes, more than {MOST_BYTES}"));
@@ -113,7 +113,7 @@ impl<'s> Unrolling<'s> {
         self.level += 1;
         let mut sum: u64 = 0;
         for (key, value) in fields {
-            if MOVING.contains(&key.as_str()) && !(key == "$id" && self.level == 1) {
+            if ADDRESS_KEYWORDS.contains(&key.as_str()) && !(key == "$id" && self.level == 1) {
                 return Err(format!("`{key}` is not read: refer to what is meant by a JSON Pointer, `#/$defs/…`"));
             }
             if let ("pattern", Value::String(_)) | ("patternProperties", Value::Object(_)) = (key.as_str(), value) {
@@ -124,9 +124,9 @@ impl<'s> Unrolling<'s> {
             }
             let more = match (key.as_str(), value) {
                 ("$ref" | "$dynamicRef", Value::String(reference)) => self.target(reference)?,
-                (key, Value::Array(list)) if SCHEMAS.contains(&key) => self.all(list.iter())?,
-                (key, value) if SCHEMAS.contains(&key) => self.branches(value)?,
-                (key, Value::Object(named)) if NAMED.contains(&key) => self.all(named.values())?,
+                (key, Value::Array(list)) if SCHEMA_KEYWORDS.contains(&key) => self.all(list.iter())?,
+                (key, value) if SCHEMA_KEYWORDS.contains(&key) => self.branches(value)?,
+                (key, Value::Object(named)) if SCHEMA_MAP_KEYWORDS.contains(&key) => self.all(named.values())?,
                 _ => 0,
             };
             sum = sum.saturating_add(more);
@@ -155,8 +155,8 @@ impl<'s> Unrolling<'s> {
             self.recursive = true;
             return Ok(1);
         }
-        if self.path.len() == REFERENCES {
-            return Err(format!("more than {REFERENCES} references follow one another"));
+        if self.path.len() == MAX_REFERENCE_CHAIN {
+            return Err(format!("more than {MAX_REFERENCE_CHAIN} references follow one another"));
         }
         let Some(target) = self.root.pointer(&pointer) else {
             return Err(format!("`$ref` {reference:?} leads nowhere: it takes a JSON Pointer, `#/$defs/…`"));
@@ -190,8 +190,8 @@ mod tests {
     #[test]
     fn a_schema_is_judged_by_what_its_check_costs() {
         for keyword in ["anyOf", "oneOf", "allOf"] {
-            assert_eq!(judge(&doubling(13, keyword)).map(|cost| cost.recursive), Ok(false), "{keyword}");
-            let problem = judge(&doubling(60, keyword)).unwrap_err();
+            assert_eq!(evaluate_cost(&doubling(13, keyword)).map(|cost| cost.recursive), Ok(false), "{keyword}");
+            let problem = evaluate_cost(&doubling(60, keyword)).unwrap_err();
             assert_eq!(problem, "a check of it has more than 10000 branches", "{keyword}");
         }
         let nested = |levels: usize| (0..levels).fold(json!({}), |schema, _| json!({ "items": schema }));
@@ -223,8 +223,8 @@ mod tests {
             (json!(true), None),
         ] {
             match problem {
-                None => assert!(judge(&schema).is_ok(), "{schema}"),
-                Some(problem) => assert!(judge(&schema).unwrap_err().contains(problem), "{problem}"),
+                None => assert!(evaluate_cost(&schema).is_ok(), "{schema}"),
+                Some(problem) => assert!(evaluate_cost(&schema).unwrap_err().contains(problem), "{problem}"),
             }
         }
     }

@@ -7,13 +7,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    Agent, Flow, FlowSet, GROUP, MCPServer, Model, PluginConfig, Prompt, Reference, ReferencePhase, Refers,
+    Agent, Flow, FlowSet, GROUP, HasReferences, MCPServer, Model, PluginConfig, Prompt, Reference, ReferencePhase,
     RemoteMCPServer, Tool, VERSION, WorkloadPhase, schema,
 };
 
 /// One kind of the API.
 #[derive(Debug, Clone, Copy)]
-pub struct Kind {
+pub struct ApiKind {
     /// The kind as written in manifests, such as `Agent`.
     pub name: &'static str,
     /// Plural, as in the URL: `agents`.
@@ -46,8 +46,8 @@ impl Role {
 }
 
 /// Every kind.
-pub const KINDS: &[Kind] = &[
-    Kind {
+pub const KINDS: &[ApiKind] = &[
+    ApiKind {
         name: "Agent",
         plural: "agents",
         short: "ag",
@@ -55,7 +55,7 @@ pub const KINDS: &[Kind] = &[
         definition: Agent::crd,
         references: references_of::<Agent>,
     },
-    Kind {
+    ApiKind {
         name: "Flow",
         plural: "flows",
         short: "fl",
@@ -63,7 +63,7 @@ pub const KINDS: &[Kind] = &[
         definition: Flow::crd,
         references: references_of::<Flow>,
     },
-    Kind {
+    ApiKind {
         name: "FlowSet",
         plural: "flowsets",
         short: "fls",
@@ -71,7 +71,7 @@ pub const KINDS: &[Kind] = &[
         definition: FlowSet::crd,
         references: references_of::<FlowSet>,
     },
-    Kind {
+    ApiKind {
         name: "MCPServer",
         plural: "mcpservers",
         short: "mcp",
@@ -79,7 +79,7 @@ pub const KINDS: &[Kind] = &[
         definition: MCPServer::crd,
         references: references_of::<MCPServer>,
     },
-    Kind {
+    ApiKind {
         name: "Tool",
         plural: "tools",
         short: "tl",
@@ -87,7 +87,7 @@ pub const KINDS: &[Kind] = &[
         definition: Tool::crd,
         references: references_of::<Tool>,
     },
-    Kind {
+    ApiKind {
         name: "Model",
         plural: "models",
         short: "mdl",
@@ -95,7 +95,7 @@ pub const KINDS: &[Kind] = &[
         definition: Model::crd,
         references: references_of::<Model>,
     },
-    Kind {
+    ApiKind {
         name: "PluginConfig",
         plural: "pluginconfigs",
         short: "pc",
@@ -103,7 +103,7 @@ pub const KINDS: &[Kind] = &[
         definition: PluginConfig::crd,
         references: references_of::<PluginConfig>,
     },
-    Kind {
+    ApiKind {
         name: "Prompt",
         plural: "prompts",
         short: "pr",
@@ -111,7 +111,7 @@ pub const KINDS: &[Kind] = &[
         definition: Prompt::crd,
         references: references_of::<Prompt>,
     },
-    Kind {
+    ApiKind {
         name: "RemoteMCPServer",
         plural: "remotemcpservers",
         short: "rmcp",
@@ -121,7 +121,7 @@ pub const KINDS: &[Kind] = &[
     },
 ];
 
-impl Kind {
+impl ApiKind {
     /// The kind that somebody means by a word: its name in any case, plural, short name, or one of these with the group.
     pub fn find(word: &str) -> Option<&'static Self> {
         let word = word.strip_suffix(&format!(".{GROUP}")).unwrap_or(word);
@@ -156,7 +156,7 @@ impl Kind {
     }
 }
 
-fn references_of<K: DeserializeOwned + Refers>(object: &Value) -> Vec<Reference> {
+fn references_of<K: DeserializeOwned + HasReferences>(object: &Value) -> Vec<Reference> {
     K::deserialize(object).map(|object| object.references()).unwrap_or_default()
 }
 

@@ -5,6 +5,7 @@
 pub mod agent;
 mod agent_model;
 pub mod cycle;
+pub mod diagnosis;
 pub mod digest;
 pub mod flow;
 pub mod flow_set;
@@ -27,14 +28,13 @@ pub mod status;
 pub mod tool;
 pub mod tool_server;
 pub mod traffic;
-pub mod trouble;
 pub mod why;
 
 pub use agent::{Agent, AgentSpec};
 pub use agent_model::agent_model;
 pub use flow::{Flow, FlowSpec};
 pub use flow_set::{FlowSet, FlowSetSpec};
-pub use kinds::{KINDS, Kind, Role, manifests};
+pub use kinds::{ApiKind, KINDS, Role, manifests};
 pub use mcp_server::{MCPServer, MCPServerSpec};
 pub use model::{Model, ModelSpec};
 pub use object_ref::ObjectRef;
@@ -42,13 +42,13 @@ pub use period::Period;
 pub use phase::{ReferencePhase, WorkloadPhase};
 pub use plugin_config::{PluginConfig, PluginConfigSpec};
 pub use prompt::{Prompt, PromptSpec};
-pub use references::{RefKind, Reference, Refers};
+pub use references::{HasReferences, RefKind, Reference};
 pub use remote_mcp_server::{RemoteMCPServer, RemoteMCPServerSpec};
 pub use status::{ChildRecord, ENDED_BY_READY_PODS, ReferenceStatus, WorkloadStatus, is_ended_by_ready_pods};
 pub use tool::{Tool, ToolSpec};
 pub use tool_server::ToolServerStatus;
 pub use traffic::{Expose, PROXY_PORT, Proxy, READY_PATH, Scaling, Traffic};
-pub use why::Why;
+pub use why::StatusExplanation;
 
 /// The API group of every kind.
 pub const GROUP: &str = "agents.recif.dev";

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use meta::{Phase, Standing};
+use meta::{Phase, PhaseClass};
 
 macro_rules! phases {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident => $standing:ident, $doing:literal);+ $(;)? }
@@ -24,10 +24,10 @@ macro_rules! phases {
             fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => stringify!($variant)),+ }
             }
-            fn standing(self) -> Standing {
-                match self { $(Self::$variant => Standing::$standing),+ }
+            fn class(self) -> PhaseClass {
+                match self { $(Self::$variant => PhaseClass::$standing),+ }
             }
-            fn doing(self) -> &'static str {
+            fn default_message(self) -> &'static str {
                 match self { $(Self::$variant => $doing),+ }
             }
         }

@@ -19,7 +19,7 @@ macro_rules! phased_object {
                 self.status.as_ref()?$(.$part)?.content_hash.as_deref()
             }
 
-            $(fn offers(&self) -> Option<&str> {
+            $(fn published_digest(&self) -> Option<&str> {
                 self.status.as_ref()?.$($offers).+.as_deref()
             })?
         }
@@ -34,7 +34,7 @@ macro_rules! phased_object {
 
             $crate::phased_object::accessors!();
 
-            $(fn offers(&self) -> Option<&str> {
+            $(fn published_digest(&self) -> Option<&str> {
                 self.status.as_ref()?.$($offers).+.as_deref()
             })?
         }
@@ -50,16 +50,16 @@ macro_rules! accessors {
         fn meta_mut(&mut self) -> &mut k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
             &mut self.metadata
         }
-        fn machine(&self) -> Option<&meta::MachineStatus> {
+        fn common(&self) -> Option<&meta::CommonStatus> {
             self.status.as_ref().map(|status| &status$(.$part)?.machine)
         }
-        fn machine_mut(&mut self) -> &mut meta::MachineStatus {
+        fn common_mut(&mut self) -> &mut meta::CommonStatus {
             &mut self.status.get_or_insert_default()$(.$part)?.machine
         }
         fn status_json(&self) -> serde_json::Value {
             let mut json = serde_json::to_value(&self.status).unwrap_or_default();
-            if let Some(machine) = meta::PhasedObject::machine(self) {
-                machine.restore_verbatim(&mut json);
+            if let Some(machine) = meta::PhasedObject::common(self) {
+                machine.restore_raw(&mut json);
             }
             json
         }

@@ -36,17 +36,17 @@ pub struct PostgresUrl {
 
 /// Why a URL cannot be used, as the rest of a sentence about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BadPostgresUrl {
+pub enum PostgresUrlError {
     /// It is none, or can be read in more than one way.
-    Unread,
+    Malformed,
     /// It names several hosts.
     SeveralHosts,
 }
 
-impl fmt::Display for BadPostgresUrl {
+impl fmt::Display for PostgresUrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Unread => {
+            Self::Malformed => {
                 "cannot be read: write postgresql://user:password@host:5432/database, with special characters of the \
                  password percent-encoded"
             }
@@ -55,7 +55,7 @@ impl fmt::Display for BadPostgresUrl {
     }
 }
 
-impl std::error::Error for BadPostgresUrl {}
+impl std::error::Error for PostgresUrlError {}
 
 /// Whether a URL is one of PostgreSQL: `postgres://`, `postgresql://`, or with a driver's suffix as in
 /// `postgresql+asyncpg://`.
@@ -69,21 +69,21 @@ impl PostgresUrl {
     ///
     /// # Errors
     /// [`BadPostgresUrl`].
-    pub fn read(text: &str) -> Result<Self, BadPostgresUrl> {
+    pub fn read(text: &str) -> Result<Self, PostgresUrlError> {
         let rest = text.split_once("://").filter(|_| is_postgres(text)).map(|(_, rest)| rest);
-        let rest = rest.ok_or(BadPostgresUrl::Unread)?;
+        let rest = rest.ok_or(PostgresUrlError::Malformed)?;
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         // A password that is not encoded, such as `p@ss/word`, would be taken for a host and a path.
         let tail = rest.get(authority.len()..).unwrap_or_default();
         let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
         let is_cut = |pair: &str| pair.split('=').next().unwrap_or_default().contains('@');
         if tail.contains('#') || path.contains('@') || query.split('&').any(is_cut) {
-            return Err(BadPostgresUrl::Unread);
+            return Err(PostgresUrlError::Malformed);
         }
         if authority.rsplit('@').next().unwrap_or_default().contains(',') {
-            return Err(BadPostgresUrl::SeveralHosts);
+            return Err(PostgresUrlError::SeveralHosts);
         }
-        let mut url = Url::parse(&format!("postgresql://{rest}")).map_err(|_| BadPostgresUrl::Unread)?;
+        let mut url = Url::parse(&format!("postgresql://{rest}")).map_err(|_| PostgresUrlError::Malformed)?;
         let given: Vec<(String, String)> = url.query_pairs().into_owned().collect();
         url.set_query(None);
         let mut host = url.host_str().unwrap_or_default().to_owned();
@@ -92,7 +92,7 @@ impl PostgresUrl {
             let name = if name == "ssl" { "sslmode" } else { name.as_str() };
             if matches!(name, "host" | "hostaddr") {
                 if value.contains(',') {
-                    return Err(BadPostgresUrl::SeveralHosts);
+                    return Err(PostgresUrlError::SeveralHosts);
                 }
                 host.clone_from(&value);
             }
@@ -145,19 +145,19 @@ mod tests {
 
     #[test]
     fn what_can_be_read_in_two_ways_is_refused_without_quoting_it() {
-        use BadPostgresUrl::{SeveralHosts, Unread};
+        use PostgresUrlError::{Malformed, SeveralHosts};
         for (text, problem) in [
-            ("mysql://u:SECRET@h/d", Unread),
-            ("SECRET", Unread),
-            ("", Unread),
+            ("mysql://u:SECRET@h/d", Malformed),
+            ("SECRET", Malformed),
+            ("", Malformed),
             ("postgresql://u:SECRET@a,b/d", SeveralHosts),
             ("postgresql://u:SECRET@a:1,b:2/d", SeveralHosts),
             ("postgresql:///d?host=a,b&password=SECRET", SeveralHosts),
-            ("postgresql://u:SECRET@h:port/d", Unread),
-            ("postgresql://u:p@SECRET/word@db/d", Unread),
-            ("postgresql://u:12/SECRET@h/d", Unread),
-            ("postgresql://u:12?SECRET@h/d", Unread),
-            ("postgresql://u:12#SECRET@h/d", Unread),
+            ("postgresql://u:SECRET@h:port/d", Malformed),
+            ("postgresql://u:p@SECRET/word@db/d", Malformed),
+            ("postgresql://u:12/SECRET@h/d", Malformed),
+            ("postgresql://u:12?SECRET@h/d", Malformed),
+            ("postgresql://u:12#SECRET@h/d", Malformed),
         ] {
             let error = PostgresUrl::read(text).unwrap_err();
             assert_eq!(error, problem, "{text}");

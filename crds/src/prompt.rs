@@ -5,7 +5,7 @@
 )]
 
 use kube::CustomResource;
-use meta::MachineStatus;
+use meta::CommonStatus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +48,7 @@ crate::phased_object::phased_object!(reference Prompt "prompts");
 pub struct PromptStatus {
     /// What the state machine keeps.
     #[serde(flatten)]
-    pub machine: MachineStatus,
+    pub machine: CommonStatus,
     /// SHA-256 (hex) of the text's bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<String>,

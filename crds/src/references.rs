@@ -63,7 +63,7 @@ impl RefKind {
     }
 
     /// Whether what is referred to is only passed on: whoever uses such an object uses what it refers to as well.
-    pub fn passes_on(self) -> bool {
+    pub fn is_transitive(self) -> bool {
         matches!(self, Self::Tool | Self::Model | Self::PluginConfig)
     }
 }
@@ -108,20 +108,20 @@ impl fmt::Display for Reference {
 }
 
 /// Something that may refer to objects in its namespace. What `podTemplate` names is not looked at.
-pub trait Refers {
+pub trait HasReferences {
     /// What it refers to, sorted by kind and name, each object once; it is optional only if every mention of it is.
     fn references(&self) -> Vec<Reference> {
-        let mut mentions = Mentions::default();
-        self.mention(&mut mentions);
+        let mut mentions = ReferenceSet::default();
+        self.collect(&mut mentions);
         mentions.0.into_values().collect()
     }
 
     /// Adds everything that it refers to.
-    fn mention(&self, mentions: &mut Mentions);
+    fn collect(&self, mentions: &mut ReferenceSet);
 }
 
-impl Refers for Agent {
-    fn mention(&self, mentions: &mut Mentions) {
+impl HasReferences for Agent {
+    fn collect(&self, mentions: &mut ReferenceSet) {
         let spec = &self.spec;
         if let Some(prompt) = &spec.prompt_ref {
             mentions.add(RefKind::Prompt, &prompt.name);
@@ -142,8 +142,8 @@ impl Refers for Agent {
     }
 }
 
-impl Refers for FlowDefinition {
-    fn mention(&self, mentions: &mut Mentions) {
+impl HasReferences for FlowDefinition {
+    fn collect(&self, mentions: &mut ReferenceSet) {
         for prompt in self.prompts.iter().filter_map(|source| source.prompt_ref.as_ref()) {
             mentions.add(RefKind::Prompt, &prompt.name);
         }
@@ -157,28 +157,28 @@ impl Refers for FlowDefinition {
     }
 }
 
-impl Refers for Runtime {
-    fn mention(&self, mentions: &mut Mentions) {
+impl HasReferences for Runtime {
+    fn collect(&self, mentions: &mut ReferenceSet) {
         mentions.add_env(&self.env);
     }
 }
 
-impl Refers for Flow {
-    fn mention(&self, mentions: &mut Mentions) {
-        self.spec.definition.mention(mentions);
-        self.spec.runtime.mention(mentions);
+impl HasReferences for Flow {
+    fn collect(&self, mentions: &mut ReferenceSet) {
+        self.spec.definition.collect(mentions);
+        self.spec.runtime.collect(mentions);
     }
 }
 
-impl Refers for FlowSet {
-    fn mention(&self, mentions: &mut Mentions) {
-        self.spec.flows.iter().for_each(|flow| flow.definition.mention(mentions));
-        self.spec.runtime.mention(mentions);
+impl HasReferences for FlowSet {
+    fn collect(&self, mentions: &mut ReferenceSet) {
+        self.spec.flows.iter().for_each(|flow| flow.definition.collect(mentions));
+        self.spec.runtime.collect(mentions);
     }
 }
 
-impl Refers for Tool {
-    fn mention(&self, mentions: &mut Mentions) {
+impl HasReferences for Tool {
+    fn collect(&self, mentions: &mut ReferenceSet) {
         let spec = &self.spec;
         match spec.tool_type() {
             Some(ToolType::Flow) => spec.flow_ref.iter().for_each(|flow| mentions.add(RefKind::Flow, &flow.name)),
@@ -196,14 +196,14 @@ impl Refers for Tool {
     }
 }
 
-impl Refers for Model {
-    fn mention(&self, mentions: &mut Mentions) {
+impl HasReferences for Model {
+    fn collect(&self, mentions: &mut ReferenceSet) {
         mentions.add(RefKind::PluginConfig, &self.spec.plugin_config_ref.name);
     }
 }
 
-impl Refers for PluginConfig {
-    fn mention(&self, mentions: &mut Mentions) {
+impl HasReferences for PluginConfig {
+    fn collect(&self, mentions: &mut ReferenceSet) {
         let Some(secret) = &self.spec.credentials_ref else { return };
         match self.spec.credential_keys.as_slice() {
             [] => mentions.add(RefKind::Secret, &secret.name),
@@ -212,8 +212,8 @@ impl Refers for PluginConfig {
     }
 }
 
-impl Refers for RemoteMCPServer {
-    fn mention(&self, mentions: &mut Mentions) {
+impl HasReferences for RemoteMCPServer {
+    fn collect(&self, mentions: &mut ReferenceSet) {
         for source in self.spec.headers_from.iter().filter_map(|header| header.value_from.as_ref()) {
             let kind = if source.is_secret() { RefKind::Secret } else { RefKind::ConfigMap };
             mentions.add_key(kind, &source.name, &source.key);
@@ -224,23 +224,23 @@ impl Refers for RemoteMCPServer {
     }
 }
 
-impl Refers for MCPServer {
-    fn mention(&self, mentions: &mut Mentions) {
+impl HasReferences for MCPServer {
+    fn collect(&self, mentions: &mut ReferenceSet) {
         let deployment = &self.spec.deployment;
         deployment.secret_refs.iter().for_each(|secret| mentions.add(RefKind::Secret, &secret.name));
         deployment.config_map_refs.iter().for_each(|map| mentions.add(RefKind::ConfigMap, &map.name));
     }
 }
 
-impl Refers for Prompt {
-    fn mention(&self, _: &mut Mentions) {}
+impl HasReferences for Prompt {
+    fn collect(&self, _: &mut ReferenceSet) {}
 }
 
 /// What was mentioned so far.
 #[derive(Debug, Default)]
-pub struct Mentions(BTreeMap<(RefKind, Option<String>, String), Reference>);
+pub struct ReferenceSet(BTreeMap<(RefKind, Option<String>, String), Reference>);
 
-impl Mentions {
+impl ReferenceSet {
     /// An object that must be there.
     fn add(&mut self, kind: RefKind, name: &str) {
         self.add_data(kind, name, None, None);

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use kube::CustomResource;
-use meta::MachineStatus;
+use meta::CommonStatus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -112,7 +112,7 @@ impl RemoteMCPServerSpec {
 pub struct RemoteMCPServerStatus {
     /// What the state machine keeps.
     #[serde(flatten)]
-    pub machine: MachineStatus,
+    pub machine: CommonStatus,
     /// What is known of its tools.
     #[serde(flatten)]
     pub server: ToolServerStatus,

@@ -14,7 +14,7 @@ use k8s_openapi::{
     },
 };
 use meta::{
-    MachineStatus,
+    CommonStatus,
     schema::{brief, list_map},
 };
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -273,7 +273,7 @@ pub(crate) fn publish(mut crd: CustomResourceDefinition, rules: &[ValidationRule
             tidy(root);
             if let Some(status) = root.properties.as_mut().and_then(|properties| properties.get_mut("status")) {
                 each(status, &|schema| schema.default = None);
-                status.default = Some(JSON(MachineStatus::unseen()));
+                status.default = Some(JSON(CommonStatus::initial()));
             }
             if !rules.is_empty() {
                 root.x_kubernetes_validations = Some(rules.to_vec());

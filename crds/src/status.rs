@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use meta::{MachineStatus, Phase};
+use meta::{CommonStatus, Phase};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use crate::WorkloadPhase;
 pub const ENDED_BY_READY_PODS: &[&str] = &["Unhealthy", "ProgressDeadlineExceeded", "ReplicaFailure"];
 
 /// Returns whether the object is Failed for a reason that a ready Pod ends, so that a Pod is worth keeping.
-pub fn is_ended_by_ready_pods(status: &MachineStatus) -> bool {
+pub fn is_ended_by_ready_pods(status: &CommonStatus) -> bool {
     let failed = status.phase.as_deref() == Some(WorkloadPhase::Failed.as_str());
     let reason = status.failure.as_ref().map(|failure| failure.reason.as_str());
     failed && reason.is_some_and(|reason| ENDED_BY_READY_PODS.contains(&reason))
@@ -47,7 +47,7 @@ pub struct ChildRecord {
 pub struct WorkloadStatus {
     /// What the state machine keeps.
     #[serde(flatten)]
-    pub machine: MachineStatus,
+    pub machine: CommonStatus,
     /// Ready Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
@@ -97,5 +97,5 @@ pub struct WorkloadStatus {
 pub struct ReferenceStatus {
     /// What the state machine keeps.
     #[serde(flatten)]
-    pub machine: MachineStatus,
+    pub machine: CommonStatus,
 }

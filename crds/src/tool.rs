@@ -116,14 +116,14 @@ pub struct ToolSpec {
     pub enabled: bool,
     /// How the server of a discovered tool is called. No object holds it: it is added for rendering.
     #[serde(skip)]
-    pub call: ServerCall,
+    pub call: ServerAccess,
 }
 
 crate::phased_object::phased_object!(reference Tool "tools");
 
 /// How the server of a discovered tool is called.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct ServerCall {
+pub struct ServerAccess {
     /// The server's headers, those of the Tool itself left out.
     pub headers: Vec<ServerHeader>,
     /// Whether it speaks the transport of the protocol's first revision, over a stream of events.

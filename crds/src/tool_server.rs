@@ -144,7 +144,7 @@ pub struct Publish {
 
 impl Publish {
     /// Whether the tool of this name becomes a Tool.
-    pub fn takes(&self, tool: &str) -> bool {
+    pub fn selects(&self, tool: &str) -> bool {
         let any = |globs: &[String]| globs.iter().any(|glob| matches_glob(glob, tool));
         self.enabled && (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
     }
@@ -281,10 +281,10 @@ mod tests {
             exclude: exclude.iter().map(|glob| (*glob).into()).collect(),
             ..Publish::default()
         };
-        assert!(publish(&[], &[]).takes("x"));
-        assert!(!publish(&["a*"], &[]).takes("x"));
-        assert!(!publish(&["a*"], &["*b"]).takes("ab"));
-        assert!(!Publish::default().takes("x"));
+        assert!(publish(&[], &[]).selects("x"));
+        assert!(!publish(&["a*"], &[]).selects("x"));
+        assert!(!publish(&["a*"], &["*b"]).selects("ab"));
+        assert!(!Publish::default().selects("x"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
     jiff::Timestamp,
 };
-use meta::{MachineStatus, Phase, Standing};
+use meta::{CommonStatus, Phase, PhaseClass};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use crate::{AgentSpec, ENDED_BY_READY_PODS, ReferencePhase, WorkloadPhase};
 
 /// The answer to "why is it like this?".
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Why {
+pub struct StatusExplanation {
     /// The whole answer, as one sentence, with what to do after a dash.
     pub sentence: String,
     /// The phase last written, if any.
@@ -95,7 +95,7 @@ const HINTS: &[(&str, &str)] = &[
 ];
 
 /// Failures to learn a server's tools: it is asked again without a word, so the object cannot say when.
-const ASKED_AGAIN: &[&str] = &[
+const RETRIED_BY_DISCOVERY: &[&str] = &[
     "ServerUnreachable",
     "ServerTimeout",
     "ServerRefused",
@@ -106,7 +106,7 @@ const ASKED_AGAIN: &[&str] = &[
 ];
 
 /// Failures whose cause is looked at again and again, ever more rarely, without a word.
-const LOOKED_AT: &[&str] = &["NameConflict", "SelectorImmutable", "Refused"];
+const RECHECKED_PERIODICALLY: &[&str] = &["NameConflict", "SelectorImmutable", "Refused"];
 
 /// What `Available` says of a workload whose number of Pods somebody else sets, up to who that is.
 const DEPLOYMENT_READY: &str = " deployment is ready; ";
@@ -119,27 +119,27 @@ pub fn hint(reason: &str) -> Option<&'static str> {
 /// Says why an object is as it is.
 ///
 /// `kind` is the name of its kind; `status` is `None` for an object without one.
-pub fn why(kind: &str, metadata: &ObjectMeta, status: Option<&MachineStatus>) -> Why {
-    let unseen = MachineStatus::default();
+pub fn why(kind: &str, metadata: &ObjectMeta, status: Option<&CommonStatus>) -> StatusExplanation {
+    let unseen = CommonStatus::default();
     let status = status.unwrap_or(&unseen);
     let subject = format!(
         "{kind} {}/{}",
         metadata.namespace.as_deref().unwrap_or("default"),
         metadata.name.as_deref().unwrap_or_default()
     );
-    let cause = Cause::of(status);
-    let Told { text, hint } = if metadata.deletion_timestamp.is_some() {
+    let cause = CauseCondition::of(status);
+    let Explanation { text, hint } = if metadata.deletion_timestamp.is_some() {
         deleting(metadata, status, &cause)
-    } else if let Some(phase) = status.seen_phase() {
+    } else if let Some(phase) = status.written_phase() {
         match (metadata.generation, status.observed_generation) {
             (Some(wanted), Some(seen)) if seen < wanted => behind(phase, seen, wanted),
             _ => in_phase(phase, status, &cause),
         }
     } else {
-        Told::new("has not been looked at yet", Some(OPERATOR))
+        Explanation::new("has not been looked at yet", Some(OPERATOR))
     };
     let advice = hint.map(|hint| format!(" — {hint}")).unwrap_or_default();
-    Why {
+    StatusExplanation {
         sentence: format!("{subject} {text}{advice}."),
         phase: status.phase.clone(),
         since: since(status),
@@ -153,7 +153,7 @@ pub fn why(kind: &str, metadata: &ObjectMeta, status: Option<&MachineStatus>) ->
 ///
 /// `rendered` is the storage that its ConfigMap names, which says more than a spec without `storage`: whether its namespace
 /// has a database is the operator's.
-pub fn held_by_pods(kind: &str, spec: &Value, rendered: Option<&str>) -> Option<String> {
+pub fn pod_local_state(kind: &str, spec: &Value, rendered: Option<&str>) -> Option<String> {
     let spec = AgentSpec::deserialize(spec).ok().filter(|spec| kind == "Agent" && spec.framework == "corail")?;
     let given = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
     let in_memory = match spec.storage.as_deref() {
@@ -170,12 +170,12 @@ pub fn held_by_pods(kind: &str, spec: &Value, rendered: Option<&str>) -> Option<
 }
 
 /// What is said of the object, and what to do.
-struct Told {
+struct Explanation {
     text: String,
     hint: Option<&'static str>,
 }
 
-impl Told {
+impl Explanation {
     fn new(text: impl Into<String>, hint: Option<&'static str>) -> Self {
         Self { text: text.into(), hint }
     }
@@ -183,14 +183,14 @@ impl Told {
 
 /// The condition that says why: `Stalled` when it is true, else `Ready`.
 #[derive(Default)]
-struct Cause<'a> {
+struct CauseCondition<'a> {
     ready: Option<bool>,
     reason: Option<&'a str>,
     message: &'a str,
 }
 
-impl<'a> Cause<'a> {
-    fn of(status: &'a MachineStatus) -> Self {
+impl<'a> CauseCondition<'a> {
+    fn of(status: &'a CommonStatus) -> Self {
         let condition = |name: &str| status.conditions.iter().find(|condition| condition.type_ == name);
         let is_true = |condition: &&Condition| condition.status == "True";
         let ready = condition("Ready");
@@ -222,39 +222,42 @@ impl<'a> Cause<'a> {
     }
 }
 
-fn deleting(metadata: &ObjectMeta, status: &MachineStatus, cause: &Cause<'_>) -> Told {
+fn deleting(metadata: &ObjectMeta, status: &CommonStatus, cause: &CauseCondition<'_>) -> Explanation {
     let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
     let text = match finalizers {
         [] => "is being deleted".into(),
         [only] if only == crate::FINALIZER && status.phase.as_deref() == Some("Terminating") => {
             let rest = if cause.message.is_empty() { "its Deployment to go" } else { cause.message };
-            return Told::new(format!("is being deleted and waits for: {rest}"), cause.hint());
+            return Explanation::new(format!("is being deleted and waits for: {rest}"), cause.hint());
         }
         [only] if only == crate::FINALIZER => {
-            return Told::new("is to be deleted, which the operator has not looked at yet", Some(OPERATOR));
+            return Explanation::new("is to be deleted, which the operator has not looked at yet", Some(OPERATOR));
         }
         several => format!("is being deleted and waits for its finalizers: {}", several.join(", ")),
     };
-    Told::new(text, None)
+    Explanation::new(text, None)
 }
 
-fn behind(phase: &str, seen: i64, wanted: i64) -> Told {
-    Told::new(
+fn behind(phase: &str, seen: i64, wanted: i64) -> Explanation {
+    Explanation::new(
         format!("is {phase} at generation {seen} of its spec; generation {wanted} has not been looked at yet"),
         Some(OPERATOR),
     )
 }
 
-fn in_phase(phase: &str, status: &MachineStatus, cause: &Cause<'_>) -> Told {
+fn in_phase(phase: &str, status: &CommonStatus, cause: &CauseCondition<'_>) -> Explanation {
     let standing =
-        WorkloadPhase::parse(phase).map(Phase::standing).or_else(|| ReferencePhase::parse(phase).map(Phase::standing));
+        WorkloadPhase::parse(phase).map(Phase::class).or_else(|| ReferencePhase::parse(phase).map(Phase::class));
     let said = cause.text();
-    let retry =
-        if standing == Some(Standing::Failed) || is_of_now(status, cause) { retry(status) } else { String::new() };
+    let retry = if standing == Some(PhaseClass::Failed) || is_current_failure(status, cause) {
+        retry(status)
+    } else {
+        String::new()
+    };
     let text = match standing {
         None => format!("is {phase}, a phase this build does not know"),
-        Some(Standing::Settled | Standing::Stopped) if cause.ready != Some(false) => {
-            let serves = standing == Some(Standing::Settled) && WorkloadPhase::parse(phase).is_some();
+        Some(PhaseClass::Settled | PhaseClass::Stopped) if cause.ready != Some(false) => {
+            let serves = standing == Some(PhaseClass::Settled) && WorkloadPhase::parse(phase).is_some();
             let word = if serves { "Ready" } else { phase };
             // What a converged object says of itself repeats the phase.
             match (cause.reason, cause.message) {
@@ -269,35 +272,35 @@ fn in_phase(phase: &str, status: &MachineStatus, cause: &Cause<'_>) -> Told {
         }
         Some(_) if said.is_empty() => format!("is {phase}{retry}"),
         // A phase that is its own reason waits for nothing but its Pods.
-        Some(Standing::Progressing) if cause.reason == Some(phase) => match cause.message {
+        Some(PhaseClass::Progressing) if cause.reason == Some(phase) => match cause.message {
             "" => format!("is {phase}{retry}"),
             message => format!("is {phase}: {message}{retry}"),
         },
-        Some(Standing::Progressing) => format!("is {phase} and waits: {said}{retry}"),
+        Some(PhaseClass::Progressing) => format!("is {phase} and waits: {said}{retry}"),
         Some(_) => format!("is {phase}: {said}{retry}"),
     };
-    Told::new(text, cause.hint().filter(|_| cause.ready != Some(true)))
+    Explanation::new(text, cause.hint().filter(|_| cause.ready != Some(true)))
 }
 
 /// What `Available` says of somebody else who sets the number of Pods.
-fn replicas_by_others(status: &MachineStatus) -> Option<&str> {
+fn replicas_by_others(status: &CommonStatus) -> Option<&str> {
     let available = status.conditions.iter().find(|condition| condition.type_ == "Available")?;
     available.message.split_once(DEPLOYMENT_READY).map(|(_, others)| others)
 }
 
 /// Whether the failure is what keeps the object where it is: its record outlives the recovery by ten minutes.
-fn is_of_now(status: &MachineStatus, cause: &Cause<'_>) -> bool {
+fn is_current_failure(status: &CommonStatus, cause: &CauseCondition<'_>) -> bool {
     cause.ready != Some(true) && status.failure.as_ref().is_some_and(|failure| cause.reason == Some(&failure.reason))
 }
 
 /// When a failure is tried again.
-fn retry(status: &MachineStatus) -> String {
+fn retry(status: &CommonStatus) -> String {
     let Some(failure) = &status.failure else { return String::new() };
     let reason = failure.reason.as_str();
-    if ASKED_AGAIN.contains(&reason) {
+    if RETRIED_BY_DISCOVERY.contains(&reason) {
         return ", asked again by itself".into();
     }
-    if LOOKED_AT.contains(&reason) {
+    if RECHECKED_PERIODICALLY.contains(&reason) {
         return ", checked again within 5 minutes".into();
     }
     if ENDED_BY_READY_PODS.contains(&reason) {
@@ -312,7 +315,7 @@ fn retry(status: &MachineStatus) -> String {
 }
 
 /// When the present phase was entered, if the history still holds it.
-fn since(status: &MachineStatus) -> Option<Timestamp> {
+fn since(status: &CommonStatus) -> Option<Timestamp> {
     let phase = status.phase.as_deref()?;
     status.history.iter().rev().find(|entry| entry.to == phase && entry.from != phase).map(|entry| entry.at.0)
 }

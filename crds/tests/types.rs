@@ -1,7 +1,7 @@
 //! How objects are read, what they refer to, and when their digest moves.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test may fail in a function beside it, too")]
 
-use crds::{Agent, KINDS, Kind, RefKind, Reference, Refers, Role, Tool, digest::canonical_json};
+use crds::{Agent, ApiKind, HasReferences, KINDS, RefKind, Reference, Role, Tool, digest::canonical_json};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -41,7 +41,7 @@ fn the_defaults_of_the_schema_are_those_of_the_types() {
             .unwrap(),
         ),
     ] {
-        let definition = serde_json::to_value(Kind::find(kind).unwrap().definition()).unwrap();
+        let definition = serde_json::to_value(ApiKind::find(kind).unwrap().definition()).unwrap();
         let fields =
             &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
         let defaults: Map<String, Value> = fields
@@ -132,10 +132,10 @@ fn the_table_of_kinds_says_what_the_definitions_say() {
         for word in
             [kind.name, kind.plural, kind.short, &kind.name.to_lowercase(), &format!("{}.{}", kind.plural, crds::GROUP)]
         {
-            assert_eq!(Kind::find(word).map(|found| found.name), Some(kind.name), "{word}");
+            assert_eq!(ApiKind::find(word).map(|found| found.name), Some(kind.name), "{word}");
         }
     }
-    assert!(Kind::find("pods").is_none());
+    assert!(ApiKind::find("pods").is_none());
 }
 
 #[test]

@@ -2,13 +2,13 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test may fail in a function beside it, too")]
 
 use crds::why::{self, hint};
-use meta::MachineStatus;
+use meta::CommonStatus;
 use serde_json::{Value, json};
 
 fn sentence(metadata: Value, status: Value) -> String {
     let mut whole = json!({ "name": "my-agent", "namespace": "default", "generation": 1 });
     whole.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
-    let status: Option<MachineStatus> = serde_json::from_value(status).unwrap();
+    let status: Option<CommonStatus> = serde_json::from_value(status).unwrap();
     why::why("Agent", &serde_json::from_value(whole).unwrap(), status.as_ref()).sentence
 }
 
@@ -38,7 +38,7 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
         ),
         (
             json!({}),
-            MachineStatus::unseen(),
+            CommonStatus::initial(),
             "Agent default/my-agent has not been looked at yet — see whether the operator runs and watches this namespace.",
         ),
         (
@@ -259,8 +259,8 @@ fn what_several_pods_hold_alone_is_said_where_nothing_shares_it() {
     ] {
         let mut whole = json!({ "name": "a", "framework": "corail" });
         whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-        assert_eq!(why::held_by_pods("Agent", &whole, rendered), expected, "{spec} {rendered:?}");
-        assert_eq!(why::held_by_pods("Flow", &whole, rendered), None, "{spec}");
+        assert_eq!(why::pod_local_state("Agent", &whole, rendered), expected, "{spec} {rendered:?}");
+        assert_eq!(why::pod_local_state("Flow", &whole, rendered), None, "{spec}");
     }
 }
 
@@ -303,7 +303,7 @@ fn every_reason_a_user_can_act_on_has_a_hint() {
 
 #[test]
 fn since_is_when_the_present_phase_was_entered_not_when_it_was_last_written() {
-    let status: MachineStatus = serde_json::from_value(json!({
+    let status: CommonStatus = serde_json::from_value(json!({
         "phase": "Resolving",
         "history": [
             { "from": "Pending", "to": "Resolving", "at": "2026-01-01T00:00:00Z" },

@@ -48,13 +48,13 @@ impl Bridge {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().no_proxy().timeout(SOON).build().unwrap();
         let mut bridge = Self { process, url: String::new(), client, log };
-        let line = bridge.logged("listening").await;
+        let line = bridge.wait_for_log("listening").await;
         bridge.url = format!("http://{}", line["address"].as_str().unwrap());
         bridge
     }
 
     /// The next line of its log with that message.
-    pub(crate) async fn logged(&mut self, message: &str) -> Value {
+    pub(crate) async fn wait_for_log(&mut self, message: &str) -> Value {
         loop {
             let line = timeout(SOON, self.log.next_line()).await.unwrap().unwrap().unwrap();
             let line: Value = serde_json::from_str(&line).unwrap();
@@ -81,7 +81,7 @@ impl Bridge {
     }
 
     /// Waits until a path has that status. A connection that was idle may be closed in the moment in which it is used.
-    pub(crate) async fn until(&self, path: &str, status: u16) {
+    pub(crate) async fn wait_for_status(&self, path: &str, status: u16) {
         let waiting = async {
             loop {
                 let answer = self.client.get(format!("{}{path}", self.url)).send().await;
@@ -95,13 +95,13 @@ impl Bridge {
     }
 
     /// Opens a session.
-    pub(crate) async fn session(&self) -> Session<'_> {
+    pub(crate) async fn session(&self) -> BridgeSession<'_> {
         let answer =
             self.post(&request(0, "initialize", json!({"protocolVersion": "2025-11-25"}))).send().await.unwrap();
         assert_eq!(answer.status(), 200);
         let id = answer.headers()["mcp-session-id"].to_str().unwrap().to_owned();
         assert_eq!(answer.json::<Value>().await.unwrap()["result"]["serverInfo"]["name"], "child");
-        Session { bridge: self, id }
+        BridgeSession { bridge: self, id }
     }
 
     /// A request of the newer era.
@@ -113,7 +113,7 @@ impl Bridge {
     }
 
     /// Its answer, which is a document.
-    pub(crate) async fn ask(&self, id: impl Into<Value>, method: &str, params: Value) -> Value {
+    pub(crate) async fn query(&self, id: impl Into<Value>, method: &str, params: Value) -> Value {
         self.modern(id, method, params).send().await.unwrap().json().await.unwrap()
     }
 
@@ -125,12 +125,12 @@ impl Bridge {
 }
 
 /// A session of the older era.
-pub(crate) struct Session<'a> {
+pub(crate) struct BridgeSession<'a> {
     pub(crate) bridge: &'a Bridge,
     pub(crate) id: String,
 }
 
-impl Session<'_> {
+impl BridgeSession<'_> {
     /// A request to the endpoint in this session.
     pub(crate) fn request(&self, method: Method) -> RequestBuilder {
         self.bridge.request(method).header("mcp-session-id", &self.id).header("mcp-protocol-version", "2025-11-25")
@@ -142,13 +142,13 @@ impl Session<'_> {
     }
 
     /// The answer to a request, which is a document.
-    pub(crate) async fn ask(&self, method: &str, params: Value) -> Value {
+    pub(crate) async fn query(&self, method: &str, params: Value) -> Value {
         self.post(request(1, method, params)).await.json().await.unwrap()
     }
 
     /// The process of its child.
     pub(crate) async fn pid(&self) -> u64 {
-        self.ask("pid", json!({})).await["result"]["pid"].as_u64().unwrap()
+        self.query("pid", json!({})).await["result"]["pid"].as_u64().unwrap()
     }
 
     /// Ends it.
@@ -163,12 +163,12 @@ pub(crate) fn request(id: impl Into<Value>, method: &str, params: Value) -> Valu
 }
 
 /// A stream of events, read as they come.
-pub(crate) struct Events {
+pub(crate) struct EventStream {
     response: Response,
     text: String,
 }
 
-impl Events {
+impl EventStream {
     /// Of that answer.
     pub(crate) fn of(response: Response) -> Self {
         assert_eq!(response.status(), 200);
@@ -203,10 +203,10 @@ impl Events {
 }
 
 /// Waits until the shared child of a bridge was told that so many requests are cancelled.
-pub(crate) async fn cancelled(bridge: &Bridge, count: usize) {
+pub(crate) async fn wait_until_cancelled(bridge: &Bridge, count: usize) {
     let waiting = async {
         loop {
-            let answer = bridge.ask(1, "cancelled", json!({})).await;
+            let answer = bridge.query(1, "cancelled", json!({})).await;
             if answer["result"]["ids"].as_array().unwrap().len() == count {
                 break;
             }
@@ -217,7 +217,7 @@ pub(crate) async fn cancelled(bridge: &Bridge, count: usize) {
 }
 
 /// Waits until a process is gone, and nothing of it is left.
-pub(crate) async fn gone(pid: u64) {
+pub(crate) async fn wait_until_gone(pid: u64) {
     let waiting = async {
         while Path::new(&format!("/proc/{pid}")).exists() {
             sleep(Duration::from_millis(10)).await;

@@ -82,7 +82,7 @@ impl Hops {
     }
 
     /// Where a client may enter, by name: at the bridge or server itself, and ever further from it.
-    pub(crate) fn doors(&self) -> [(&'static str, String); 3] {
+    pub(crate) fn entry_points(&self) -> [(&'static str, String); 3] {
         [self.first.clone(), ("sidecar", format!("http://{}/mcp", self.sidecar)), ("gateway", self.outermost())]
     }
 
@@ -121,12 +121,12 @@ fn free_address() -> SocketAddr {
 async fn serve(pod: SocketAddr, transport: &'static str) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let routes = Router::new().fallback(answer).with_state((pod, transport));
+    let routes = Router::new().fallback(respond).with_state((pod, transport));
     tokio::spawn(async move { axum::serve(listener, routes).await });
     address
 }
 
-async fn answer(State((pod, transport)): State<(SocketAddr, &'static str)>, uri: Uri) -> Response {
+async fn respond(State((pod, transport)): State<(SocketAddr, &'static str)>, uri: Uri) -> Response {
     if uri.query().is_some_and(|query| query.contains("watch=true")) {
         // Nothing happens, until the time is over that a watch asks for.
         let silence = stream::once(async {

@@ -7,18 +7,18 @@ use jiff::Timestamp;
 use meta::{Key, PhasedObject};
 use serde_json::Value;
 
-use super::{ActionError, ApiError, Clock, Notes, memory::Observed};
+use super::{ActionError, ApiError, Clock, StepNotes, retry_state::ObjectRetryState};
 
 /// What a step may use.
 pub struct Context<D> {
     /// The ports that the actions use; also reached by dereferencing the context.
-    pub world: Arc<D>,
+    pub deps: Arc<D>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Where the action explains itself.
-    pub notes: Notes,
+    pub notes: StepNotes,
     /// For how long something lasts, as this process saw it.
-    pub(super) observed: Observed,
+    pub(super) retry_state: ObjectRetryState,
 }
 
 impl<D> Context<D> {
@@ -28,24 +28,24 @@ impl<D> Context<D> {
     /// this process's own monotonic clock. So a clock that jumps neither ends nor prolongs it.
     pub fn time_left(&self, what: &'static str, since: Timestamp, most: Duration) -> Duration {
         let age = Duration::try_from(self.clock.now().duration_since(since)).unwrap_or_default();
-        let lasted = self.observed.lasted(what, since, age.min(most * 4 / 5), self.clock.elapsed());
+        let lasted = self.retry_state.observed_for(what, since, age.min(most * 4 / 5), self.clock.elapsed());
         most.saturating_sub(lasted)
     }
 
     /// Whether this version of the object is known to have been the newest one: this process wrote it, or [`confirm`](Self::confirm)
     /// was called for it. What a list or a watch brings may be stale.
     pub fn is_confirmed<K: PhasedObject>(&self, cr: &K) -> bool {
-        self.observed.is_confirmed(cr.version())
+        self.retry_state.is_confirmed(cr.version())
     }
 
     /// Takes note that the API server holds a newer version of the object: this one is not tried again at every wake.
-    pub fn outdated<K: PhasedObject>(&self, cr: &K) {
-        self.observed.outdated(cr.version(), self.clock.elapsed());
+    pub fn mark_stale<K: PhasedObject>(&self, cr: &K) {
+        self.retry_state.mark_stale(cr.version(), self.clock.elapsed());
     }
 
     /// Takes note that the API server holds no newer version of the object.
     pub fn confirm<K: PhasedObject>(&self, cr: &K) {
-        self.observed.confirm(cr.version());
+        self.retry_state.confirm(cr.version());
     }
 }
 
@@ -59,7 +59,7 @@ impl<D> Deref for Context<D> {
     type Target = D;
 
     fn deref(&self) -> &D {
-        &self.world
+        &self.deps
     }
 }
 
@@ -91,7 +91,7 @@ pub trait Action<K: PhasedObject, D>: Send + Sync {
 
 /// The driver's way to the objects of its kind: a cache to read from, two subresources to write to.
 #[async_trait]
-pub trait Objects<K: PhasedObject>: Send + Sync {
+pub trait ObjectClient<K: PhasedObject>: Send + Sync {
     /// The newest object known, never older than the answer to our own last write.
     fn newest(&self, key: &Key) -> Option<Arc<K>>;
     /// Sends a JSON Patch to the status subresource and returns what the API server answered.

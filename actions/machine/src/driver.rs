@@ -18,78 +18,79 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use meta::{Key, Phase, PhasedObject};
 
 use super::{
-    Action, ActionError, ApiError, By, Clock, Context, Notes, Objects, Registry, Rule, Sink, Table, Wait,
-    memory::{Memory, Observed},
-    step,
-    written::Dropped,
+    Action, ActionError, ApiError, Clock, Context, EdgeOwner, ObjectClient, Registry, Rule, Sink, StepNotes, Table,
+    Wait,
+    dropped_fields::DroppedFields,
+    retry_state::{ObjectRetryState, RetryState},
+    status,
 };
 
 /// When to look at an object again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum Requeue {
     /// At once: it moved.
-    Again,
+    Now,
     /// After this long, unless something wakes it before.
     After(Duration),
     /// When something wakes it.
-    Idle,
+    OnChange,
 }
 
 /// For so long one operator may write on while another one takes over, and clocks may differ.
 const HANDOVER: SignedDuration = SignedDuration::from_secs(30);
 
 /// How soon an object is looked at again whose step would read what is not known.
-const UNKNOWN: Duration = Duration::from_secs(10);
+const UNREADABLE_RECHECK: Duration = Duration::from_secs(10);
 
 /// Takes the objects of one kind through their life.
 pub struct Driver<K: PhasedObject, D> {
     pub(super) registry: Registry<K, D>,
-    pub(super) world: Arc<D>,
-    pub(super) objects: Arc<dyn Objects<K>>,
+    pub(super) deps: Arc<D>,
+    pub(super) objects: Arc<dyn ObjectClient<K>>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) sinks: Vec<Arc<dyn Sink>>,
-    pub(super) memory: Arc<Memory>,
+    pub(super) retry_state: Arc<RetryState>,
     /// This operator, as namespace and name of its lease; `None`: it is alone for sure.
     pub(super) instance: Option<String>,
     /// When this operator began to lead: another one that wrote later is at work too.
-    began: Mutex<Timestamp>,
+    leading_since: Mutex<Timestamp>,
     /// What the API server does not keep of statuses.
-    pub(super) dropped: Dropped,
+    pub(super) dropped: DroppedFields,
 }
 
 /// One step: the object it is based on, who was picked to decide, and what came of it.
-pub(super) struct Step<'a, K: PhasedObject> {
+pub(super) struct StepDecision<'a, K: PhasedObject> {
     pub(super) key: &'a Key,
     pub(super) cr: Arc<K>,
-    pub(super) by: By,
+    pub(super) owner: EdgeOwner,
     pub(super) passed_over: Vec<&'static str>,
     /// What the action returned; taken out by the conclusion.
     pub(super) result: Result<Option<K>, ActionError>,
     /// What the action said.
     pub(super) wait: Option<Wait>,
-    pub(super) because: Option<String>,
+    pub(super) reason: Option<String>,
     pub(super) facts: String,
     /// When the action wants to look again although nothing happened.
     pub(super) recheck: Option<Duration>,
     /// Whether it moves once too often without a cause.
-    pub(super) braked: bool,
+    pub(super) backed_off: bool,
     pub(super) took: Duration,
 }
 
-impl<'a, K: PhasedObject> Step<'a, K> {
+impl<'a, K: PhasedObject> StepDecision<'a, K> {
     /// A step for which no action was picked yet, and that changes nothing.
     fn new(key: &'a Key, cr: Arc<K>) -> Self {
         Self {
             key,
             cr,
-            by: By::Action(""),
+            owner: EdgeOwner::Action(""),
             passed_over: Vec::new(),
             result: Ok(None),
             wait: None,
-            because: None,
+            reason: None,
             facts: String::new(),
             recheck: None,
-            braked: false,
+            backed_off: false,
             took: Duration::ZERO,
         }
     }
@@ -106,21 +107,21 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
     pub fn new(
         registry: Registry<K, D>,
         world: Arc<D>,
-        objects: Arc<dyn Objects<K>>,
+        objects: Arc<dyn ObjectClient<K>>,
         clock: Arc<dyn Clock>,
         sinks: Vec<Arc<dyn Sink>>,
     ) -> Self {
         let began = Mutex::new(clock.now());
         Self {
-            began,
+            leading_since: began,
             registry,
-            world,
+            deps: world,
             objects,
             clock,
             sinks,
-            memory: Arc::default(),
+            retry_state: Arc::default(),
             instance: None,
-            dropped: Dropped::default(),
+            dropped: DroppedFields::default(),
         }
     }
 
@@ -134,47 +135,52 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
     }
 
     /// A digest of what others may change that the object depends on.
-    pub(super) fn outside(&self, cr: &K) -> u64 {
-        (self.registry.outside)(cr, &self.world)
+    pub(super) fn dependency_digest(&self, cr: &K) -> u64 {
+        (self.registry.dependency_digest)(cr, &self.deps)
     }
 
     /// Begins to lead. Until then others may have written with good reason.
-    pub fn begin(&self) {
-        *self.began.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.now();
-        self.memory.doubt_all();
+    pub fn start_leading(&self) {
+        *self.leading_since.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.now();
+        self.retry_state.unconfirm_all();
     }
 
     /// Takes one step of one object.
-    pub async fn step(&self, key: &Key) -> Next {
+    pub async fn reconcile(&self, key: &Key) -> Requeue {
         let now = self.clock.elapsed();
-        self.memory.sweep(now);
+        self.retry_state.sweep(now);
         let Some(cr) = self.objects.newest(key) else {
-            self.memory.forget(key);
-            return Next::Idle;
+            self.retry_state.forget(key);
+            return Requeue::OnChange;
         };
         if cr.is_deleting() && !cr.has_finalizer() {
-            return Next::Idle;
+            return Requeue::OnChange;
         }
-        if let Some(left) = self.memory.held_back(key, cr.uid(), cr.version(), now) {
-            return Next::After(left);
+        if let Some(left) = self.retry_state.delay_left(key, cr.uid(), cr.version(), now) {
+            return Requeue::After(left);
         }
         if !cr.is_deleting() {
-            let left = match self.other(cr.as_ref()) {
-                Some(write) => self.memory.written_by_other((key, cr.uid()), write, now),
-                None => self.memory.truce_left((key, cr.uid()), now),
+            let left = match self.other_writer(cr.as_ref()) {
+                Some(write) => self.retry_state.written_by_other((key, cr.uid()), write, now),
+                None => self.retry_state.contention_left((key, cr.uid()), now),
             };
             if !left.is_zero() {
-                return self.spare(Step::new(key, cr), left).await;
+                return self.yield_to_other_writer(StepDecision::new(key, cr), left).await;
             }
         }
-        if let Some(left) = self.memory.pause_left((key, cr.uid()), by_others(cr.meta()), || self.outside(&cr), now) {
-            return Next::After(left);
+        if let Some(left) = self.retry_state.pause_left(
+            (key, cr.uid()),
+            external_digest(cr.meta()),
+            || self.dependency_digest(&cr),
+            now,
+        ) {
+            return Requeue::After(left);
         }
-        let mut step = Step::new(key, cr);
+        let mut step = StepDecision::new(key, cr);
         let started = self.clock.elapsed();
         match self.rule(&step.cr) {
             Some((rule, next)) => {
-                step.by = By::Rule(rule);
+                step.owner = EdgeOwner::Rule(rule);
                 step.result = Ok(Some(next));
             }
             None => self.run(&mut step).await,
@@ -184,10 +190,10 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
     }
 
     /// The other operator that wrote the object last, the last entry of the history, and whether that is newer than this operator.
-    fn other<'a>(&self, cr: &'a K) -> Option<(&'a str, i64, bool)> {
-        let machine = cr.machine()?;
+    fn other_writer<'a>(&self, cr: &'a K) -> Option<(&'a str, i64, bool)> {
+        let machine = cr.common()?;
         let other = machine.managed_by.as_deref()?;
-        let began = *self.began.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = *self.leading_since.lock().unwrap_or_else(PoisonError::into_inner);
         let alive = |at: Timestamp| at.duration_since(began) > HANDOVER;
         let (seq, alive) = machine.history.last().map_or((0, false), |entry| (entry.seq, alive(entry.at.0)));
         self.instance.as_deref().is_some_and(|ours| ours != other).then_some((other, seq, alive))
@@ -195,16 +201,16 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
 
     /// Takes no step of an object, because a step would read what is not known: says so where the object waits for one. What is at
     /// rest is left as it is, without a write.
-    pub async fn refuse(&self, key: &Key, error: ApiError) -> Next {
-        let Some(cr) = self.objects.newest(key) else { return Next::Idle };
-        if let Some(left) = self.memory.held_back(key, cr.uid(), cr.version(), self.clock.elapsed()) {
-            return Next::After(left);
+    pub async fn report_unreadable(&self, key: &Key, error: ApiError) -> Requeue {
+        let Some(cr) = self.objects.newest(key) else { return Requeue::OnChange };
+        if let Some(left) = self.retry_state.delay_left(key, cr.uid(), cr.version(), self.clock.elapsed()) {
+            return Requeue::After(left);
         }
-        let current = cr.machine().and_then(|machine| machine.observed_generation) == Some(cr.generation());
+        let current = cr.common().and_then(|machine| machine.observed_generation) == Some(cr.generation());
         if cr.is_deleting() || (current && cr.phase().is_some_and(K::Phase::is_settled)) {
-            return Next::After(UNKNOWN);
+            return Requeue::After(UNREADABLE_RECHECK);
         }
-        self.conclude(Step { result: Err(error.into()), ..Step::new(key, cr) }).await
+        self.conclude(StepDecision { result: Err(error.into()), ..StepDecision::new(key, cr) }).await
     }
 
     /// What the driver itself decides, before any action is asked.
@@ -218,9 +224,9 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         if phase.is_none() || phase == K::Phase::TERMINATING {
             return Some((Rule::Admit, self.admitted(cr.as_ref())));
         }
-        let machine = cr.machine()?;
+        let machine = cr.common()?;
         // The API server has admitted it: the first write pins what, and says so.
-        if step::is_new(cr.as_ref()) {
+        if status::is_new(cr.as_ref()) {
             return None;
         }
         let moved = machine.observed_generation != Some(cr.generation());
@@ -228,7 +234,7 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         let changed = older || (moved && machine.spec_digest.as_deref() != Some(cr.spec_digest().as_str()));
         changed.then(|| {
             let mut next = self.admitted(cr.as_ref());
-            next.machine_mut().failure = None;
+            next.common_mut().failure = None;
             (Rule::SpecChanged, next)
         })
     }
@@ -236,38 +242,47 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
     /// The object as it is admitted: Pending, with what is pinned at that moment.
     fn admitted(&self, cr: &K) -> K {
         let mut next = cr.moved_to(K::Phase::FIRST);
-        step::pin(&mut next, self.table());
+        status::pin_spec(&mut next, self.table());
         next
     }
 
     /// Runs the first action that takes the object.
-    async fn run(&self, step: &mut Step<'_, K>) {
+    async fn run(&self, step: &mut StepDecision<'_, K>) {
         let (action, passed_over) = self.registry.pick(&step.cr);
         step.passed_over = passed_over;
         let Some(action) = action else {
             let phase = step.cr.raw_phase().unwrap_or_default();
             let message = format!("no action handles this object in phase {phase}");
-            step.wait = Some(Wait { missing: true, ..Wait::new("Unhandled", message, Duration::ZERO) });
+            step.wait = Some(Wait { needs_user: true, ..Wait::new("Unhandled", message, Duration::ZERO) });
             return;
         };
-        let observed = Observed { memory: self.memory.clone(), key: step.key.clone(), uid: step.cr.uid().to_owned() };
-        let cx = Context { world: self.world.clone(), clock: self.clock.clone(), notes: Notes::default(), observed };
-        step.by = By::Action(action.name());
-        step.result = bounded(action, &cx, step.cr.clone()).await;
+        let observed = ObjectRetryState {
+            retry_state: self.retry_state.clone(),
+            key: step.key.clone(),
+            uid: step.cr.uid().to_owned(),
+        };
+        let cx = Context {
+            deps: self.deps.clone(),
+            clock: self.clock.clone(),
+            notes: StepNotes::default(),
+            retry_state: observed,
+        };
+        step.owner = EdgeOwner::Action(action.name());
+        step.result = run_bounded(action, &cx, step.cr.clone()).await;
         let said = cx.notes.take();
-        let usual = action.recheck(&step.cr).map(|usual| step::spread(usual, step.cr.uid()));
-        step.recheck = match (said.look_again, usual) {
+        let usual = action.recheck(&step.cr).map(|usual| status::jitter(usual, step.cr.uid()));
+        step.recheck = match (said.requeue_after, usual) {
             (Some(said), Some(usual)) => Some(said.min(usual)),
             (said, usual) => said.or(usual),
         };
         step.facts = said.facts.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ");
         step.wait = said.wait;
-        step.because = said.because;
+        step.reason = said.reason;
     }
 }
 
 /// A digest of what others may change of the object itself.
-pub fn by_others(meta: &ObjectMeta) -> u64 {
+pub fn external_digest(meta: &ObjectMeta) -> u64 {
     let ours = meta.annotations.iter().flatten().filter(|(name, _)| name.starts_with(meta::ANNOTATION_PREFIX));
     let mut digest = DefaultHasher::new();
     (meta.generation, &meta.labels, ours.collect::<Vec<_>>(), meta.deletion_timestamp.is_some()).hash(&mut digest);
@@ -275,7 +290,7 @@ pub fn by_others(meta: &ObjectMeta) -> u64 {
 }
 
 /// Runs an action under its deadline, with panics caught.
-async fn bounded<K: PhasedObject, D: Sync>(
+async fn run_bounded<K: PhasedObject, D: Sync>(
     action: &dyn Action<K, D>,
     cx: &Context<D>,
     cr: Arc<K>,

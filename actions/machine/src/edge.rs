@@ -7,7 +7,7 @@ use meta::Phase;
 
 /// Where an edge begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum At<P> {
+pub enum EdgeFrom<P> {
     /// An object without a phase, or with one that this build does not know.
     Nothing,
     /// Every phase but Terminating.
@@ -18,7 +18,7 @@ pub enum At<P> {
 
 /// Who may take an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
+pub enum EdgeOwner {
     /// The action of this name.
     Action(&'static str),
     /// A rule of the driver.
@@ -50,7 +50,7 @@ impl Rule {
     }
 }
 
-impl By {
+impl EdgeOwner {
     /// The name in history, traces and diagrams.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl By {
     }
 }
 
-impl fmt::Display for By {
+impl fmt::Display for EdgeOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -70,11 +70,11 @@ impl fmt::Display for By {
 #[derive(Debug, Clone, Copy)]
 pub struct Edge<P: 'static> {
     /// Where it begins.
-    pub from: At<P>,
+    pub from: EdgeFrom<P>,
     /// Where it leads.
     pub to: P,
     /// Who may take it.
-    pub by: By,
+    pub by: EdgeOwner,
     /// When it is taken, for the diagram.
     pub why: &'static str,
 }
@@ -82,20 +82,20 @@ pub struct Edge<P: 'static> {
 impl<P: Phase> Edge<P> {
     /// An edge from one phase to another by an action.
     pub const fn new(from: P, to: P, by: &'static str, why: &'static str) -> Self {
-        Self { from: At::In(from), to, by: By::Action(by), why }
+        Self { from: EdgeFrom::In(from), to, by: EdgeOwner::Action(by), why }
     }
 
     /// An edge by a rule of the driver.
-    pub const fn rule(from: At<P>, to: P, rule: Rule, why: &'static str) -> Self {
-        Self { from, to, by: By::Rule(rule), why }
+    pub const fn rule(from: EdgeFrom<P>, to: P, rule: Rule, why: &'static str) -> Self {
+        Self { from, to, by: EdgeOwner::Rule(rule), why }
     }
 
     /// Whether a move from `from` (`None`: no phase yet) to `to` by `by` is this edge.
-    pub fn allows(&self, from: Option<P>, to: P, by: By) -> bool {
+    pub fn allows(&self, from: Option<P>, to: P, by: EdgeOwner) -> bool {
         let begins = match self.from {
-            At::Nothing => from.is_none(),
-            At::Any => from.is_none_or(|phase| Some(phase) != P::TERMINATING),
-            At::In(phase) => from == Some(phase),
+            EdgeFrom::Nothing => from.is_none(),
+            EdgeFrom::Any => from.is_none_or(|phase| Some(phase) != P::TERMINATING),
+            EdgeFrom::In(phase) => from == Some(phase),
         };
         begins && self.to == to && self.by == by
     }

@@ -5,36 +5,36 @@
 //! in memory between steps that a restart would miss; what a step needs, it observes again.
 
 mod action;
-mod brake;
 mod clock;
-mod conclude;
+mod commit;
 mod conditions;
+mod contention;
 mod driver;
+mod dropped_fields;
 mod edge;
 mod error;
-mod memory;
+mod messages;
+mod move_backoff;
 mod notes;
 mod patch;
+mod plan;
 mod registry;
+mod retry_state;
 mod sinks;
-mod step;
+mod status;
 mod table;
 #[cfg(test)]
 mod toy;
-mod truce;
-mod words;
-mod write;
-mod written;
 
-pub use action::{Action, Context, Objects};
+pub use action::{Action, Context, ObjectClient};
 pub use clock::{Clock, SystemClock};
-pub use driver::{Driver, Next, by_others};
-pub use edge::{At, By, Edge, Rule};
+pub use driver::{Driver, Requeue, external_digest};
+pub use edge::{Edge, EdgeFrom, EdgeOwner, Rule};
 pub use error::{ActionError, ApiError};
-pub use memory::remove_and_shrink;
-pub use notes::{Notes, Wait};
-pub use registry::{BadTable, Registry};
-pub use sinks::{Announcement, PhaseTrace, Sink, StepOutcome, StepRecord};
-pub use step::{RECHECK, is_due};
+pub use messages::readable_message;
+pub use notes::{StepNotes, Wait};
+pub use registry::{Registry, TableError};
+pub use retry_state::remove_and_shrink;
+pub use sinks::{EventText, PhaseTrace, Sink, StepOutcome, StepRecord};
+pub use status::{RECHECK, is_due};
 pub use table::Table;
-pub use words::in_words;

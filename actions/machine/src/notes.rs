@@ -16,45 +16,53 @@ pub struct Wait {
     /// One sentence: what is waited for.
     pub message: String,
     /// Something a person has to bring: said at once, and in an Event.
-    pub missing: bool,
+    pub needs_user: bool,
     /// How long the wait may last before it is worth a write.
-    pub patience: Duration,
+    pub quiet_period: Duration,
     /// Something is wrong with the Pods: told in an Event.
-    pub trouble: bool,
+    pub pod_problem: bool,
     /// Nothing is written while it is quiet, not even what the action changed.
-    pub holds_back: bool,
+    pub defers_writes: bool,
     /// The condition that is False, in the words of the wait, once the wait is written.
-    pub unmet: Option<&'static str>,
+    pub false_condition: Option<&'static str>,
 }
 
 impl Wait {
     /// A wait for something that will come by itself.
     pub(super) fn new(reason: &'static str, message: impl Into<String>, patience: Duration) -> Self {
         let message = message.into();
-        Self { reason, message, missing: false, patience, trouble: false, holds_back: false, unmet: None }
+        Self {
+            reason,
+            message,
+            needs_user: false,
+            quiet_period: patience,
+            pod_problem: false,
+            defers_writes: false,
+            false_condition: None,
+        }
     }
 }
 
 /// A wait shorter than this is not written.
-const PATIENCE: Duration = Duration::from_secs(2);
+const QUIET_PERIOD: Duration = Duration::from_secs(2);
 
 /// The notes of one step.
 #[derive(Debug, Default)]
-pub struct Notes(Mutex<Said>);
+pub struct StepNotes(Mutex<NoteSet>);
 
 /// What was said in a step.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct NoteSet {
     pub(super) wait: Option<Wait>,
-    pub(super) because: Option<String>,
-    pub(super) look_again: Option<Duration>,
+    pub(super) reason: Option<String>,
+    pub(super) requeue_after: Option<Duration>,
     pub(super) facts: Vec<(&'static str, String)>,
 }
 
-impl Notes {
+impl StepNotes {
     /// The step waits for something that will come by itself.
     pub fn waiting(&self, reason: &'static str, message: impl Into<String>) {
-        self.waiting_up_to(PATIENCE, reason, message);
+        self.waiting_up_to(QUIET_PERIOD, reason, message);
     }
 
     /// As [`Notes::waiting`], silent for longer because such a wait is usual.
@@ -63,26 +71,26 @@ impl Notes {
     }
 
     /// As [`Notes::waiting`], for something that is wrong and that a person wants to be told of.
-    pub fn trouble(&self, reason: &'static str, message: impl Into<String>) {
-        self.set(Wait { trouble: true, ..Wait::new(reason, message, PATIENCE) });
+    pub fn problem(&self, reason: &'static str, message: impl Into<String>) {
+        self.set(Wait { pod_problem: true, ..Wait::new(reason, message, QUIET_PERIOD) });
     }
 
     /// What the step waits for is so usual that until it has lasted this long nothing of the step is written at all.
-    pub fn hold_back(&self, patience: Duration) {
+    pub fn defer_writes(&self, patience: Duration) {
         if let Some(wait) = &mut self.lock().wait {
-            (wait.patience, wait.holds_back) = (patience, true);
+            (wait.quiet_period, wait.defers_writes) = (patience, true);
         }
     }
 
     /// The step waits for something that somebody has to bring or mend.
-    pub fn missing(&self, reason: &'static str, message: impl Into<String>) {
-        self.set(Wait { missing: true, ..Wait::new(reason, message, Duration::ZERO) });
+    pub fn blocked(&self, reason: &'static str, message: impl Into<String>) {
+        self.set(Wait { needs_user: true, ..Wait::new(reason, message, Duration::ZERO) });
     }
 
     /// What the step waits for is what this condition stands for: it is False from when the wait is written.
-    pub fn unmet(&self, condition: &'static str) {
+    pub fn false_condition(&self, condition: &'static str) {
         if let Some(wait) = &mut self.lock().wait {
-            wait.unmet = Some(condition);
+            wait.false_condition = Some(condition);
         }
     }
 
@@ -93,35 +101,35 @@ impl Notes {
     }
 
     /// Something worth a word in the trace, such as `applied` = `Deployment/a`.
-    pub fn note(&self, key: &'static str, value: impl Into<String>) {
+    pub fn fact(&self, key: &'static str, value: impl Into<String>) {
         self.lock().facts.push((key, value.into()));
     }
 
     /// Why the step moves, as one sentence for history and trace; without it the edge's own words stand there.
-    pub fn because(&self, reason: impl Into<String>) {
-        self.lock().because = Some(reason.into());
+    pub fn reason(&self, reason: impl Into<String>) {
+        self.lock().reason = Some(reason.into());
     }
 
     /// The step is to be repeated after this long although nothing happened; the shortest time said counts.
-    pub fn look_again(&self, after: Duration) {
+    pub fn requeue_after(&self, after: Duration) {
         let mut said = self.lock();
-        said.look_again = Some(said.look_again.map_or(after, |before| before.min(after)));
+        said.requeue_after = Some(said.requeue_after.map_or(after, |before| before.min(after)));
     }
 
     /// Everything that was said.
-    pub(super) fn take(&self) -> Said {
+    pub(super) fn take(&self) -> NoteSet {
         std::mem::take(&mut *self.lock())
     }
 
     /// The first wait said counts, unless a later one needs somebody to act.
     fn set(&self, wait: Wait) {
         let mut said = self.lock();
-        if said.wait.as_ref().is_none_or(|first| wait.missing && !first.missing) {
+        if said.wait.as_ref().is_none_or(|first| wait.needs_user && !first.needs_user) {
             said.wait = Some(wait);
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Said> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, NoteSet> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,15 +2,15 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use meta::{Phase, PhasedObject, Standing};
+use meta::{Phase, PhaseClass, PhasedObject};
 
-use super::{Action, At, By, Edge, Table};
+use super::{Action, Edge, EdgeFrom, EdgeOwner, Table};
 
 /// A kind's actions, in the order in which they are asked, with its table.
 pub struct Registry<K: PhasedObject, D> {
     actions: Vec<Arc<dyn Action<K, D>>>,
     pub(super) table: Table<K::Phase>,
-    pub(super) outside: fn(&K, &D) -> u64,
+    pub(super) dependency_digest: fn(&K, &D) -> u64,
 }
 
 impl<K: PhasedObject, D> fmt::Debug for Registry<K, D> {
@@ -21,7 +21,7 @@ impl<K: PhasedObject, D> fmt::Debug for Registry<K, D> {
 
 /// A fault in a kind's table or list of actions. The program must not start with one.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadTable {
+pub enum TableError {
     /// An object in this phase would never move again, unseen.
     #[error("{kind}: no action claims the phase {phase}")]
     Unclaimed {
@@ -76,8 +76,8 @@ impl<K: PhasedObject, D> Registry<K, D> {
         table: Table<K::Phase>,
         actions: Vec<Arc<dyn Action<K, D>>>,
         outside: fn(&K, &D) -> u64,
-    ) -> Result<Self, BadTable> {
-        let registry = Self { actions, table, outside };
+    ) -> Result<Self, TableError> {
+        let registry = Self { actions, table, dependency_digest: outside };
         registry.check()?;
         Ok(registry)
     }
@@ -95,38 +95,38 @@ impl<K: PhasedObject, D> Registry<K, D> {
         (None, passed_over)
     }
 
-    fn check(&self) -> Result<(), BadTable> {
+    fn check(&self) -> Result<(), TableError> {
         let (kind, edges) = (K::KIND, self.table.edges);
         let mut names = BTreeSet::new();
         for action in &self.actions {
             if !names.insert(action.name()) {
-                return Err(BadTable::ListedTwice { kind, action: action.name() });
+                return Err(TableError::ListedTwice { kind, action: action.name() });
             }
         }
         for edge in edges {
-            let By::Action(action) = edge.by else { continue };
+            let EdgeOwner::Action(action) = edge.by else { continue };
             let claimed =
                 self.actions.iter().find(|found| found.name() == action).is_some_and(|found| match edge.from {
-                    At::In(phase) => found.phases().contains(&phase),
-                    At::Nothing | At::Any => false,
+                    EdgeFrom::In(phase) => found.phases().contains(&phase),
+                    EdgeFrom::Nothing | EdgeFrom::Any => false,
                 });
             if !claimed {
-                return Err(BadTable::UnknownAction { kind, from: format!("{:?}", edge.from), action });
+                return Err(TableError::UnknownAction { kind, from: format!("{:?}", edge.from), action });
             }
         }
         for phase in K::Phase::ALL.iter().copied() {
             let name = phase.as_str();
             if !self.actions.iter().any(|action| action.phases().contains(&phase)) {
-                return Err(BadTable::Unclaimed { kind, phase: name });
+                return Err(TableError::Unclaimed { kind, phase: name });
             }
-            let stable = phase.standing() == Standing::Terminating;
-            if !stable && !edges.iter().any(|edge| edge.from == At::In(phase)) {
-                return Err(BadTable::Trap { kind, phase: name });
+            let stable = phase.class() == PhaseClass::Terminating;
+            if !stable && !edges.iter().any(|edge| edge.from == EdgeFrom::In(phase)) {
+                return Err(TableError::Trap { kind, phase: name });
             }
         }
         let reached = reachable(edges);
         match K::Phase::ALL.iter().find(|phase| !reached.contains(phase)) {
-            Some(phase) => Err(BadTable::Unreachable { kind, phase: phase.as_str() }),
+            Some(phase) => Err(TableError::Unreachable { kind, phase: phase.as_str() }),
             None => Ok(()),
         }
     }
@@ -138,9 +138,9 @@ fn reachable<P: Phase>(edges: &[Edge<P>]) -> BTreeSet<P> {
         let before = reached.len();
         for edge in edges {
             let begins = match edge.from {
-                At::Nothing => true,
-                At::Any => !reached.is_empty(),
-                At::In(phase) => reached.contains(&phase),
+                EdgeFrom::Nothing => true,
+                EdgeFrom::Any => !reached.is_empty(),
+                EdgeFrom::In(phase) => reached.contains(&phase),
             };
             if begins {
                 reached.insert(edge.to);

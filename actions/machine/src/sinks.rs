@@ -44,7 +44,7 @@ impl StepOutcome {
 
 /// What a person should be told through `kubectl describe`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Announcement {
+pub struct EventText {
     /// Whether something is wrong.
     pub warning: bool,
     /// A CamelCase word.
@@ -86,7 +86,7 @@ pub struct StepRecord {
     pub content_hash: String,
     pub trace_id: String,
     /// What to tell a person, when the status was written.
-    pub announce: Option<Announcement>,
+    pub event: Option<EventText>,
 }
 
 /// Takes note of steps. Must neither block nor fail.

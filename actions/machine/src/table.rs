@@ -10,11 +10,11 @@ pub struct Table<P: 'static> {
     /// Raised by hand when the same spec is to be rendered differently; objects admitted under an older one start over.
     pub render_version: i64,
     /// Failure reasons that waiting does not mend.
-    pub not_by_time: &'static [&'static str],
+    pub not_retryable: &'static [&'static str],
     /// Condition types its actions write; all others but Ready, Reconciling and Stalled belong to other clients.
     pub conditions: &'static [&'static str],
     /// Whether `Available` says the same as `Ready`, as for kinds without Pods.
-    pub available_by_phase: bool,
+    pub available_follows_ready: bool,
     /// Paths in its status, `[]` for every item of a list, by which its actions choose what to do, besides the driver's own.
-    pub steered_by: &'static [&'static str],
+    pub decision_paths: &'static [&'static str],
 }

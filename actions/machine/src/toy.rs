@@ -3,10 +3,10 @@
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use meta::{MachineStatus, Phase, PhasedObject, Standing};
+use meta::{CommonStatus, Phase, PhaseClass, PhasedObject};
 use serde_json::Value;
 
-use super::{At, Edge, Rule, Table};
+use super::{Edge, EdgeFrom, Rule, Table};
 
 /// The life of a lamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,14 +29,14 @@ impl Phase for LampPhase {
             Self::Broken => "Broken",
         }
     }
-    fn standing(self) -> Standing {
+    fn class(self) -> PhaseClass {
         match self {
-            Self::Pending => Standing::Progressing,
-            Self::Lit => Standing::Settled,
-            Self::Broken => Standing::Failed,
+            Self::Pending => PhaseClass::Progressing,
+            Self::Lit => PhaseClass::Settled,
+            Self::Broken => PhaseClass::Failed,
         }
     }
-    fn doing(self) -> &'static str {
+    fn default_message(self) -> &'static str {
         "it waits for power"
     }
 }
@@ -52,7 +52,7 @@ impl fmt::Display for LampPhase {
 pub(crate) struct Lamp {
     pub(crate) metadata: ObjectMeta,
     pub(crate) watts: u32,
-    pub(crate) status: Option<MachineStatus>,
+    pub(crate) status: Option<CommonStatus>,
 }
 
 impl PhasedObject for Lamp {
@@ -68,10 +68,10 @@ impl PhasedObject for Lamp {
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
     }
-    fn machine(&self) -> Option<&MachineStatus> {
+    fn common(&self) -> Option<&CommonStatus> {
         self.status.as_ref()
     }
-    fn machine_mut(&mut self) -> &mut MachineStatus {
+    fn common_mut(&mut self) -> &mut CommonStatus {
         self.status.get_or_insert_default()
     }
     fn status_json(&self) -> Value {
@@ -88,15 +88,15 @@ impl PhasedObject for Lamp {
 /// The table of the toy kind.
 pub(crate) const TABLE: Table<LampPhase> = Table {
     edges: &[
-        Edge::rule(At::Nothing, LampPhase::Pending, Rule::Admit, "first seen"),
+        Edge::rule(EdgeFrom::Nothing, LampPhase::Pending, Rule::Admit, "first seen"),
         Edge::new(LampPhase::Pending, LampPhase::Lit, "light", "it has power"),
         Edge::new(LampPhase::Lit, LampPhase::Pending, "watch", "the power is gone"),
-        Edge::rule(At::In(LampPhase::Pending), LampPhase::Broken, Rule::Fail, "failed permanently"),
+        Edge::rule(EdgeFrom::In(LampPhase::Pending), LampPhase::Broken, Rule::Fail, "failed permanently"),
         Edge::new(LampPhase::Broken, LampPhase::Pending, "repair", "the bulb was replaced"),
     ],
     render_version: 1,
-    not_by_time: &[],
+    not_retryable: &[],
     conditions: &[],
-    available_by_phase: true,
-    steered_by: &["contentHash", "children", "children[].uid"],
+    available_follows_ready: true,
+    decision_paths: &["contentHash", "children", "children[].uid"],
 };

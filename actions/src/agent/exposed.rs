@@ -8,14 +8,14 @@ use crds::Agent;
 
 use super::parts::namespace;
 use crate::{
-    deps::World,
+    deps::Deps,
     ports::{ChildKind, ChildRef},
     render::variables,
 };
 
 /// The first header of a tool of the agent that refers to such a key, as a sentence.
-pub(super) fn exposed(agent: &Agent, world: &World) -> Option<String> {
-    let (namespace, views) = (namespace(agent), &world.views);
+pub(super) fn exposed_credentials(agent: &Agent, world: &Deps) -> Option<String> {
+    let (namespace, views) = (namespace(agent), &world.cache);
     let model = views.model(namespace, &agent.spec.model_ref.as_ref()?.name)?;
     let plugin = views.plugin_config(namespace, &model.spec.plugin_config_ref.name)?;
     let secret = &plugin.spec.credentials_ref.as_ref()?.name;

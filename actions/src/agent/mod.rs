@@ -5,29 +5,29 @@ mod parts;
 
 use std::collections::BTreeMap;
 
-use crds::{Agent, RefKind, Refers, Traffic, WorkloadPhase, WorkloadStatus, cycle::Node, digest};
-use machine::{ActionError, BadTable, Table};
+use crds::{Agent, HasReferences, RefKind, Traffic, WorkloadPhase, WorkloadStatus, cycle::Node, digest};
+use machine::{ActionError, Table, TableError};
 use meta::condition;
-use parts::{Found, namespace};
+use parts::{AgentReferences, namespace};
 
 use crate::{
-    deps::World,
+    deps::Deps,
     kind::{ControlledKind, Registry},
-    ports::Manifest,
-    references::{self, Given, Inputs, Lookup},
-    render::{self, AgentParts, RenderError, Settings},
-    workload::{self, Rendered, Workload},
+    ports::ChildManifest,
+    references::{self, AvailableVariables, Inputs, Resolver},
+    render::{self, AgentParts, RenderError, RenderSettings},
+    workload::{self, RenderedWorkload, WorkloadKind},
 };
 
 impl ControlledKind for Agent {
     const TABLE: Table<WorkloadPhase> = Table { render_version: 3, ..workload::TABLE };
 
-    fn registry() -> Result<Registry<Self>, BadTable> {
+    fn registry() -> Result<Registry<Self>, TableError> {
         workload::registry()
     }
 }
 
-impl Workload for Agent {
+impl WorkloadKind for Agent {
     const LABEL: &'static str = render::AGENT_LABEL;
     const READS_FILES: bool = false;
 
@@ -47,7 +47,7 @@ impl Workload for Agent {
         self.status.get_or_insert_default()
     }
 
-    fn validate(&self, settings: &Settings) -> Result<(), ActionError> {
+    fn validate(&self, settings: &RenderSettings) -> Result<(), ActionError> {
         let config = render::agent_config(self, &AgentParts::default(), settings).map_err(terminal)?;
         let proxy = settings.proxy_image.as_str().into();
         let running = render::agent_workload_children(self, &config, proxy, None).map_err(terminal)?;
@@ -55,33 +55,33 @@ impl Workload for Agent {
         render::check_pod_security(&running, overlay, settings.pod_security).map_err(terminal)
     }
 
-    fn inputs(&self, world: &World) -> Inputs {
+    fn inputs(&self, world: &Deps) -> Inputs {
         let (namespace, name) = (namespace(self), self.metadata.name.as_deref().unwrap_or_default());
-        let lookup = Lookup::new(world, namespace);
+        let lookup = Resolver::new(world, namespace);
         let mut inputs = lookup.inputs(Some(&Node::new(RefKind::Agent, name)), &self.references());
-        inputs.add("Settings", references::Found::Here(settings_digest(&world.settings, namespace)));
+        inputs.add("Settings", references::Resolution::Resolved(settings_digest(&world.settings, namespace)));
         inputs
     }
 
-    fn never_answers(&self, world: &World) -> Option<String> {
+    fn model_problem(&self, world: &Deps) -> Option<String> {
         let spec = &self.spec;
         if spec.image != world.settings.runner_image {
             return None;
         }
-        let (views, namespace) = (world.views.as_ref(), namespace(self));
-        let mut given = Given::of(views, namespace, &spec.env, &spec.env_from, spec.pod_template.as_ref());
+        let (views, namespace) = (world.cache.as_ref(), namespace(self));
+        let mut given = AvailableVariables::of(views, namespace, &spec.env, &spec.env_from, spec.pod_template.as_ref());
         match &spec.model_ref {
-            None => given.lacks(&spec.model_type),
+            None => given.provider_problem(&spec.model_type),
             Some(named) => {
                 let model = views.model(namespace, &named.name)?;
                 let config = &model.spec.plugin_config_ref.name;
-                given.lacks_of(views, namespace, config, &views.plugin_config(namespace, config)?.spec)
+                given.plugin_config_problem(views, namespace, config, &views.plugin_config(namespace, config)?.spec)
             }
         }
     }
 
-    fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {
-        let found = Found::look_up(self, world);
+    fn render(&self, world: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
+        let found = AgentReferences::look_up(self, world);
         let config = render::agent_config(self, &found.parts()?, &world.settings).map_err(terminal)?;
         let image = self.proxy_image(&world.settings);
         let running = render::agent_workload_children(self, &config, self.pinned_proxy(&image), replicas);
@@ -96,7 +96,7 @@ impl Workload for Agent {
         });
         let (type_, id) = (config.plain.get("CORAIL_MODEL_TYPE"), config.plain.get("CORAIL_MODEL_ID"));
         let model = type_.zip(id).map(|(type_, id)| format!("{type_}/{id}"));
-        let rendered = Rendered {
+        let rendered = RenderedWorkload {
             model: model.filter(|_| self.spec.model_ref.is_none() || found.has_model()),
             config: render::agent_config_children(self, &config),
             content_hash: config.content_hash,
@@ -107,15 +107,15 @@ impl Workload for Agent {
         Ok(workload::with_policy(self, world, rendered))
     }
 
-    fn exposed(&self, world: &World) -> Option<String> {
-        exposed::exposed(self, world)
+    fn exposed_credentials(&self, world: &Deps) -> Option<String> {
+        exposed::exposed_credentials(self, world)
     }
 
-    fn images(&self, settings: &Settings) -> BTreeMap<String, String> {
+    fn images(&self, settings: &RenderSettings) -> BTreeMap<String, String> {
         self.offered_proxy(settings).into_iter().collect()
     }
 
-    fn network_policy(&self) -> Manifest {
+    fn network_policy(&self) -> ChildManifest {
         render::network_policy(self, Self::LABEL, self.spec.port)
     }
 
@@ -123,13 +123,13 @@ impl Workload for Agent {
         self.spec.pod_template.as_ref()
     }
 
-    fn endpoint(&self, settings: &Settings) -> String {
+    fn endpoint(&self, settings: &RenderSettings) -> String {
         render::endpoint(self, render::AGENT_PORT, settings)
     }
 }
 
 /// The digest of what an Agent of this namespace uses of the operator's settings.
-pub(crate) fn settings_digest(settings: &Settings, namespace: &str) -> String {
+pub(crate) fn settings_digest(settings: &RenderSettings, namespace: &str) -> String {
     digest::digest(&serde_json::json!({
         "namespace": settings.operator_namespace,
         "domain": settings.cluster_domain,

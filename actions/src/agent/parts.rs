@@ -2,21 +2,21 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crds::{Agent, Model, PluginConfig, Prompt, RefKind, Reference, Refers, Tool, ToolSpec, tool::ToolType};
+use crds::{Agent, HasReferences, Model, PluginConfig, Prompt, RefKind, Reference, Tool, ToolSpec, tool::ToolType};
 use machine::ActionError;
 
 use crate::{
-    deps::World,
-    discovery::served,
-    ports::Views,
+    deps::Deps,
+    discovery::resolve_tool,
+    ports::CacheReader,
     prompt,
-    references::{self, Lookup},
+    references::{self, Resolver},
     render::{AgentParts, ToolSlot},
 };
 
 /// What was found of what an Agent refers to.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct AgentReferences {
     /// Name of the Tool, the Tool unless it is a builtin, and where the flow or agent is that it calls.
     tools: Vec<(String, Option<Arc<Tool>>, Option<String>)>,
     prompt: Option<Arc<Prompt>>,
@@ -24,17 +24,18 @@ pub(super) struct Found {
     data: BTreeMap<String, String>,
 }
 
-impl Found {
+impl AgentReferences {
     /// Takes from the caches what may be used.
-    pub(super) fn look_up(agent: &Agent, world: &World) -> Self {
-        let (namespace, spec, views) = (namespace(agent), &agent.spec, &world.views);
-        let lookup = Lookup::new(world, namespace);
+    pub(super) fn look_up(agent: &Agent, world: &Deps) -> Self {
+        let (namespace, spec, views) = (namespace(agent), &agent.spec, &world.cache);
+        let lookup = Resolver::new(world, namespace);
         let usable = |kind, name: &str| {
-            matches!(lookup.find(&Reference::new(kind, name)), references::Found::Here(_)).then(|| name.to_owned())
+            matches!(lookup.find(&Reference::new(kind, name)), references::Resolution::Resolved(_))
+                .then(|| name.to_owned())
         };
         let tools = spec.tools.iter().filter_map(|name| usable(RefKind::Tool, name)).map(|name| {
             let tool = views.tool(namespace, &name);
-            let tool = tool.map(|tool| served(views.as_ref(), namespace, &tool).unwrap_or(tool));
+            let tool = tool.map(|tool| resolve_tool(views.as_ref(), namespace, &tool).unwrap_or(tool));
             let address = tool.as_ref().and_then(|tool| address(&tool.spec, views.as_ref(), namespace));
             (name, tool, address)
         });
@@ -81,7 +82,7 @@ fn slot<'a>(name: &'a str, tool: Option<&'a Tool>, address: Option<&'a str>) -> 
 }
 
 /// Where the flow or agent is that a tool calls.
-pub(crate) fn address(tool: &ToolSpec, views: &dyn Views, namespace: &str) -> Option<String> {
+pub(crate) fn address(tool: &ToolSpec, views: &dyn CacheReader, namespace: &str) -> Option<String> {
     match tool.tool_type()? {
         ToolType::Flow => {
             let flow = views.flow(namespace, &tool.flow_ref.as_ref()?.name)?;

@@ -8,18 +8,18 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, ops::Range};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Definition;
+use super::McpToolDefinition;
 
 /// Definitions, by name.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Definitions {
     text: Box<str>,
-    places: BTreeMap<Box<str>, Range<usize>>,
+    ranges: BTreeMap<Box<str>, Range<usize>>,
 }
 
 impl fmt::Debug for Definitions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Definitions").field("names", &self.places.keys()).finish_non_exhaustive()
+        f.debug_struct("Definitions").field("names", &self.ranges.keys()).finish_non_exhaustive()
     }
 }
 
@@ -38,7 +38,7 @@ impl Definitions {
             Some((Box::from(named.name.as_ref()), start..start + raw.get().len()))
         };
         let places = all.into_iter().filter_map(place).collect();
-        Self { text: text.into(), places }
+        Self { text: text.into(), ranges: places }
     }
 
     /// Joins definitions, each with its name, in the order of their names.
@@ -53,7 +53,7 @@ impl Definitions {
             places.insert(Box::from(name), start..text.len());
         }
         text.push(']');
-        Self { text: text.into(), places }
+        Self { text: text.into(), ranges: places }
     }
 
     /// All of them, as JSON.
@@ -63,17 +63,17 @@ impl Definitions {
 
     /// The names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.places.keys().map(AsRef::as_ref)
+        self.ranges.keys().map(AsRef::as_ref)
     }
 
     /// Whether there is one of this name.
     pub fn contains(&self, name: &str) -> bool {
-        self.places.contains_key(name)
+        self.ranges.contains_key(name)
     }
 
     /// The one of this name.
-    pub fn get(&self, name: &str) -> Option<Definition> {
-        serde_json::from_str(self.text.get(self.places.get(name)?.clone())?).ok()
+    pub fn get(&self, name: &str) -> Option<McpToolDefinition> {
+        serde_json::from_str(self.text.get(self.ranges.get(name)?.clone())?).ok()
     }
 }
 

@@ -4,14 +4,14 @@
 //! own time, and wakes the object when there is news and when it is time to ask again. What was last told stays where it is
 //! while a server is down: its tools in the status, their definitions in a ConfigMap.
 
-mod catalogue;
+mod catalog;
 mod definitions;
-mod keep;
+mod persist;
 mod publish;
-mod served;
 mod server;
-mod tell;
-mod withdraw;
+mod server_tool;
+mod store;
+mod unpublish;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,40 +19,40 @@ use crds::tool_server::{ServerHeader, ServerInfo, ServerTls};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use catalogue::{Catalogue, Told};
+pub use catalog::{Catalog, CompactTool};
 pub use definitions::Definitions;
-pub use keep::DISCOVERED;
+pub use persist::DISCOVERED;
 pub use publish::PUBLISHED;
-pub(crate) use served::{Standing, served, standing};
 pub use server::ToolServer;
-pub use tell::tell;
-pub use withdraw::Withdrawing;
+pub(crate) use server_tool::{ToolState, resolve_tool, tool_state};
+pub use store::store_tools;
+pub use unpublish::Unpublishing;
 
 use machine::ActionError;
 use meta::Key;
 
 /// The most tools that are taken from a server.
-pub const MOST_TOOLS: usize = 1000;
+pub const MAX_TOOLS: usize = 1000;
 
 /// Where servers are asked for their tools.
-pub trait Discoveries: Send + Sync {
+pub trait ToolDiscovery: Send + Sync {
     /// What the server last said, or `None` as long as it has not answered. Asks it if it was not asked yet as this target, or
     /// if it is time for another look; in both cases the object is woken when the answer is there.
-    fn look(&self, target: &Target, when: When) -> Option<Arc<Outcome>>;
+    fn query(&self, target: &DiscoveryTarget, when: Schedule) -> Option<Arc<DiscoveryResult>>;
 }
 
 /// When a server of which nothing is known is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum Schedule {
     /// At once: somebody waits.
     Now,
     /// At some time within its resync, so that those of which all was known before a restart are not asked all at once.
-    InTurn,
+    OnResync,
 }
 
 /// A server, and how it is asked. Another value is another server: what it said before counts no more.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Target {
+pub struct DiscoveryTarget {
     /// Kind of the object.
     pub kind: &'static str,
     /// The object.
@@ -80,13 +80,13 @@ pub struct Target {
 }
 
 /// How a discovery ended.
-pub type Outcome = Result<Discovered, Undiscovered>;
+pub type DiscoveryResult = Result<Discovered, DiscoveryError>;
 
 /// What a server told.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Discovered {
     /// Its tools, at most [`MOST_TOOLS`].
-    pub catalogue: Catalogue,
+    pub catalog: Catalog,
     /// What it says that it is.
     pub server: ServerInfo,
     /// `initialize` or `discover`.
@@ -98,7 +98,7 @@ pub struct Discovered {
 /// A tool as its server defines it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Definition {
+pub struct McpToolDefinition {
     /// Its name.
     pub name: String,
     /// What it is for.
@@ -113,15 +113,15 @@ pub struct Definition {
 
 /// Why a server's tools are not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Undiscovered {
+pub struct DiscoveryError {
     /// A CamelCase word for the condition, of [`REASONS`].
     pub reason: &'static str,
     /// One sentence, without credentials, times and counters.
     pub message: String,
 }
 
-impl From<&Undiscovered> for ActionError {
-    fn from(failed: &Undiscovered) -> Self {
+impl From<&DiscoveryError> for ActionError {
+    fn from(failed: &DiscoveryError) -> Self {
         Self::terminal(failed.reason, &failed.message)
     }
 }

@@ -12,7 +12,7 @@ use machine::{ActionError, ApiError};
 use meta::{PhasedObject, condition, update_condition};
 use serde_json::{Value, json};
 
-use super::{Catalogue, Definition, ToolServer, keep::contested};
+use super::{Catalog, McpToolDefinition, ToolServer, persist::repair_backoff_message};
 use crate::{
     kind::Context,
     ports::{ChildKind, ChildRef},
@@ -34,7 +34,7 @@ const STILL_USED: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 struct Published {
     count: Option<i32>,
-    said: Option<Condition>,
+    condition: Option<Condition>,
 }
 
 /// Publishes what the server told, and says so in the status. `before`: the digest of what it told the last time.
@@ -44,13 +44,13 @@ struct Published {
 pub(super) async fn publish<K: ToolServer>(
     cx: &Context,
     cr: &mut K,
-    told: &Catalogue,
+    told: &Catalog,
     before: Option<&String>,
 ) -> Result<(), ActionError> {
-    let published = published(cx, cr, told, before == Some(&told.digest)).await?;
-    cr.told_mut().published_tools = published.count;
-    let conditions = &mut cr.machine_mut().conditions;
-    match published.said {
+    let published = publish_tools(cx, cr, told, before == Some(&told.digest)).await?;
+    cr.tools_status_mut().published_tools = published.count;
+    let conditions = &mut cr.common_mut().conditions;
+    match published.condition {
         Some(said) => update_condition(conditions, said),
         None => conditions.retain(|known| known.type_ != PUBLISHED),
     }
@@ -59,26 +59,26 @@ pub(super) async fn publish<K: ToolServer>(
 
 /// A server that never published looks for nothing. That it begins to is in the status before the first Tool is there, or nobody
 /// would look for those that a crash left behind. `known`: the server told the same the last time.
-async fn published<K: ToolServer>(
+async fn publish_tools<K: ToolServer>(
     cx: &Context,
     cr: &K,
-    told: &Catalogue,
+    told: &Catalog,
     known: bool,
 ) -> Result<Published, ActionError> {
     let wanted = cr.publish().cloned().unwrap_or_default();
-    let before = cr.told().and_then(|told| told.published_tools);
+    let before = cr.tools_status().and_then(|told| told.published_tools);
     if !wanted.enabled && before.is_none() {
         return Ok(Published::default());
     }
     if before.is_none() {
-        cx.notes.look_again(Duration::ZERO);
+        cx.notes.requeue_after(Duration::ZERO);
         let said = condition(PUBLISHED, false, "Publishing", "the Tools are about to be made");
-        return Ok(Published { count: Some(0), said: Some(said) });
+        return Ok(Published { count: Some(0), condition: Some(said) });
     }
     let key = cr.key();
     let (mut tools, mut refused) = (BTreeMap::new(), Vec::new());
     // Sorted, so that of names that are alike the same one wins in whatever order the server tells them.
-    for tool in told.definitions.names().filter(|tool| wanted.enabled && wanted.takes(tool)) {
+    for tool in told.definitions.names().filter(|tool| wanted.enabled && wanted.selects(tool)) {
         match tools.entry(object_name(&wanted.prefix, tool)) {
             Entry::Vacant(place) if !place.key().is_empty() => {
                 place.insert(tool);
@@ -90,9 +90,11 @@ async fn published<K: ToolServer>(
     for (name, tool) in &tools {
         let Some(tool) = told.definitions.get(tool) else { continue };
         match ensure(cx, cr, name, &tool, known).await {
-            Ok(Ensured::Done) => count += 1,
-            Ok(Ensured::Contested(message)) => disputed.push(message),
-            Ok(Ensured::Foreign) => refused.push(format!("tool \"{name}\" exists and belongs to somebody else")),
+            Ok(PublishOutcome::Done) => count += 1,
+            Ok(PublishOutcome::BackedOff(message)) => disputed.push(message),
+            Ok(PublishOutcome::NotOwned) => {
+                refused.push(format!("tool \"{name}\" exists and belongs to somebody else"))
+            }
             Err(ActionError::Api(ApiError::Invalid(message) | ApiError::Refused(message))) => {
                 refused.push(format!("tool \"{name}\": {message}"));
             }
@@ -100,47 +102,47 @@ async fn published<K: ToolServer>(
         }
     }
     let mut used = Vec::new();
-    for tool in cx.views.published_tools(K::KIND, &key.namespace, &key.name) {
+    for tool in cx.cache.published_tools(K::KIND, &key.namespace, &key.name) {
         let name = tool.metadata.name.clone().unwrap_or_default();
-        if tools.contains_key(&name) || !is_own(cr, &tool) || tool.metadata.deletion_timestamp.is_some() {
+        if tools.contains_key(&name) || !is_controlled(cr, &tool) || tool.metadata.deletion_timestamp.is_some() {
             continue;
         }
-        if cx.views.is_tool_used(&key.namespace, &name) {
+        if cx.cache.is_tool_used(&key.namespace, &name) {
             used.push(name);
             continue;
         }
         refuse_stale(cx, cr).await?;
         let child = ChildRef { kind: ChildKind::Tool, namespace: key.namespace.clone(), name };
-        cx.cluster.delete(&child, tool.metadata.uid.as_deref().unwrap_or_default()).await?;
-        cx.notes.note("removed", child.to_string());
+        cx.client.delete(&child, tool.metadata.uid.as_deref().unwrap_or_default()).await?;
+        cx.notes.fact("removed", child.to_string());
     }
     if !used.is_empty() {
-        cx.notes.look_again(STILL_USED);
+        cx.notes.requeue_after(STILL_USED);
     }
     if !wanted.enabled && used.is_empty() {
         return Ok(Published::default());
     }
     let said = if !refused.is_empty() {
-        condition(PUBLISHED, false, "NameConflict", few(&refused))
+        condition(PUBLISHED, false, "NameConflict", first_few(&refused))
     } else if !disputed.is_empty() {
-        condition(PUBLISHED, false, "Contested", few(&disputed))
+        condition(PUBLISHED, false, "Contested", first_few(&disputed))
     } else if !used.is_empty() {
-        let message = format!("no longer published, and still used: {}", few(&used));
+        let message = format!("no longer published, and still used: {}", first_few(&used));
         condition(PUBLISHED, false, "StillUsed", message)
     } else {
         condition(PUBLISHED, true, "Published", "")
     };
-    Ok(Published { count: Some(count), said: Some(said) })
+    Ok(Published { count: Some(count), condition: Some(said) })
 }
 
 /// What became of a Tool.
-enum Ensured {
+enum PublishOutcome {
     /// It is as it should be.
     Done,
     /// It belongs to somebody else.
-    Foreign,
+    NotOwned,
     /// Another writer keeps changing it, which the sentence says.
-    Contested(String),
+    BackedOff(String),
 }
 
 /// Brings a Tool to what the server told; what others have in it stays.
@@ -148,37 +150,37 @@ async fn ensure<K: ToolServer>(
     cx: &Context,
     cr: &K,
     name: &str,
-    tool: &Definition,
+    tool: &McpToolDefinition,
     known: bool,
-) -> Result<Ensured, ActionError> {
+) -> Result<PublishOutcome, ActionError> {
     let key = cr.key();
     let spec = spec(K::KIND, &key.name, name, tool);
-    let seen = cx.views.tool(&key.namespace, name);
+    let seen = cx.cache.tool(&key.namespace, name);
     if let Some(seen) = &seen {
-        if !is_ours(cr, seen) {
-            return Ok(Ensured::Foreign);
+        if !is_owned(cr, seen) {
+            return Ok(PublishOutcome::NotOwned);
         }
-        if seen.metadata.deletion_timestamp.is_some() || is_own(cr, seen) && is_as_applied(&spec, seen) {
-            return Ok(Ensured::Done);
+        if seen.metadata.deletion_timestamp.is_some() || is_controlled(cr, seen) && is_as_applied(&spec, seen) {
+            return Ok(PublishOutcome::Done);
         }
     }
     let manifest = tool_manifest(cr, name.to_owned(), &spec, (APPLIED, &digest::digest(&spec)));
     let repair = known && seen.is_some();
-    if repair && let Some(message) = contested(cx, cr.uid(), &manifest.child) {
-        return Ok(Ensured::Contested(message));
+    if repair && let Some(message) = repair_backoff_message(cx, cr.uid(), &manifest.child) {
+        return Ok(PublishOutcome::BackedOff(message));
     }
     refuse_stale_repair(cx, cr, repair).await?;
     let uid = seen.as_ref().and_then(|seen| seen.metadata.uid.as_deref());
-    match cx.cluster.apply(&manifest, uid).await {
+    match cx.client.apply(&manifest, uid).await {
         // Another one than the cache has: the watch will tell, and whose it is.
-        Err(ApiError::WrongUid(_)) => return Ok(Ensured::Done),
+        Err(ApiError::WrongUid(_)) => return Ok(PublishOutcome::Done),
         Err(error) => return Err(error.into()),
-        Ok(_) => cx.notes.note("applied", manifest.child.to_string()),
+        Ok(_) => cx.notes.fact("applied", manifest.child.to_string()),
     }
     if repair {
-        cx.baselines.repaired(cr.uid(), &manifest.child, cx.clock.elapsed());
+        cx.applied_records.repaired(cr.uid(), &manifest.child, cx.clock.elapsed());
     }
-    Ok(Ensured::Done)
+    Ok(PublishOutcome::Done)
 }
 
 /// Whether every field of ours is in a Tool as it was applied. A Tool of an older build does not say what was applied: it is as
@@ -188,48 +190,48 @@ fn is_as_applied(spec: &Value, seen: &Tool) -> bool {
     let typed = |spec: &Value| serde_json::from_value::<ToolSpec>(spec.clone());
     match applied {
         Some(applied) => {
-            *applied == digest::digest(spec) && serde_json::to_value(&seen.spec).is_ok_and(|it| holds(&it, spec))
+            *applied == digest::digest(spec) && serde_json::to_value(&seen.spec).is_ok_and(|it| contains_all(&it, spec))
         }
         None => typed(spec).is_ok_and(|spec| spec == seen.spec),
     }
 }
 
 /// Whether an object has all that is wanted in it; lists are wanted whole.
-fn holds(value: &Value, wanted: &Value) -> bool {
+fn contains_all(value: &Value, wanted: &Value) -> bool {
     match (value, wanted) {
         (Value::Object(value), Value::Object(wanted)) => {
-            wanted.iter().all(|(key, wanted)| value.get(key).is_some_and(|value| holds(value, wanted)))
+            wanted.iter().all(|(key, wanted)| value.get(key).is_some_and(|value| contains_all(value, wanted)))
         }
         (value, wanted) => value == wanted,
     }
 }
 
 /// The Tool of a tool. What the server says is in it, so that `kubectl get -o yaml` shows it.
-fn spec(kind: &str, server: &str, name: &str, tool: &Definition) -> Value {
+fn spec(kind: &str, server: &str, name: &str, tool: &McpToolDefinition) -> Value {
     let mut spec = json!({
         "name": model_name(&tool.name).unwrap_or_else(|| name.to_owned()),
         "type": "mcp",
         "mcpServerRef": { "kind": kind, "name": server, "toolName": tool.name },
-        "inputSchema": if tool.input_schema.is_object() { plain(&tool.input_schema) } else { json!({ "type": "object" }) },
+        "inputSchema": if tool.input_schema.is_object() { normalized(&tool.input_schema) } else { json!({ "type": "object" }) },
     });
     if !tool.description.is_empty() {
         spec["description"] = json!(tool.description);
     }
     if let Some(schema) = tool.output_schema.as_ref().filter(|schema| schema.is_object()) {
-        spec["outputSchema"] = plain(schema);
+        spec["outputSchema"] = normalized(schema);
     }
     spec
 }
 
 /// A value as the API server gives it back: it knows one sort of numbers, so that `1.0` comes back as `1`.
-fn plain(value: &Value) -> Value {
+fn normalized(value: &Value) -> Value {
     match value {
         Value::Number(number) => match number.as_f64() {
             Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 9e15 => json!(float as i64),
             _ => value.clone(),
         },
-        Value::Array(all) => all.iter().map(plain).collect(),
-        Value::Object(all) => all.iter().map(|(key, value)| (key.clone(), plain(value))).collect(),
+        Value::Array(all) => all.iter().map(normalized).collect(),
+        Value::Object(all) => all.iter().map(|(key, value)| (key.clone(), normalized(value))).collect(),
         other => other.clone(),
     }
 }
@@ -250,13 +252,13 @@ fn object_name(prefix: &str, tool: &str) -> String {
 }
 
 /// Whether the Tool is this server's.
-fn is_own<K: PhasedObject>(cr: &K, tool: &Tool) -> bool {
+fn is_controlled<K: PhasedObject>(cr: &K, tool: &Tool) -> bool {
     let owners = tool.metadata.owner_references.iter().flatten();
     owners.filter(|owner| owner.controller == Some(true)).any(|owner| owner.uid == cr.uid())
 }
 
 /// Whether the Tool may be changed: it is this server's, a predecessor's of its name, or one that was left behind.
-fn is_ours<K: PhasedObject>(cr: &K, tool: &Tool) -> bool {
+fn is_owned<K: PhasedObject>(cr: &K, tool: &Tool) -> bool {
     let name = cr.key().name;
     let owner = tool.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
     match owner {
@@ -273,7 +275,7 @@ fn is_ours<K: PhasedObject>(cr: &K, tool: &Tool) -> bool {
 }
 
 /// The first few of many.
-fn few(all: &[String]) -> String {
+fn first_few(all: &[String]) -> String {
     const FEW: usize = 5;
     let rest = all.len().saturating_sub(FEW);
     let more = if rest > 0 { format!("; and {rest} more") } else { String::new() };
@@ -287,7 +289,7 @@ mod tests {
     #[test]
     fn numbers_are_as_they_come_back() {
         let schema = json!({"default": 1.0, "all": [1.5, -2.0, 3]});
-        assert_eq!(plain(&schema), json!({"default": 1, "all": [1.5, -2, 3]}));
+        assert_eq!(normalized(&schema), json!({"default": 1, "all": [1.5, -2, 3]}));
     }
 
     #[test]

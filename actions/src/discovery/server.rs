@@ -9,9 +9,9 @@ pub trait ToolServer: PhasedObject + Resource<DynamicType = ()> {
     /// What is to be made of its tools.
     fn publish(&self) -> Option<&Publish>;
     /// What is known of its tools.
-    fn told(&self) -> Option<&ToolServerStatus>;
+    fn tools_status(&self) -> Option<&ToolServerStatus>;
     /// What is known of its tools, made if there is nothing.
-    fn told_mut(&mut self) -> &mut ToolServerStatus;
+    fn tools_status_mut(&mut self) -> &mut ToolServerStatus;
 }
 
 /// Implements [`ToolServer`] for a kind.
@@ -21,10 +21,10 @@ macro_rules! tool_server {
             fn publish(&self) -> Option<&Publish> {
                 self.spec.publish.as_ref()
             }
-            fn told(&self) -> Option<&ToolServerStatus> {
+            fn tools_status(&self) -> Option<&ToolServerStatus> {
                 self.status.as_ref().map(|status| &status.server)
             }
-            fn told_mut(&mut self) -> &mut ToolServerStatus {
+            fn tools_status_mut(&mut self) -> &mut ToolServerStatus {
                 &mut self.status.get_or_insert_default().server
             }
         }

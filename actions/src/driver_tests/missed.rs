@@ -11,20 +11,20 @@ use crate::fake::{Cascade, Health, Operator, Sim, agent, agent_id, child_id, id,
 const RECHECKED: Duration = Duration::from_secs(721);
 
 /// A running Agent whose operator hears of nothing any more.
-async fn deaf() -> (Sim, Operator) {
+async fn ignoring_watches() -> (Sim, Operator) {
     let sim = Sim::new();
     sim.store().create(&agent_id("a"), agent(json!({})));
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
     assert_eq!(status(&sim, "/phase"), json!("Running"));
-    operator.deaf = true;
+    operator.ignores_watches = true;
     sim.take_requests();
     (sim, operator)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_running_agent_is_looked_at_in_turn_from_the_cache() {
-    let (sim, mut operator) = deaf().await;
+    let (sim, mut operator) = ignoring_watches().await;
     operator.run(RECHECKED * 4).await;
     assert_eq!(sim.take_requests(), []);
     sim.store().delete(&child_id("ConfigMap"), Cascade::Background);
@@ -34,12 +34,12 @@ async fn a_running_agent_is_looked_at_in_turn_from_the_cache() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_agent_is_looked_at_in_turn() {
-    let (sim, mut operator) = deaf().await;
-    operator.deaf = false;
+    let (sim, mut operator) = ignoring_watches().await;
+    operator.ignores_watches = false;
     sim.store().set_health(Health::Bad(None));
     operator.run(6 * MINUTE).await;
     assert_eq!(status(&sim, "/phase"), json!("Failed"));
-    operator.deaf = true;
+    operator.ignores_watches = true;
     sim.store().set_health(Health::Good);
     operator.run(RECHECKED).await;
     assert_eq!(status(&sim, "/phase"), json!("Running"));
@@ -47,7 +47,7 @@ async fn a_failed_agent_is_looked_at_in_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_agent_is_drained_and_let_go_in_turn() {
-    let (sim, mut operator) = deaf().await;
+    let (sim, mut operator) = ignoring_watches().await;
     sim.store().delete(&agent_id("a"), Cascade::Background);
     operator.run(RECHECKED * 2).await;
     assert_eq!(sim.store().get(&agent_id("a")), None);
@@ -63,7 +63,7 @@ async fn a_reference_is_looked_at_in_turn() {
     operator.run(MINUTE).await;
     let phase = || sim.store().at(&id("PluginConfig", "pc"), "/status/phase");
     assert_eq!(phase(), json!("Available"));
-    operator.deaf = true;
+    operator.ignores_watches = true;
     sim.store().delete(&id("Secret", "keys"), Cascade::Background);
     operator.run(RECHECKED).await;
     assert_eq!(phase(), json!("Resolving"));
@@ -79,7 +79,7 @@ async fn what_waits_is_looked_at_in_turn_in_each_phase() {
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
     assert_eq!(status(&sim, "/phase"), json!("Resolving"));
-    operator.deaf = true;
+    operator.ignores_watches = true;
     sim.store().set_health(Health::Bad(None));
     sim.store().create(&id("Secret", "keys"), secret(json!({"KEY": "MQ=="})));
     operator.run(RECHECKED + MINUTE).await;

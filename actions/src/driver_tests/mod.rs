@@ -5,8 +5,8 @@ mod clock;
 mod loops;
 mod missed;
 mod registry;
+mod repair_backoff;
 mod rules;
-mod truce;
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use machine::{Action, ActionError};
 use serde_json::json;
 
 use crate::{
-    deps::World,
+    deps::Deps,
     fake::{Operator, Sim, agent, agent_id, settings},
     kind::{Context, ControlledKind, Registry},
     workload,
@@ -41,7 +41,7 @@ impl Does {
 }
 
 #[async_trait]
-impl Action<Agent, World> for Does {
+impl Action<Agent, Deps> for Does {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -61,10 +61,10 @@ impl Action<Agent, World> for Does {
 
 /// The actions of an Agent, the one of this name replaced.
 fn registry_with(action: Does) -> Registry<Agent> {
-    let action: Arc<dyn Action<Agent, World>> = Arc::new(action);
+    let action: Arc<dyn Action<Agent, Deps>> = Arc::new(action);
     let actions = workload::actions().into_iter();
     let actions = actions.map(|usual| if usual.name() == action.name() { action.clone() } else { usual });
-    Registry::new(Agent::TABLE, actions.collect(), workload::outside).expect("a sound table")
+    Registry::new(Agent::TABLE, actions.collect(), workload::external_digest).expect("a sound table")
 }
 
 /// An operator with this action, over a cluster with the new Agent `a`.

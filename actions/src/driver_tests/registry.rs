@@ -6,11 +6,11 @@ use crds::{
     Agent, Tool,
     WorkloadPhase::{self, Deploying, Failed, Pending, Running},
 };
-use machine::{Action, At, BadTable, Edge, Rule, Table};
+use machine::{Action, Edge, EdgeFrom, Rule, Table, TableError};
 
 use super::Does;
 use crate::{
-    deps::World,
+    deps::Deps,
     kind::{ControlledKind, Registry},
     workload,
 };
@@ -24,14 +24,14 @@ fn edges(
 }
 
 fn registry(
-    actions: Vec<Arc<dyn Action<Agent, World>>>,
+    actions: Vec<Arc<dyn Action<Agent, Deps>>>,
     edges: &'static [Edge<WorkloadPhase>],
-) -> Result<Registry<Agent>, BadTable> {
-    Registry::new(Table { edges, ..Agent::TABLE }, actions, workload::outside)
+) -> Result<Registry<Agent>, TableError> {
+    Registry::new(Table { edges, ..Agent::TABLE }, actions, workload::external_digest)
 }
 
-fn without(name: &str) -> Vec<Arc<dyn Action<Agent, World>>> {
-    workload::actions().into_iter().filter(|action: &Arc<dyn Action<Agent, World>>| action.name() != name).collect()
+fn without(name: &str) -> Vec<Arc<dyn Action<Agent, Deps>>> {
+    workload::actions().into_iter().filter(|action: &Arc<dyn Action<Agent, Deps>>| action.name() != name).collect()
 }
 
 #[test]
@@ -45,26 +45,26 @@ fn each_fault_is_refused_by_its_name() {
     let kind = "Agent";
     let all = || without("");
     let twice = || {
-        let again: Arc<dyn Action<Agent, World>> = Arc::new(Does::new(|_| Ok(None)));
+        let again: Arc<dyn Action<Agent, Deps>> = Arc::new(Does::new(|_| Ok(None)));
         all().into_iter().chain([again]).collect::<Vec<_>>()
     };
     let stranger = [Edge::new(Running, Failed, "explode", "it may")];
     let misplaced = [Edge::new(Running, Failed, "accept", "accept claims Pending only")];
     let cases = [
-        (without("drain"), edges(|_| true, &[]), BadTable::Unclaimed { kind, phase: "Terminating" }),
-        (twice(), edges(|_| true, &[]), BadTable::ListedTwice { kind, action: "resolve" }),
-        (all(), edges(|edge| edge.to != Deploying, &[]), BadTable::Unreachable { kind, phase: "Deploying" }),
-        (all(), edges(|edge| edge.from != At::Nothing, &[]), BadTable::Unreachable { kind, phase: "Pending" }),
-        (all(), edges(|edge| edge.from != At::In(Failed), &[]), BadTable::Trap { kind, phase: "Failed" }),
+        (without("drain"), edges(|_| true, &[]), TableError::Unclaimed { kind, phase: "Terminating" }),
+        (twice(), edges(|_| true, &[]), TableError::ListedTwice { kind, action: "resolve" }),
+        (all(), edges(|edge| edge.to != Deploying, &[]), TableError::Unreachable { kind, phase: "Deploying" }),
+        (all(), edges(|edge| edge.from != EdgeFrom::Nothing, &[]), TableError::Unreachable { kind, phase: "Pending" }),
+        (all(), edges(|edge| edge.from != EdgeFrom::In(Failed), &[]), TableError::Trap { kind, phase: "Failed" }),
         (
             all(),
             edges(|_| true, &stranger),
-            BadTable::UnknownAction { kind, from: "In(Running)".into(), action: "explode" },
+            TableError::UnknownAction { kind, from: "In(Running)".into(), action: "explode" },
         ),
         (
             all(),
             edges(|_| true, &misplaced),
-            BadTable::UnknownAction { kind, from: "In(Running)".into(), action: "accept" },
+            TableError::UnknownAction { kind, from: "In(Running)".into(), action: "accept" },
         ),
     ];
     for (actions, edges, fault) in cases {
@@ -75,9 +75,9 @@ fn each_fault_is_refused_by_its_name() {
 #[test]
 fn an_exit_by_a_rule_for_any_phase_does_not_hide_a_trap() {
     let edges = edges(
-        |edge| edge.from != At::In(Pending),
-        &[Edge::rule(At::Any, Failed, Rule::SpecChanged, "leads out, but the user has to do something")],
+        |edge| edge.from != EdgeFrom::In(Pending),
+        &[Edge::rule(EdgeFrom::Any, Failed, Rule::SpecChanged, "leads out, but the user has to do something")],
     );
-    let actions: Vec<Arc<dyn Action<Agent, World>>> = workload::actions();
-    assert_eq!(registry(actions, edges).err(), Some(BadTable::Trap { kind: "Agent", phase: "Pending" }));
+    let actions: Vec<Arc<dyn Action<Agent, Deps>>> = workload::actions();
+    assert_eq!(registry(actions, edges).err(), Some(TableError::Trap { kind: "Agent", phase: "Pending" }));
 }

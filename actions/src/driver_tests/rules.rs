@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use crds::{Agent, WorkloadPhase};
-use machine::{ApiError, Next};
-use meta::{MachineStatus, Phase};
+use machine::{ApiError, Requeue};
+use meta::{CommonStatus, Phase};
 use serde_json::{Value, json};
 
 use super::{Does, MINUTE, operator, ready, status};
 use crate::{
-    fake::{Cascade, Fault, Operator, Sim, agent as agent_body, agent_id, settings, tool, tool_id},
+    fake::{Cascade, Operator, RequestFault, Sim, agent as agent_body, agent_id, settings, tool, tool_id},
     kind::ControlledKind,
 };
 
@@ -69,13 +69,13 @@ async fn a_short_wait_is_not_written_a_long_one_is_once() {
         let sim = Sim::new();
         sim.store().create(&agent_id("a"), agent_body(json!({"tools": ["weather"]})));
         let mut body = tool("http://weather");
-        body["status"] = MachineStatus::unseen();
+        body["status"] = CommonStatus::initial();
         sim.store().create(&tool_id("weather"), body);
         let mut operator = Operator::start(&sim);
         // The Tool stays as it is: somebody else's write of its status is always in the way.
         sim.plan(|request, _| match request.id.kind {
-            "Tool" => crate::fake::Fault::Refuse(machine::ApiError::Stale),
-            _ => crate::fake::Fault::No,
+            "Tool" => crate::fake::RequestFault::Refuse(machine::ApiError::Stale),
+            _ => crate::fake::RequestFault::No,
         });
         operator.run(Duration::from_secs(lasts)).await;
         let waits = sim.take_writes().iter().filter(|write| *write == "Status Agent/a").count() - 1;
@@ -92,7 +92,7 @@ async fn an_object_left_behind_in_a_namespace_that_is_gone_is_tried_ever_more_ra
     let sim = Sim::new();
     sim.store().create(&tool_id("weather"), tool("http://weather"));
     let mut operator = Operator::start(&sim);
-    sim.plan(|_, _| crate::fake::Fault::Refuse(machine::ApiError::NotFound));
+    sim.plan(|_, _| crate::fake::RequestFault::Refuse(machine::ApiError::NotFound));
     operator.run(60 * MINUTE).await;
     let tries = sim.take_requests().len();
     assert!((50..120).contains(&tries), "{tries} tries in an hour");
@@ -128,7 +128,7 @@ async fn observed_generation_never_moves_without_ready() {
             assert_eq!(ready["observedGeneration"], generation["value"]);
             seen.lock().expect("not poisoned").push(ready["status"].clone());
         }
-        crate::fake::Fault::No
+        crate::fake::RequestFault::No
     });
     sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("x"));
     operator.run(MINUTE).await;
@@ -198,7 +198,7 @@ async fn steps_are_dated_in_microseconds_and_what_older_builds_wrote_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_known_is_said_of_what_waits_and_leaves_what_is_at_rest() {
-    let (sim, why, soon) = (Sim::new(), "secrets may not be listed", Next::After(Duration::from_secs(10)));
+    let (sim, why, soon) = (Sim::new(), "secrets may not be listed", Requeue::After(Duration::from_secs(10)));
     sim.store().create(&agent_id("a"), agent_body(json!({"tools": ["weather"]})));
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
@@ -209,7 +209,7 @@ async fn what_is_not_known_is_said_of_what_waits_and_leaves_what_is_at_rest() {
     assert_eq!(ready(&sim).0, "Running");
     sim.take_requests();
     assert_eq!((operator.refuse("a", why).await, sim.take_requests()), (soon, vec![]), "at rest");
-    operator.deaf = true;
+    operator.ignores_watches = true;
     sim.store().edit(&agent_id("a"), |body| body["spec"]["replicas"] = json!(2));
     operator.run(Duration::from_millis(1)).await;
     operator.refuse("a", why).await;
@@ -227,7 +227,7 @@ async fn what_is_not_known_is_not_said_before_the_time_is_over_that_the_api_serv
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
     let busy = ApiError::Transient { message: "429".into(), after: Some(Duration::from_secs(7)) };
-    sim.plan(move |_, _| Fault::Refuse(busy.clone()));
+    sim.plan(move |_, _| RequestFault::Refuse(busy.clone()));
     sim.take_requests();
     for _ in 0..5 {
         operator.refuse("a", "secrets may not be listed").await;

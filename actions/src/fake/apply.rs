@@ -6,24 +6,24 @@ use machine::ApiError;
 use serde_json::{Value, json};
 
 use super::{
-    Id, Obj, Store,
+    Obj, ObjectId, Store,
     patch::{escape, set},
 };
-use crate::ports::Manifest;
+use crate::ports::ChildManifest;
 
 /// Our field manager.
 pub(crate) const OURS: &str = "recif-operator";
 
 impl Store {
     /// Applies by force, as the operator does.
-    pub(crate) fn apply(&mut self, manifest: &Manifest, uid: Option<&str>) -> Result<Obj, ApiError> {
+    pub(crate) fn apply(&mut self, manifest: &ChildManifest, uid: Option<&str>) -> Result<Obj, ApiError> {
         self.apply_as(OURS, manifest, uid)
     }
 
     /// Somebody applies by force: what others applied with another value is theirs no longer, with the same value it
     /// belongs to both.
-    pub(crate) fn apply_as(&mut self, by: &str, manifest: &Manifest, uid: Option<&str>) -> Result<Obj, ApiError> {
-        let id = Id::from(&manifest.child);
+    pub(crate) fn apply_as(&mut self, by: &str, manifest: &ChildManifest, uid: Option<&str>) -> Result<Obj, ApiError> {
+        let id = ObjectId::from(&manifest.child);
         let existing = self.get(&id).cloned();
         match (&existing, uid) {
             (None, None) if self.is_terminating(&id.namespace) => return Err(ApiError::NamespaceTerminating),
@@ -71,7 +71,7 @@ impl Store {
     }
 
     /// Somebody else sets (or, with `None`, removes) a field of an object, and owns it from then on.
-    pub(crate) fn meddle(&mut self, id: &Id, path: &str, value: Option<Value>, by: &str) {
+    pub(crate) fn edit_as(&mut self, id: &ObjectId, path: &str, value: Option<Value>, by: &str) {
         let Some(mut obj) = self.get(id).cloned() else { return };
         if obj.body.pointer(path) == value.as_ref() {
             return;

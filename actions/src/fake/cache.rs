@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Id, Obj, Store, store::Event};
+use super::{Obj, ObjectId, Store, store::StoreChange};
 
 /// The kinds that are watched.
 const KINDS: [&str; 16] = [
@@ -27,8 +27,8 @@ const KINDS: [&str; 16] = [
 /// What the watches have delivered, and the answers to our own writes that they have not.
 #[derive(Default)]
 pub(super) struct Cache {
-    objs: BTreeMap<Id, Obj>,
-    own: BTreeMap<Id, (u64, Option<Obj>)>,
+    objs: BTreeMap<ObjectId, Obj>,
+    own: BTreeMap<ObjectId, (u64, Option<Obj>)>,
     /// Events of the log already delivered, by kind.
     seen: BTreeMap<&'static str, usize>,
     begin: usize,
@@ -41,7 +41,7 @@ impl Cache {
     }
 
     /// Takes in what the log has that is new, but for kinds that lag, and says what that was.
-    pub(super) fn deliver(&mut self, log: &[Event], lags: impl Fn(&str) -> bool) -> Vec<Event> {
+    pub(super) fn deliver(&mut self, log: &[StoreChange], lags: impl Fn(&str) -> bool) -> Vec<StoreChange> {
         let mut delivered = Vec::new();
         for kind in KINDS.into_iter().filter(|kind| !lags(kind)) {
             let seen = self.seen.insert(kind, log.len()).unwrap_or(self.begin);
@@ -61,7 +61,7 @@ impl Cache {
     }
 
     /// The newer of both.
-    pub(super) fn get(&self, id: &Id) -> Option<Obj> {
+    pub(super) fn get(&self, id: &ObjectId) -> Option<Obj> {
         match self.own.get(id) {
             Some((_, own)) => own.clone(),
             None => self.objs.get(id).cloned(),
@@ -69,12 +69,12 @@ impl Cache {
     }
 
     /// What the watches have delivered.
-    pub(super) fn objs(&self) -> impl Iterator<Item = (&Id, &Obj)> {
+    pub(super) fn objs(&self) -> impl Iterator<Item = (&ObjectId, &Obj)> {
         self.objs.iter()
     }
 
     /// Remembers the answer to a write of ours until the watch has it.
-    pub(super) fn wrote(&mut self, id: &Id, rv: u64, obj: Option<Obj>) {
+    pub(super) fn wrote(&mut self, id: &ObjectId, rv: u64, obj: Option<Obj>) {
         if self.objs.get(id).is_none_or(|known| known.rv() < rv) {
             self.own.insert(id.clone(), (rv, obj));
         }

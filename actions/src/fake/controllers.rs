@@ -6,7 +6,7 @@ use crds::digest::digest;
 use machine::Clock;
 use serde_json::{Value, json};
 
-use super::{Cascade, Health, Id, Obj, Store};
+use super::{Cascade, Health, Obj, ObjectId, Store};
 
 /// From creation to ready.
 const STARTUP: Duration = Duration::from_secs(3);
@@ -50,7 +50,7 @@ impl Store {
     }
 
     /// Nothing is left to do but to wait for a change.
-    fn is_at_rest(&self, id: &Id) -> bool {
+    fn is_at_rest(&self, id: &ObjectId) -> bool {
         let complete = self.at(id, "/status/complete") == json!(true);
         let pods = self.pods(id);
         let ready = pods.iter().all(|(_, pod)| pod.body["status"]["ready"] == json!(true) && !pod.is_deleting());
@@ -58,8 +58,8 @@ impl Store {
     }
 
     /// The Pods of a Deployment, or those that outlive it.
-    fn pods(&self, id: &Id) -> Vec<(&Id, &Obj)> {
-        let first = Id { kind: "Pod", namespace: id.namespace.clone(), name: format!("{}-", id.name) };
+    fn pods(&self, id: &ObjectId) -> Vec<(&ObjectId, &Obj)> {
+        let first = ObjectId { kind: "Pod", namespace: id.namespace.clone(), name: format!("{}-", id.name) };
         let next = self.objs.range(first.clone()..);
         next.take_while(|(pod, _)| pod.kind == "Pod" && pod.name.starts_with(&first.name)).collect()
     }
@@ -107,7 +107,7 @@ impl Store {
         }
     }
 
-    fn roll_out(&mut self, id: &Id) {
+    fn roll_out(&mut self, id: &ObjectId) {
         let Some(deployment) = self.get(id).cloned().filter(|found| !found.is_deleting()) else { return };
         let now = self.clock.elapsed();
         let template = &deployment.body["spec"]["template"];
@@ -117,7 +117,7 @@ impl Store {
         let is_current = |pod: &Obj| pod.text("/metadata/annotations/hash") == hash;
         for (id, pod) in pods.iter_mut().filter(|(_, pod)| is_current(pod)) {
             let ready = self.health == Health::Good && since(pod) + STARTUP <= now;
-            pod.trouble = if let Health::Bad(trouble) = &self.health { trouble.clone() } else { None };
+            pod.problem = if let Health::Bad(trouble) = &self.health { trouble.clone() } else { None };
             pod.body["status"] = json!({ "ready": ready });
             self.put(id, pod.clone());
         }
@@ -127,7 +127,7 @@ impl Store {
                 break;
             }
             let name = (0..).map(|n| format!("{}-{hash}-{n}", id.name));
-            let mut names = name.map(|name| Id { kind: "Pod", namespace: id.namespace.clone(), name });
+            let mut names = name.map(|name| ObjectId { kind: "Pod", namespace: id.namespace.clone(), name });
             let Some(pod) = names.find(|id| self.get(id).is_none()) else { return };
             let owner = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": id.name, "uid": deployment.uid(), "controller": true});
             let labels = template.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
@@ -181,13 +181,13 @@ impl Store {
         }
     }
 
-    fn live_pods(&self, deployment: &Obj, id: &Id) -> Vec<(Id, Obj)> {
+    fn live_pods(&self, deployment: &Obj, id: &ObjectId) -> Vec<(ObjectId, Obj)> {
         let pods =
             self.pods(id).into_iter().filter(|(_, pod)| is_owned_by(pod, deployment.uid()) && !pod.is_deleting());
         pods.map(|(id, pod)| (id.clone(), pod.clone())).collect()
     }
 
-    fn all(&self, which: impl Fn(&Id, &Obj) -> bool) -> Vec<(Id, Obj)> {
+    fn all(&self, which: impl Fn(&ObjectId, &Obj) -> bool) -> Vec<(ObjectId, Obj)> {
         let found = self.objs.iter().filter(|(id, obj)| which(id, obj));
         found.map(|(id, obj)| (id.clone(), obj.clone())).collect()
     }

@@ -23,11 +23,11 @@ use std::sync::{
 
 use jiff::{SignedDuration, Timestamp};
 
-pub(crate) use objects::{Id, Obj};
-pub(crate) use operator::{End, Operator, live};
-pub(crate) use ports::{Fault, Request, Verb};
+pub(crate) use objects::{Obj, ObjectId};
+pub(crate) use operator::{Operator, RunEnd, run_with_restarts};
+pub(crate) use ports::{LoggedRequest, RequestFault, Verb};
 pub(crate) use samples::{NS, agent, agent_id, child_id, id, object, secret, settings, tool, tool_id};
-pub(crate) use servers::tells;
+pub(crate) use servers::lists_tools;
 pub(crate) use store::{Cascade, Health, Store};
 
 use machine::Clock;
@@ -65,7 +65,7 @@ pub(crate) struct Sim {
     pub(crate) clock: SimClock,
     store: Arc<Mutex<Store>>,
     faults: Arc<Mutex<ports::Faults>>,
-    servers: servers::Answers,
+    servers: servers::ServerResponses,
     /// The public keys of the gateways.
     caller_keys: Arc<Mutex<Option<String>>>,
 }
@@ -102,7 +102,7 @@ impl Sim {
     }
 
     /// What the server of tools at this address says from now on.
-    pub(crate) fn serve(&self, url: &str, answer: crate::discovery::Outcome) {
+    pub(crate) fn serve(&self, url: &str, answer: crate::discovery::DiscoveryResult) {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner).insert(url.to_owned(), answer);
     }
 
@@ -117,23 +117,23 @@ impl Sim {
     }
 
     /// Decides what becomes of each request from now on.
-    pub(crate) fn plan(&self, plan: impl FnMut(&Request, &mut Store) -> Fault + Send + 'static) {
+    pub(crate) fn plan(&self, plan: impl FnMut(&LoggedRequest, &mut Store) -> RequestFault + Send + 'static) {
         self.faults().plan = Some(Box::new(plan));
     }
 
     /// No more faults.
-    pub(crate) fn heal(&self) {
+    pub(crate) fn clear_faults(&self) {
         self.faults().plan = None;
     }
 
     /// Every request since the last call.
-    pub(crate) fn take_requests(&self) -> Vec<Request> {
+    pub(crate) fn take_requests(&self) -> Vec<LoggedRequest> {
         std::mem::take(&mut self.faults().log)
     }
 
     /// Every write since the last call, as `PATCH status Agent/a`.
     pub(crate) fn take_writes(&self) -> Vec<String> {
-        self.take_requests().into_iter().filter(Request::is_write).map(|request| request.to_string()).collect()
+        self.take_requests().into_iter().filter(LoggedRequest::is_write).map(|request| request.to_string()).collect()
     }
 
     fn faults(&self) -> MutexGuard<'_, ports::Faults> {

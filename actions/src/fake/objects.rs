@@ -12,25 +12,25 @@ use serde_json::{Value, json};
 use super::apply::OURS;
 use crate::{
     discovery::Definitions,
-    ports::{Child, ChildKind, ChildRef, Controller, DeploymentState, Pod, PodTrouble, ReplicasBy},
+    ports::{CachedChild, ChildKind, ChildRef, Controller, DeploymentState, PodProblem, ReplicasManagers, WorkloadPod},
     workload::{REPLICAS, SCALER},
 };
 
 /// Kind, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Id {
+pub(crate) struct ObjectId {
     pub(crate) kind: &'static str,
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.kind, self.name)
     }
 }
 
-impl From<&ChildRef> for Id {
+impl From<&ChildRef> for ObjectId {
     fn from(child: &ChildRef) -> Self {
         Self { kind: child.kind.as_str(), namespace: child.namespace.clone(), name: child.name.clone() }
     }
@@ -44,12 +44,12 @@ pub(crate) struct Obj {
     /// JSON pointer of a leaf to its field managers, for children.
     pub(crate) owned: BTreeMap<String, BTreeSet<String>>,
     /// Pods: why it does not come up.
-    pub(crate) trouble: Option<PodTrouble>,
+    pub(crate) problem: Option<PodProblem>,
 }
 
 impl Obj {
     pub(crate) fn new(body: Value) -> Self {
-        Self { body, owned: BTreeMap::new(), trouble: None }
+        Self { body, owned: BTreeMap::new(), problem: None }
     }
 
     pub(crate) fn text(&self, pointer: &str) -> &str {
@@ -104,12 +104,12 @@ impl Obj {
     }
 
     /// As the caches of children hold it.
-    pub(crate) fn child(&self, id: &Id) -> Arc<Child> {
+    pub(crate) fn child(&self, id: &ObjectId) -> Arc<CachedChild> {
         let kind = ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == id.kind);
         let kind = kind.unwrap_or(ChildKind::Tool);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let data = self.body.get("data").and_then(Value::as_object).into_iter().flatten();
-        Arc::new(Child {
+        Arc::new(CachedChild {
             child: ChildRef { kind, namespace: id.namespace.clone(), name: id.name.clone() },
             uid: self.uid().to_owned(),
             resource_version: self.rv(),
@@ -130,9 +130,9 @@ impl Obj {
     }
 
     /// As the cache of Pods holds it.
-    pub(crate) fn pod(&self, id: &Id) -> Arc<Pod> {
+    pub(crate) fn pod(&self, id: &ObjectId) -> Arc<WorkloadPod> {
         let ready = self.body.pointer("/status/ready") == Some(&json!(true));
-        Arc::new(Pod {
+        Arc::new(WorkloadPod {
             name: id.name.clone(),
             uid: self.uid().to_owned(),
             resource_version: self.rv(),
@@ -141,7 +141,7 @@ impl Obj {
             terminating: self.is_deleting(),
             ip: None,
             deletion_cost: None,
-            trouble: self.trouble.clone().filter(|_| !ready),
+            problem: self.problem.clone().filter(|_| !ready),
         })
     }
 
@@ -163,13 +163,13 @@ impl Obj {
         Some(sha256_hex(counted.join("\n").as_bytes()))
     }
 
-    fn replicas_by(&self) -> ReplicasBy {
-        let mut by = ReplicasBy::default();
+    fn replicas_managers(&self) -> ReplicasManagers {
+        let mut by = ReplicasManagers::default();
         for manager in self.owned.get("/spec/replicas").into_iter().flatten() {
             match manager.as_str() {
                 OURS => by.operator = true,
                 SCALER => by.scaler = true,
-                REPLICAS => by.number = true,
+                REPLICAS => by.replicas_apply = true,
                 other => by.other = Some(other.to_owned()),
             }
         }
@@ -188,7 +188,7 @@ impl Obj {
             available: count("/status/ready"),
             stalled: said("/status/stalled"),
             replica_failure: said("/status/replicaFailure"),
-            replicas_by: self.replicas_by(),
+            replicas_managers: self.replicas_managers(),
         }
     }
 }

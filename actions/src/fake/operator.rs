@@ -8,26 +8,26 @@ use std::{
 };
 
 use crds::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
-use machine::{ApiError, Clock, Next, Sink, StepRecord};
+use machine::{ApiError, Clock, Requeue, Sink, StepRecord};
 use serde::de::DeserializeOwned;
 
 use super::{
-    Id, Sim,
+    ObjectId, Sim,
     ports::{DRIVEN, Ports, key},
     samples::{agent_id, settings},
     servers::Servers,
-    store::Event,
+    store::StoreChange,
 };
 use crate::{
-    applied::Baselines,
-    deps::World,
+    applied::AppliedRecords,
+    deps::Deps,
     kind::{ControlledKind, Driver, Registry},
-    render::Settings,
+    render::RenderSettings,
 };
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum RunEnd {
     TimeIsOver,
     Died,
 }
@@ -49,28 +49,28 @@ pub(crate) struct Operator {
     mcp_servers: Driver<MCPServer>,
     remote_mcp_servers: Driver<RemoteMCPServer>,
     servers: Arc<Servers>,
-    queue: BTreeMap<Id, Duration>,
+    queue: BTreeMap<ObjectId, Duration>,
     /// Kinds whose watch delivers nothing.
     pub(crate) lagging: Vec<&'static str>,
     /// Whether what the watches deliver wakes nothing.
-    pub(crate) deaf: bool,
+    pub(crate) ignores_watches: bool,
     /// The scaler runs too, and wants so many Pods.
     pub(crate) scaler: Option<i32>,
     /// Every step so far.
-    pub(crate) trace: Arc<Trace>,
+    pub(crate) trace: Arc<StepTrace>,
 }
 
 /// Keeps the records of steps.
 #[derive(Debug, Default)]
-pub(crate) struct Trace(Mutex<Vec<StepRecord>>);
+pub(crate) struct StepTrace(Mutex<Vec<StepRecord>>);
 
-impl Trace {
+impl StepTrace {
     pub(crate) fn take(&self) -> Vec<StepRecord> {
         std::mem::take(&mut *self.0.lock().expect("not poisoned"))
     }
 }
 
-impl Sink for Trace {
+impl Sink for StepTrace {
     fn record(&self, record: &StepRecord) {
         self.0.lock().expect("not poisoned").push(record.clone());
     }
@@ -83,20 +83,20 @@ impl Operator {
     }
 
     /// A start with other actions or settings.
-    pub(crate) fn with(sim: &Sim, actions: Registry<Agent>, settings: Settings) -> Self {
+    pub(crate) fn with(sim: &Sim, actions: Registry<Agent>, settings: RenderSettings) -> Self {
         let ports = Ports::start(sim);
         let servers = Servers::start(sim.clock, sim.servers.clone());
-        let world = Arc::new(World {
-            cluster: ports.clone(),
-            views: ports.clone(),
-            discoveries: servers.clone(),
+        let world = Arc::new(Deps {
+            client: ports.clone(),
+            cache: ports.clone(),
+            discovery: servers.clone(),
             settings: Arc::new(settings),
-            baselines: Baselines::default(),
-            settling: Default::default(),
-            verdicts: Default::default(),
+            applied_records: AppliedRecords::default(),
+            debounce: Default::default(),
+            prompt_rejections: Default::default(),
         });
         let clock: Arc<dyn Clock> = Arc::new(sim.clock);
-        let trace = Arc::new(Trace::default());
+        let trace = Arc::new(StepTrace::default());
         let sinks: Vec<Arc<dyn Sink>> = vec![trace.clone()];
         let queued = sim.store().objs.keys().filter(|id| DRIVEN.contains(&id.kind)).cloned().collect::<Vec<_>>();
         let now = sim.clock.elapsed();
@@ -115,7 +115,7 @@ impl Operator {
             ports,
             queue: queued.into_iter().map(|id| (id, now)).collect(),
             lagging: Vec::new(),
-            deaf: false,
+            ignores_watches: false,
             scaler: None,
             trace,
         }
@@ -128,30 +128,30 @@ impl Operator {
 
     /// It leads again, after another one did.
     pub(crate) fn leads_again(&self) {
-        self.agents.begin();
+        self.agents.start_leading();
     }
 
     /// No step of this Agent is taken, because it would read what is not known.
-    pub(crate) async fn refuse(&self, name: &str, why: &str) -> Next {
-        self.agents.refuse(&key(&agent_id(name)), ApiError::Forbidden(why.to_owned())).await
+    pub(crate) async fn refuse(&self, name: &str, why: &str) -> Requeue {
+        self.agents.report_unreadable(&key(&agent_id(name)), ApiError::Forbidden(why.to_owned())).await
     }
 
     /// Works for this long in virtual time.
-    pub(crate) async fn run(&mut self, time: Duration) -> End {
+    pub(crate) async fn run(&mut self, time: Duration) -> RunEnd {
         let end = self.sim.clock.elapsed() + time;
         let mut steps = 0;
         loop {
             self.catch_up();
-            if self.scale().await == End::Died {
-                return End::Died;
+            if self.scale().await == RunEnd::Died {
+                return RunEnd::Died;
             }
             self.catch_up();
             let now = self.sim.clock.elapsed();
             if let Some(id) = self.due(now) {
                 steps += 1;
                 assert!(steps < HOT || steps < 20 * self.queue_size(), "a hot loop: {:#?}", self.last_steps());
-                if self.step(&id).await == End::Died {
-                    return End::Died;
+                if self.step(&id).await == RunEnd::Died {
+                    return RunEnd::Died;
                 }
                 continue;
             }
@@ -166,78 +166,78 @@ impl Operator {
             }
             if self.sim.clock.elapsed() >= end {
                 self.catch_up();
-                return End::TimeIsOver;
+                return RunEnd::TimeIsOver;
             }
         }
     }
 
-    async fn scale(&self) -> End {
-        let Some(number) = self.scaler else { return End::TimeIsOver };
+    async fn scale(&self) -> RunEnd {
+        let Some(number) = self.scaler else { return RunEnd::TimeIsOver };
         tokio::select! {
             biased;
-            () = self.ports.died.notified() => return End::Died,
+            () = self.ports.died.notified() => return RunEnd::Died,
             () = self.ports.scale(number) => {}
         }
-        if self.ports.is_dead() { End::Died } else { End::TimeIsOver }
+        if self.ports.is_dead() { RunEnd::Died } else { RunEnd::TimeIsOver }
     }
 
-    async fn step(&mut self, id: &Id) -> End {
+    async fn step(&mut self, id: &ObjectId) -> RunEnd {
         self.queue.remove(id);
         let ports = self.ports.clone();
         let step = async {
             match id.kind {
-                "Agent" => self.agents.step(&key(id)).await,
-                "Flow" => self.flows.step(&key(id)).await,
-                "FlowSet" => self.flow_sets.step(&key(id)).await,
-                "Tool" => self.tools.step(&key(id)).await,
-                "Model" => self.models.step(&key(id)).await,
-                "PluginConfig" => self.plugin_configs.step(&key(id)).await,
-                "Prompt" => self.prompts.step(&key(id)).await,
-                "MCPServer" => self.mcp_servers.step(&key(id)).await,
-                "RemoteMCPServer" => self.remote_mcp_servers.step(&key(id)).await,
+                "Agent" => self.agents.reconcile(&key(id)).await,
+                "Flow" => self.flows.reconcile(&key(id)).await,
+                "FlowSet" => self.flow_sets.reconcile(&key(id)).await,
+                "Tool" => self.tools.reconcile(&key(id)).await,
+                "Model" => self.models.reconcile(&key(id)).await,
+                "PluginConfig" => self.plugin_configs.reconcile(&key(id)).await,
+                "Prompt" => self.prompts.reconcile(&key(id)).await,
+                "MCPServer" => self.mcp_servers.reconcile(&key(id)).await,
+                "RemoteMCPServer" => self.remote_mcp_servers.reconcile(&key(id)).await,
                 other => unreachable!("{other} has no driver"),
             }
         };
         let next = tokio::select! {
             biased;
-            () = ports.died.notified() => return End::Died,
+            () = ports.died.notified() => return RunEnd::Died,
             next = step => next,
         };
         if ports.is_dead() {
-            return End::Died;
+            return RunEnd::Died;
         }
         match next {
-            Next::Again => self.wake(id.clone(), Duration::ZERO),
-            Next::After(after) => self.wake(id.clone(), after),
-            Next::Idle => {}
+            Requeue::Now => self.enqueue(id.clone(), Duration::ZERO),
+            Requeue::After(after) => self.enqueue(id.clone(), after),
+            Requeue::OnChange => {}
         }
-        End::TimeIsOver
+        RunEnd::TimeIsOver
     }
 
     /// Lets the cluster work and takes in what the watches bring.
     fn catch_up(&mut self) {
         self.sim.store().controllers();
         for id in self.servers.settle() {
-            self.wake(id, Duration::ZERO);
+            self.enqueue(id, Duration::ZERO);
         }
         let lagging = self.lagging.clone();
         for event in self.ports.deliver(|kind| lagging.contains(&kind)) {
-            if !self.deaf {
-                self.woken_by(&event);
+            if !self.ignores_watches {
+                self.enqueue_affected(&event);
             }
         }
     }
 
-    fn woken_by(&mut self, event: &Event) {
+    fn enqueue_affected(&mut self, event: &StoreChange) {
         let obj = event.after.as_ref().or(event.before.as_ref()).expect("one of both");
         if DRIVEN.contains(&event.id.kind) && !is_status_only(event) {
-            self.wake(event.id.clone(), Duration::ZERO);
+            self.enqueue(event.id.clone(), Duration::ZERO);
         }
         // What belongs to a workload wakes that one. Everything else, a Tool that a server published too, wakes whoever might
         // look at it; an Agent only those that may call it, and who uses tools no server of them.
         let labels = if DRIVEN.contains(&event.id.kind) { BTreeMap::new() } else { obj.labels() };
         let owner = labels.iter().find_map(|(label, name)| Some((label.strip_prefix("recif.dev/")?, name)));
-        let is_woken = |id: &Id| match (id.kind, owner) {
+        let is_woken = |id: &ObjectId| match (id.kind, owner) {
             ("Prompt", _) => false,
             (kind, Some((owner, name))) => owner == kind.to_lowercase() && *name == id.name,
             ("Agent", None) => event.id.kind != "Agent",
@@ -251,16 +251,16 @@ impl Operator {
         let woken: Vec<_> = driven.filter(|id| is_woken(id)).cloned().collect();
         drop(store);
         for id in woken {
-            self.wake(id, Duration::ZERO);
+            self.enqueue(id, Duration::ZERO);
         }
     }
 
-    fn wake(&mut self, id: Id, after: Duration) {
+    fn enqueue(&mut self, id: ObjectId, after: Duration) {
         let at = self.sim.clock.elapsed() + after;
         self.queue.entry(id).and_modify(|due| *due = at.min(*due)).or_insert(at);
     }
 
-    fn due(&self, now: Duration) -> Option<Id> {
+    fn due(&self, now: Duration) -> Option<ObjectId> {
         let due = self.queue.iter().filter(|(_, at)| **at <= now);
         due.min_by_key(|(_, at)| **at).map(|(id, _)| id.clone())
     }
@@ -282,7 +282,7 @@ impl Operator {
 }
 
 fn driver<K: ControlledKind + DeserializeOwned>(
-    world: &Arc<World>,
+    world: &Arc<Deps>,
     ports: &Arc<Ports>,
     clock: &Arc<dyn Clock>,
     sinks: &[Arc<dyn Sink>],
@@ -291,18 +291,18 @@ fn driver<K: ControlledKind + DeserializeOwned>(
 }
 
 /// Runs operators one after the other for this long: when one dies, the next one starts.
-pub(crate) async fn live(sim: &Sim, time: Duration) -> Operator {
+pub(crate) async fn run_with_restarts(sim: &Sim, time: Duration) -> Operator {
     let end = sim.clock.elapsed() + time;
     loop {
         let mut operator = Operator::start(sim);
         let left = end.saturating_sub(sim.clock.elapsed());
-        if operator.run(left).await == End::TimeIsOver {
+        if operator.run(left).await == RunEnd::TimeIsOver {
             return operator;
         }
     }
 }
 
-fn is_status_only(event: &Event) -> bool {
+fn is_status_only(event: &StoreChange) -> bool {
     let (Some(before), Some(after)) = (&event.before, &event.after) else { return false };
     let without = |obj: &super::Obj| {
         let mut body = obj.body.clone();

@@ -13,17 +13,17 @@ use std::{
 
 use async_trait::async_trait;
 use crds::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
-use machine::{ApiError, Objects};
+use machine::{ApiError, ObjectClient};
 use meta::{Key, PhasedObject};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::{Cascade, Id, Obj, Sim, Store, cache::Cache, store::Event};
+use super::{Cascade, Obj, ObjectId, Sim, Store, cache::Cache, store::StoreChange};
 use crate::{
-    ports::{Child, ChildKind, ChildRef, Cluster, Manifest, OwnerState, Pod, Views},
+    ports::{CacheReader, CachedChild, ChildClient, ChildKind, ChildManifest, ChildRef, OwnerState, WorkloadPod},
     render::MANAGED_BY_LABEL,
-    workload::{REPLICAS, SCALER, Turn, Workload as _, scaler_turn},
+    workload::{REPLICAS, ReplicasHandover, SCALER, WorkloadKind as _, handover},
 };
 
 /// What a request asks for.
@@ -43,9 +43,9 @@ pub(crate) enum Verb {
 
 /// A request as the API server gets it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Request {
+pub(crate) struct LoggedRequest {
     pub(crate) verb: Verb,
-    pub(crate) id: Id,
+    pub(crate) id: ObjectId,
     /// How many requests came before it.
     pub(crate) nth: usize,
     /// How many writes came before it.
@@ -54,13 +54,13 @@ pub(crate) struct Request {
     pub(crate) body: Value,
 }
 
-impl Request {
+impl LoggedRequest {
     pub(crate) fn is_write(&self) -> bool {
         !matches!(self.verb, Verb::Look | Verb::DryRun)
     }
 }
 
-impl fmt::Display for Request {
+impl fmt::Display for LoggedRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} {}", self.verb, self.id)
     }
@@ -68,7 +68,7 @@ impl fmt::Display for Request {
 
 /// What becomes of a request.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Fault {
+pub(crate) enum RequestFault {
     No,
     /// Refused; nothing happened.
     Refuse(ApiError),
@@ -82,12 +82,12 @@ pub(crate) enum Fault {
     DieAfter,
 }
 
-pub(super) type Plan = Box<dyn FnMut(&Request, &mut Store) -> Fault + Send>;
+pub(super) type FaultPlan = Box<dyn FnMut(&LoggedRequest, &mut Store) -> RequestFault + Send>;
 
 #[derive(Default)]
 pub(super) struct Faults {
-    pub(super) plan: Option<Plan>,
-    pub(super) log: Vec<Request>,
+    pub(super) plan: Option<FaultPlan>,
+    pub(super) log: Vec<LoggedRequest>,
     requests: usize,
     writes: usize,
 }
@@ -121,19 +121,19 @@ impl Ports {
     }
 
     /// Delivers what the watches have, but for kinds that lag.
-    pub(super) fn deliver(&self, lags: impl Fn(&str) -> bool) -> Vec<Event> {
+    pub(super) fn deliver(&self, lags: impl Fn(&str) -> bool) -> Vec<StoreChange> {
         self.cache().deliver(&self.sim.store().log, lags)
     }
 
-    fn cached(&self, id: &Id) -> Option<Obj> {
+    fn cached(&self, id: &ObjectId) -> Option<Obj> {
         self.cache().get(id)
     }
 
     fn typed<K: DeserializeOwned>(&self, kind: &'static str, namespace: &str, name: &str) -> Option<Arc<K>> {
-        self.cached(&Id { kind, namespace: namespace.to_owned(), name: name.to_owned() })?.typed()
+        self.cached(&ObjectId { kind, namespace: namespace.to_owned(), name: name.to_owned() })?.typed()
     }
 
-    fn wrote(&self, id: &Id, rv: u64, obj: Option<Obj>) {
+    fn wrote(&self, id: &ObjectId, rv: u64, obj: Option<Obj>) {
         self.cache().wrote(id, rv, obj);
     }
 
@@ -144,23 +144,23 @@ impl Ports {
     async fn send<T>(
         &self,
         verb: Verb,
-        id: &Id,
+        id: &ObjectId,
         body: &Value,
         work: impl FnOnce(&mut Store) -> Result<T, ApiError>,
     ) -> Result<T, ApiError> {
-        let fault = if self.is_dead() { Fault::DieBefore } else { self.fault(verb, id, body) };
+        let fault = if self.is_dead() { RequestFault::DieBefore } else { self.fault(verb, id, body) };
         let mut answer = None;
-        if !matches!(fault, Fault::Refuse(_) | Fault::DieBefore) {
+        if !matches!(fault, RequestFault::Refuse(_) | RequestFault::DieBefore) {
             answer = Some(work(&mut self.sim.store()));
         }
         match (fault, answer) {
-            (Fault::Refuse(error) | Fault::Lose(error), _) => Err(error),
-            (Fault::No, Some(answer)) => answer,
-            (Fault::DieAfter, Some(answer)) => {
+            (RequestFault::Refuse(error) | RequestFault::Lose(error), _) => Err(error),
+            (RequestFault::No, Some(answer)) => answer,
+            (RequestFault::DieAfter, Some(answer)) => {
                 self.doomed.store(true, Ordering::SeqCst);
                 answer
             }
-            (Fault::DieBefore | Fault::DieUnanswered, _) | (_, None) => {
+            (RequestFault::DieBefore | RequestFault::DieUnanswered, _) | (_, None) => {
                 self.dead.store(true, Ordering::SeqCst);
                 self.died.notify_one();
                 std::future::pending().await
@@ -168,16 +168,16 @@ impl Ports {
         }
     }
 
-    fn fault(&self, verb: Verb, id: &Id, body: &Value) -> Fault {
+    fn fault(&self, verb: Verb, id: &ObjectId, body: &Value) -> RequestFault {
         let mut faults = self.sim.faults();
         let request =
-            Request { verb, id: id.clone(), nth: faults.requests, nth_write: faults.writes, body: body.clone() };
+            LoggedRequest { verb, id: id.clone(), nth: faults.requests, nth_write: faults.writes, body: body.clone() };
         faults.requests += 1;
         faults.writes += usize::from(request.is_write());
         faults.log.push(request.clone());
         match &mut faults.plan {
             Some(plan) => plan(&request, &mut self.sim.store()),
-            None => Fault::No,
+            None => RequestFault::No,
         }
     }
 }
@@ -185,7 +185,7 @@ impl Ports {
 impl Ports {
     /// The scaler has a look at every Agent; `number`: of Pods, where it is its own to set.
     pub(super) async fn scale(&self, number: i32) {
-        let agents: Vec<Id> =
+        let agents: Vec<ObjectId> =
             self.cache().objs().filter(|(id, _)| id.kind == "Agent").map(|(id, _)| id.clone()).collect();
         for id in agents {
             let Some(agent) = self.agent(&id.namespace, &id.name).filter(|agent| !agent.is_deleting()) else {
@@ -194,18 +194,18 @@ impl Ports {
             let Some(live) = self.child(&agent.deployment()) else { continue };
             let Some(state) = live.deployment.as_ref().filter(|_| !live.deleting) else { continue };
             let scaling = agent.scaling().filter(|_| agent.replicas() > 0);
-            let replicas = match scaler_turn(scaling, state) {
-                Turn::Take(replicas) => Some(replicas),
-                Turn::Own if state.desired != number => Some(number),
-                Turn::Release => None,
-                Turn::Own | Turn::Wait | Turn::None => continue,
+            let replicas = match handover(scaling, state) {
+                ReplicasHandover::Acquire(replicas) => Some(replicas),
+                ReplicasHandover::Owned if state.desired != number => Some(number),
+                ReplicasHandover::Release => None,
+                ReplicasHandover::Owned | ReplicasHandover::Wait | ReplicasHandover::None => continue,
             };
             let mut body = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"uid": live.uid}});
             if let Some(replicas) = replicas {
                 body["spec"] = json!({"replicas": replicas});
             }
-            let manifest = Manifest { child: live.child.clone(), body };
-            let id = Id::from(&live.child);
+            let manifest = ChildManifest { child: live.child.clone(), body };
+            let id = ObjectId::from(&live.child);
             let work = |store: &mut Store| store.apply_as(SCALER, &manifest, Some(&live.uid));
             if let Ok(obj) = self.send(Verb::Scale, &id, &manifest.body, work).await {
                 self.wrote(&id, obj.rv(), Some(obj));
@@ -215,14 +215,14 @@ impl Ports {
 }
 
 #[async_trait]
-impl Cluster for Ports {
-    async fn look(&self, child: &ChildRef) -> Result<Option<Arc<Child>>, ApiError> {
-        let id = Id::from(child);
+impl ChildClient for Ports {
+    async fn get(&self, child: &ChildRef) -> Result<Option<Arc<CachedChild>>, ApiError> {
+        let id = ObjectId::from(child);
         self.send(Verb::Look, &id, &Value::Null, |store| Ok(store.get(&id).map(|obj| obj.child(&id)))).await
     }
 
-    async fn owner(&self, kind: &'static str, owner: &Key) -> Result<Option<OwnerState>, ApiError> {
-        let id = Id { kind, namespace: owner.namespace.clone(), name: owner.name.clone() };
+    async fn get_owner(&self, kind: &'static str, owner: &Key) -> Result<Option<OwnerState>, ApiError> {
+        let id = ObjectId { kind, namespace: owner.namespace.clone(), name: owner.name.clone() };
         let state = |found: &Obj| OwnerState {
             meta: serde_json::from_value(found.body["metadata"].clone()).unwrap_or_default(),
             seq: found.body["status"]["history"]
@@ -235,8 +235,8 @@ impl Cluster for Ports {
         self.send(Verb::Look, &id, &Value::Null, |store| Ok(store.get(&id).map(state))).await
     }
 
-    async fn data(&self, child: &ChildRef) -> Result<BTreeMap<String, String>, ApiError> {
-        let id = Id::from(child);
+    async fn get_data(&self, child: &ChildRef) -> Result<BTreeMap<String, String>, ApiError> {
+        let id = ObjectId::from(child);
         let data = |store: &mut Store| {
             let body = store.get(&id).map(|obj| obj.body.clone()).ok_or(ApiError::NotFound)?;
             Ok(serde_json::from_value(body["data"].clone()).unwrap_or_default())
@@ -244,15 +244,15 @@ impl Cluster for Ports {
         self.send(Verb::Look, &id, &Value::Null, data).await
     }
 
-    async fn apply(&self, manifest: &Manifest, uid: Option<&str>) -> Result<Arc<Child>, ApiError> {
-        let id = Id::from(&manifest.child);
+    async fn apply(&self, manifest: &ChildManifest, uid: Option<&str>) -> Result<Arc<CachedChild>, ApiError> {
+        let id = ObjectId::from(&manifest.child);
         let obj = self.send(Verb::Apply, &id, &manifest.body, |store| store.apply(manifest, uid)).await?;
         self.wrote(&id, obj.rv(), Some(obj.clone()));
         Ok(obj.child(&id))
     }
 
-    async fn dry_run(&self, manifest: &Manifest) -> Result<(), ApiError> {
-        self.send(Verb::DryRun, &Id::from(&manifest.child), &manifest.body, |_| Ok(())).await
+    async fn dry_run(&self, manifest: &ChildManifest) -> Result<(), ApiError> {
+        self.send(Verb::DryRun, &ObjectId::from(&manifest.child), &manifest.body, |_| Ok(())).await
     }
 
     async fn set_replicas(
@@ -260,13 +260,13 @@ impl Cluster for Ports {
         deployment: &ChildRef,
         uid: &str,
         replicas: Option<i32>,
-    ) -> Result<Arc<Child>, ApiError> {
-        let id = Id::from(deployment);
+    ) -> Result<Arc<CachedChild>, ApiError> {
+        let id = ObjectId::from(deployment);
         let mut body = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"uid": uid}});
         if let Some(replicas) = replicas {
             body["spec"] = json!({"replicas": replicas});
         }
-        let manifest = Manifest { child: deployment.clone(), body };
+        let manifest = ChildManifest { child: deployment.clone(), body };
         let work = |store: &mut Store| store.apply_as(REPLICAS, &manifest, Some(uid));
         let obj = self.send(Verb::Replicas, &id, &manifest.body, work).await?;
         self.wrote(&id, obj.rv(), Some(obj.clone()));
@@ -274,7 +274,7 @@ impl Cluster for Ports {
     }
 
     async fn delete(&self, child: &ChildRef, uid: &str) -> Result<(), ApiError> {
-        let id = Id::from(child);
+        let id = ObjectId::from(child);
         let work = |store: &mut Store| {
             if store.get(&id).is_some_and(|found| found.uid() == uid) {
                 store.delete(&id, Cascade::Foreground);
@@ -288,7 +288,7 @@ impl Cluster for Ports {
     }
 }
 
-impl Views for Ports {
+impl CacheReader for Ports {
     fn agent(&self, namespace: &str, name: &str) -> Option<Arc<Agent>> {
         self.typed("Agent", namespace, name)
     }
@@ -322,7 +322,7 @@ impl Views for Ports {
     }
 
     fn namespace_labels(&self, namespace: &str) -> Option<Arc<BTreeMap<String, String>>> {
-        let id = Id { kind: "Namespace", namespace: String::new(), name: namespace.to_owned() };
+        let id = ObjectId { kind: "Namespace", namespace: String::new(), name: namespace.to_owned() };
         Some(Arc::new(self.sim.store().get(&id)?.labels()))
     }
 
@@ -363,29 +363,29 @@ impl Views for Ports {
         self.sim.caller_keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn child(&self, child: &ChildRef) -> Option<Arc<Child>> {
-        let id = Id::from(child);
+    fn child(&self, child: &ChildRef) -> Option<Arc<CachedChild>> {
+        let id = ObjectId::from(child);
         let obj = self.cached(&id)?;
         // Secrets and ConfigMaps are watched whole, the others by our label.
         let seen = matches!(id.kind, "Secret" | "ConfigMap") || obj.labels().contains_key(MANAGED_BY_LABEL);
         seen.then(|| obj.child(&id))
     }
 
-    fn children(&self, namespace: &str, owner: &str) -> Vec<Arc<Child>> {
+    fn children(&self, namespace: &str, owner: &str) -> Vec<Arc<CachedChild>> {
         let cache = self.cache();
-        let is_its = |id: &Id, obj: &Obj| {
+        let is_its = |id: &ObjectId, obj: &Obj| {
             id.namespace == namespace && obj.text("/metadata/ownerReferences/0/uid") == owner && obj.owners().len() == 1
         };
         let ids: Vec<_> = cache.objs().filter(|(id, obj)| is_its(id, obj)).map(|(id, _)| id.clone()).collect();
         drop(cache);
-        let of = |id: Id| {
+        let of = |id: ObjectId| {
             let kind = ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == id.kind)?;
             self.child(&ChildRef { kind, namespace: id.namespace, name: id.name })
         };
         ids.into_iter().filter_map(of).collect()
     }
 
-    fn pods(&self, kind: &'static str, namespace: &str, name: &str) -> Vec<Arc<Pod>> {
+    fn pods(&self, kind: &'static str, namespace: &str, name: &str) -> Vec<Arc<WorkloadPod>> {
         let label = format!("recif.dev/{}", kind.to_lowercase());
         let cache = self.cache();
         let pods = cache.objs().filter(|(id, pod)| {
@@ -396,7 +396,7 @@ impl Views for Ports {
 }
 
 #[async_trait]
-impl<K: PhasedObject + DeserializeOwned> Objects<K> for Ports {
+impl<K: PhasedObject + DeserializeOwned> ObjectClient<K> for Ports {
     fn newest(&self, key: &Key) -> Option<Arc<K>> {
         self.cached(&id::<K>(key))?.typed()
     }
@@ -417,12 +417,12 @@ impl<K: PhasedObject + DeserializeOwned> Objects<K> for Ports {
     }
 }
 
-fn id<K: PhasedObject>(key: &Key) -> Id {
-    Id { kind: K::KIND, namespace: key.namespace.clone(), name: key.name.clone() }
+fn id<K: PhasedObject>(key: &Key) -> ObjectId {
+    ObjectId { kind: K::KIND, namespace: key.namespace.clone(), name: key.name.clone() }
 }
 
 /// Of a kind that has a driver.
-pub(super) fn key(id: &Id) -> Key {
+pub(super) fn key(id: &ObjectId) -> Key {
     Key::new(&id.namespace, &id.name)
 }
 

@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::Id;
-use crate::render::{Namespaces, PodSecurity, Settings};
+use super::ObjectId;
+use crate::render::{Namespaces, PodSecurity, RenderSettings};
 
 /// The namespace of all tests.
 pub(crate) const NS: &str = "team";
 
 /// The operator's settings.
-pub(crate) fn settings() -> Settings {
-    Settings {
+pub(crate) fn settings() -> RenderSettings {
+    RenderSettings {
         operator_namespace: "recif-system".to_owned(),
         cluster_domain: "cluster.local".to_owned(),
         database_url: None,
@@ -23,16 +23,16 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-pub(crate) fn agent_id(name: &str) -> Id {
+pub(crate) fn agent_id(name: &str) -> ObjectId {
     id("Agent", name)
 }
 
-pub(crate) fn tool_id(name: &str) -> Id {
+pub(crate) fn tool_id(name: &str) -> ObjectId {
     id("Tool", name)
 }
 
 /// A child of the Agent `a`, or any other object.
-pub(crate) fn child_id(kind: &'static str) -> Id {
+pub(crate) fn child_id(kind: &'static str) -> ObjectId {
     id(kind, if matches!(kind, "ConfigMap" | "Secret") { "a-config" } else { "a" })
 }
 
@@ -50,8 +50,8 @@ pub(crate) fn tool(endpoint: &str) -> Value {
 }
 
 /// Any object in the namespace of all tests.
-pub(crate) fn id(kind: &'static str, name: &str) -> Id {
-    Id { kind, namespace: NS.to_owned(), name: name.to_owned() }
+pub(crate) fn id(kind: &'static str, name: &str) -> ObjectId {
+    ObjectId { kind, namespace: NS.to_owned(), name: name.to_owned() }
 }
 
 /// An object of a kind of ours.

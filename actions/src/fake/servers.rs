@@ -8,31 +8,34 @@ use std::{
 
 use machine::Clock;
 
-use super::{Id, SimClock};
-use crate::discovery::{Catalogue, Definition, Discovered, Discoveries, Outcome, Target, Told, Undiscovered, When};
+use super::{ObjectId, SimClock};
+use crate::discovery::{
+    Catalog, CompactTool, Discovered, DiscoveryError, DiscoveryResult, DiscoveryTarget, McpToolDefinition, Schedule,
+    ToolDiscovery,
+};
 
 /// What every server says, by address.
-pub(crate) type Answers = Arc<Mutex<BTreeMap<String, Outcome>>>;
+pub(crate) type ServerResponses = Arc<Mutex<BTreeMap<String, DiscoveryResult>>>;
 
 /// How long a server takes.
 const TAKES: Duration = Duration::from_secs(1);
 
 /// What a server of the older era says that has these tools.
-pub(crate) fn tells(tools: &[Definition]) -> Outcome {
-    let catalogue = Catalogue::of(tools.iter().map(Told::from), false);
-    Ok(Discovered { catalogue, server: Default::default(), era: "initialize".to_owned(), restless: false })
+pub(crate) fn lists_tools(tools: &[McpToolDefinition]) -> DiscoveryResult {
+    let catalogue = Catalog::of(tools.iter().map(CompactTool::from), false);
+    Ok(Discovered { catalog: catalogue, server: Default::default(), era: "initialize".to_owned(), restless: false })
 }
 
 /// What one run of the operator knows of servers.
 pub(super) struct Servers {
     clock: SimClock,
-    answers: Answers,
-    known: Mutex<BTreeMap<Id, Known>>,
+    answers: ServerResponses,
+    known: Mutex<BTreeMap<ObjectId, ServerEntry>>,
 }
 
-struct Known {
-    target: Target,
-    last: Option<Arc<Outcome>>,
+struct ServerEntry {
+    target: DiscoveryTarget,
+    last: Option<Arc<DiscoveryResult>>,
     /// When it answers.
     ends: Option<Duration>,
     /// When it is to be asked again.
@@ -40,18 +43,18 @@ struct Known {
 }
 
 impl Servers {
-    pub(super) fn start(clock: SimClock, answers: Answers) -> Arc<Self> {
+    pub(super) fn start(clock: SimClock, answers: ServerResponses) -> Arc<Self> {
         Arc::new(Self { clock, answers, known: Mutex::default() })
     }
 
     /// Takes in the answers that have come, and says which objects there is news for.
-    pub(super) fn settle(&self) -> Vec<Id> {
+    pub(super) fn settle(&self) -> Vec<ObjectId> {
         let now = self.clock.elapsed();
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut woken = Vec::new();
         for (id, known) in self.known().iter_mut() {
             if known.ends.is_some_and(|at| at <= now) {
-                let unreachable = Undiscovered { reason: "ServerUnreachable", message: "nobody is there".to_owned() };
+                let unreachable = DiscoveryError { reason: "ServerUnreachable", message: "nobody is there".to_owned() };
                 let answer = answers.get(&known.target.url).cloned();
                 known.last = Some(Arc::new(answer.unwrap_or(Err(unreachable))));
                 known.ends = None;
@@ -69,25 +72,25 @@ impl Servers {
         self.known().values().map(|known| known.ends.unwrap_or(known.due)).min()
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<Id, Known>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<ObjectId, ServerEntry>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Discoveries for Servers {
-    fn look(&self, target: &Target, when: When) -> Option<Arc<Outcome>> {
+impl ToolDiscovery for Servers {
+    fn query(&self, target: &DiscoveryTarget, when: Schedule) -> Option<Arc<DiscoveryResult>> {
         let now = self.clock.elapsed();
-        let id = Id { kind: target.kind, namespace: target.key.namespace.clone(), name: target.key.name.clone() };
+        let id = ObjectId { kind: target.kind, namespace: target.key.namespace.clone(), name: target.key.name.clone() };
         let mut all = self.known();
         if let Some(known) = all.get(&id).filter(|known| known.target == *target) {
             return known.last.clone();
         }
         let other = all.contains_key(&id);
         let (ends, due) = match when {
-            When::InTurn if !other => (None, now + target.resync / 2),
+            Schedule::OnResync if !other => (None, now + target.resync / 2),
             _ => (Some(now + TAKES), now),
         };
-        all.insert(id, Known { target: target.clone(), last: None, ends, due });
+        all.insert(id, ServerEntry { target: target.clone(), last: None, ends, due });
         None
     }
 }

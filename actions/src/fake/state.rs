@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Id, Obj, Store};
+use super::{Obj, ObjectId, Store};
 
 impl Store {
     /// The whole cluster as far as two runs must agree.
@@ -12,7 +12,7 @@ impl Store {
         self.objs.iter().map(|(id, obj)| (id.to_string(), self.comparable(id, obj))).collect()
     }
 
-    fn comparable(&self, id: &Id, obj: &Obj) -> Value {
+    fn comparable(&self, id: &ObjectId, obj: &Obj) -> Value {
         let owners = obj.owners();
         let owners = owners.iter().map(|owner| format!("{}/{}", owner["kind"], owner["name"]));
         let mut state = json!({

@@ -6,10 +6,10 @@ use machine::{ApiError, Clock};
 use serde_json::{Value, json};
 
 use super::{
-    Id, Obj, SimClock,
+    Obj, ObjectId, SimClock,
     patch::{assert_whole_seconds, patched},
 };
-use crate::ports::PodTrouble;
+use crate::ports::PodProblem;
 
 /// How an object is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,16 +25,16 @@ pub(crate) enum Health {
     /// Ready after three seconds.
     Good,
     /// Never ready; why, if the kubelet says so.
-    Bad(Option<PodTrouble>),
+    Bad(Option<PodProblem>),
     /// Cannot be created: a quota, say.
     Refused,
 }
 
 /// A change, as watches deliver it.
 #[derive(Debug, Clone)]
-pub(crate) struct Event {
+pub(crate) struct StoreChange {
     pub(crate) rv: u64,
-    pub(crate) id: Id,
+    pub(crate) id: ObjectId,
     pub(crate) before: Option<Obj>,
     pub(crate) after: Option<Obj>,
 }
@@ -43,14 +43,14 @@ pub(crate) struct Event {
 #[derive(Clone)]
 pub(crate) struct Store {
     pub(super) clock: SimClock,
-    pub(super) objs: BTreeMap<Id, Obj>,
-    pub(crate) log: Vec<Event>,
+    pub(super) objs: BTreeMap<ObjectId, Obj>,
+    pub(crate) log: Vec<StoreChange>,
     rv: u64,
-    incarnations: BTreeMap<Id, u32>,
+    incarnations: BTreeMap<ObjectId, u32>,
     terminating: BTreeSet<String>,
-    pub(super) progressed: BTreeMap<Id, std::time::Duration>,
+    pub(super) progressed: BTreeMap<ObjectId, std::time::Duration>,
     /// Deployments that are not at rest.
-    pub(super) busy: BTreeSet<Id>,
+    pub(super) busy: BTreeSet<ObjectId>,
     /// Whether something went, or was made for an owner that is gone.
     pub(super) garbage: bool,
     /// Whether the garbage collector does nothing yet.
@@ -59,7 +59,7 @@ pub(crate) struct Store {
     /// The controllers have nothing to do at this version before this time.
     pub(super) rested: Option<(u64, std::time::Duration)>,
     /// How often each object was added and deleted.
-    pub(crate) counts: BTreeMap<Id, (u32, u32)>,
+    pub(crate) counts: BTreeMap<ObjectId, (u32, u32)>,
     pub(super) health: Health,
     /// How long a Pod takes to end.
     pub(crate) grace: std::time::Duration,
@@ -96,30 +96,30 @@ impl Store {
         self.rested = None;
     }
 
-    pub(crate) fn get(&self, id: &Id) -> Option<&Obj> {
+    pub(crate) fn get(&self, id: &ObjectId) -> Option<&Obj> {
         self.objs.get(id)
     }
 
     /// A part of an object; null when it is not there.
-    pub(crate) fn at(&self, id: &Id, pointer: &str) -> Value {
+    pub(crate) fn at(&self, id: &ObjectId, pointer: &str) -> Value {
         self.get(id).and_then(|obj| obj.body.pointer(pointer)).cloned().unwrap_or_default()
     }
 
     /// Somebody creates an object.
-    pub(crate) fn create(&mut self, id: &Id, body: Value) {
+    pub(crate) fn create(&mut self, id: &ObjectId, body: Value) {
         assert!(self.get(id).is_none(), "{id} exists");
         self.put(id, Obj::new(body));
     }
 
     /// Somebody changes an object.
-    pub(crate) fn edit(&mut self, id: &Id, change: impl FnOnce(&mut Value)) {
+    pub(crate) fn edit(&mut self, id: &ObjectId, change: impl FnOnce(&mut Value)) {
         let Some(mut obj) = self.get(id).cloned() else { return };
         change(&mut obj.body);
         self.put(id, obj);
     }
 
     /// Somebody deletes an object.
-    pub(crate) fn delete(&mut self, id: &Id, cascade: Cascade) {
+    pub(crate) fn delete(&mut self, id: &ObjectId, cascade: Cascade) {
         let Some(mut obj) = self.get(id).cloned() else { return };
         let mut finalizers = obj.finalizers();
         if id.kind == "Pod" && !obj.is_deleting() {
@@ -157,7 +157,7 @@ impl Store {
     }
 
     /// The status subresource: nothing but the status can change.
-    pub(crate) fn patch_status(&mut self, id: &Id, patch: &Value) -> Result<Obj, ApiError> {
+    pub(crate) fn patch_status(&mut self, id: &ObjectId, patch: &Value) -> Result<Obj, ApiError> {
         let mut obj = self.get(id).cloned().ok_or(ApiError::NotFound)?;
         let mut status = patched(&obj.body, patch)?["status"].take();
         assert_whole_seconds(&status);
@@ -172,7 +172,7 @@ impl Store {
     }
 
     /// The object itself, its status left alone; `None`: its last finalizer went.
-    pub(crate) fn patch_metadata(&mut self, id: &Id, patch: &Value) -> Result<Option<Obj>, ApiError> {
+    pub(crate) fn patch_metadata(&mut self, id: &ObjectId, patch: &Value) -> Result<Option<Obj>, ApiError> {
         let old = self.get(id).cloned().ok_or(ApiError::NotFound)?;
         let mut obj = old.clone();
         obj.body["metadata"] = patched(&old.body, patch)?["metadata"].take();
@@ -184,7 +184,7 @@ impl Store {
     }
 
     /// Stores an object, or removes it when it is deleted and nothing holds it. The stored object, if it is still there.
-    pub(super) fn put(&mut self, id: &Id, mut obj: Obj) -> Option<Obj> {
+    pub(super) fn put(&mut self, id: &ObjectId, mut obj: Obj) -> Option<Obj> {
         let old = self.objs.get(id).cloned();
         if obj.is_deleting() && obj.finalizers().is_empty() {
             self.remove(id);
@@ -201,7 +201,7 @@ impl Store {
         });
         // What the schema says of an object of ours without a status.
         if obj.body["status"].is_null() && crds::KINDS.iter().any(|kind| kind.name == id.kind) {
-            obj.body["status"] = meta::MachineStatus::unseen();
+            obj.body["status"] = meta::CommonStatus::initial();
         }
         if old.is_none() {
             let nth = self.incarnations.entry(id.clone()).or_default();
@@ -222,30 +222,30 @@ impl Store {
         };
         self.garbage |= obj.is_deleting() || orphan(&obj);
         self.uids.insert(obj.uid().to_owned());
-        self.disturb(id, &obj);
+        self.mark_busy(id, &obj);
         self.objs.insert(id.clone(), obj.clone());
-        self.log.push(Event { rv, id: id.clone(), before: old, after: Some(obj.clone()) });
+        self.log.push(StoreChange { rv, id: id.clone(), before: old, after: Some(obj.clone()) });
         Some(obj)
     }
 
-    pub(super) fn remove(&mut self, id: &Id) {
+    pub(super) fn remove(&mut self, id: &ObjectId) {
         let Some(before) = self.objs.remove(id) else { return };
         self.rv += 1;
         self.garbage = true;
         self.uids.remove(before.uid());
-        self.disturb(id, &before);
+        self.mark_busy(id, &before);
         self.counts.entry(id.clone()).or_default().1 += 1;
-        self.log.push(Event { rv: self.rv, id: id.clone(), before: Some(before), after: None });
+        self.log.push(StoreChange { rv: self.rv, id: id.clone(), before: Some(before), after: None });
     }
 
     /// The Deployment of this object, if it has one, has something to do.
-    fn disturb(&mut self, id: &Id, obj: &Obj) {
+    fn mark_busy(&mut self, id: &ObjectId, obj: &Obj) {
         let name = match id.kind {
             "Deployment" => id.name.clone(),
             "Pod" => obj.text("/metadata/ownerReferences/0/name").to_owned(),
             _ => return,
         };
-        self.busy.insert(Id { kind: "Deployment", namespace: id.namespace.clone(), name });
+        self.busy.insert(ObjectId { kind: "Deployment", namespace: id.namespace.clone(), name });
     }
 
     pub(super) fn last_rv(&self) -> u64 {

@@ -7,22 +7,22 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crds::{
-    Flow, RefKind, Refers, Traffic, WorkloadPhase, WorkloadStatus,
+    Flow, HasReferences, RefKind, Traffic, WorkloadPhase, WorkloadStatus,
     cycle::Node,
     digest,
     flow::{FlowDefinition, Runtime},
 };
-use machine::{ActionError, BadTable, Table};
+use machine::{ActionError, Table, TableError};
 use meta::PhasedObject;
 
 use crate::{
-    deps::World,
+    deps::Deps,
     kind::{ControlledKind, Registry},
-    ports::Manifest,
+    ports::ChildManifest,
     prompt::inline_problem,
-    references::{Found, Given, Inputs, Lookup},
-    render::{self, Contract, FLOW, FlowImages, FlowKind, FlowParts, RenderError, Settings},
-    workload::{self, Rendered, Workload},
+    references::{AvailableVariables, Inputs, Resolution, Resolver},
+    render::{self, FLOW, FlowContract, FlowImages, FlowKind, FlowParts, RenderError, RenderSettings},
+    workload::{self, RenderedWorkload, WorkloadKind},
 };
 
 pub(crate) use parts::flow_parts;
@@ -30,12 +30,12 @@ pub(crate) use parts::flow_parts;
 impl ControlledKind for Flow {
     const TABLE: Table<WorkloadPhase> = Table { render_version: 2, ..workload::TABLE };
 
-    fn registry() -> Result<Registry<Self>, BadTable> {
+    fn registry() -> Result<Registry<Self>, TableError> {
         workload::registry()
     }
 }
 
-impl Workload for Flow {
+impl WorkloadKind for Flow {
     const LABEL: &'static str = FLOW.label;
 
     fn replicas(&self) -> i32 {
@@ -54,7 +54,7 @@ impl Workload for Flow {
         self.status.get_or_insert_default()
     }
 
-    fn validate(&self, settings: &Settings) -> Result<(), ActionError> {
+    fn validate(&self, settings: &RenderSettings) -> Result<(), ActionError> {
         let (name, definition) = (self.key().name, &self.spec.definition);
         render::check_names(&name, definition).map_err(terminal)?;
         if let Some(problem) = inline_problem(definition) {
@@ -66,37 +66,37 @@ impl Workload for Flow {
         rendered(self, &parts, &BTreeMap::new(), settings, None)?.check_pod_security(settings)
     }
 
-    fn inputs(&self, world: &World) -> Inputs {
+    fn inputs(&self, world: &Deps) -> Inputs {
         let key = self.key();
         let node = Node::new(RefKind::Flow, key.name);
-        let mut inputs = Lookup::new(world, &key.namespace).inputs(Some(&node), &self.references());
-        inputs.add("Settings", Found::Here(settings_digest(&world.settings)));
+        let mut inputs = Resolver::new(world, &key.namespace).inputs(Some(&node), &self.references());
+        inputs.add("Settings", Resolution::Resolved(settings_digest(&world.settings)));
         inputs
     }
 
-    fn never_answers(&self, world: &World) -> Option<String> {
-        never_answers(world, &self.key().namespace, &self.spec.runtime, &self.spec.definition)
+    fn model_problem(&self, world: &Deps) -> Option<String> {
+        model_problem(world, &self.key().namespace, &self.spec.runtime, &self.spec.definition)
     }
 
-    fn refused(&self, world: &World) -> Option<String> {
+    fn rejection(&self, world: &Deps) -> Option<String> {
         let key = self.key();
         let parts = flow_parts(world, &key.namespace, &key.name, &self.spec.definition);
-        refused(world, FLOW, &self.spec.runtime, &parts, 1)
+        rejection(world, FLOW, &self.spec.runtime, &parts, 1)
     }
 
-    fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {
+    fn render(&self, world: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let key = self.key();
         let parts = flow_parts(world, &key.namespace, &key.name, &self.spec.definition);
-        let data = Lookup::new(world, &key.namespace).data(&self.spec.runtime.references());
+        let data = Resolver::new(world, &key.namespace).data(&self.spec.runtime.references());
         Ok(workload::with_policy(self, world, rendered(self, &parts, &data, &world.settings, replicas)?))
     }
 
-    fn images(&self, settings: &Settings) -> BTreeMap<String, String> {
+    fn images(&self, settings: &RenderSettings) -> BTreeMap<String, String> {
         let runner = offered_runner(FLOW, self.spec.runtime.image.as_deref(), settings);
         runner.into_iter().chain(self.offered_proxy(settings)).collect()
     }
 
-    fn network_policy(&self) -> Manifest {
+    fn network_policy(&self) -> ChildManifest {
         render::network_policy(self, Self::LABEL, self.spec.runtime.port)
     }
 
@@ -104,20 +104,20 @@ impl Workload for Flow {
         self.spec.runtime.pod_template.as_ref()
     }
 
-    fn endpoint(&self, settings: &Settings) -> String {
+    fn endpoint(&self, settings: &RenderSettings) -> String {
         render::endpoint(self, self.spec.runtime.port, settings)
     }
 }
 
 /// Whether its image is our runner.
-fn runs_ours(runtime: &Runtime, settings: &Settings) -> bool {
+fn runs_own_runner(runtime: &Runtime, settings: &RenderSettings) -> bool {
     let image = runtime.image.as_deref().unwrap_or_default();
     image.is_empty() || image == settings.runner_image
 }
 
 /// Why our runner would refuse the prompts of a flow, one of so many that are judged together. A container whose image or command the overlay sets is not judged.
-pub(crate) fn refused(
-    world: &World,
+pub(crate) fn rejection(
+    world: &Deps,
     kind: FlowKind,
     runtime: &Runtime,
     parts: &FlowParts,
@@ -127,42 +127,45 @@ pub(crate) fn refused(
     let replaced = containers.into_iter().flatten().any(|container| {
         container["name"] == kind.name && ["image", "command", "args"].iter().any(|key| container.get(key).is_some())
     });
-    let judged = runs_ours(runtime, &world.settings) && !replaced;
-    judged.then(|| world.verdicts.refused(&parts.prompts, flows)).flatten().map(|sentence| sentence.to_string())
+    let judged = runs_own_runner(runtime, &world.settings) && !replaced;
+    judged
+        .then(|| world.prompt_rejections.rejection(&parts.prompts, flows))
+        .flatten()
+        .map(|sentence| sentence.to_string())
 }
 
 /// Why a flow could never answer in our runtime, as far as its model's key tells.
-pub(crate) fn never_answers(
-    world: &World,
+pub(crate) fn model_problem(
+    world: &Deps,
     namespace: &str,
     runtime: &Runtime,
     definition: &FlowDefinition,
 ) -> Option<String> {
-    if !runs_ours(runtime, &world.settings) {
+    if !runs_own_runner(runtime, &world.settings) {
         return None;
     }
-    let views = world.views.as_ref();
+    let views = world.cache.as_ref();
     let config = match (&definition.model_ref, &definition.model_spec) {
         (Some(named), _) => views.model(namespace, &named.name)?.spec.plugin_config_ref.name.clone(),
         (None, inline) => inline.as_ref()?.plugin_config_ref.name.clone(),
     };
-    let mut given = Given::of(views, namespace, &runtime.env, &[], runtime.pod_template.as_ref());
-    given.lacks_of(views, namespace, &config, &views.plugin_config(namespace, &config)?.spec)
+    let mut given = AvailableVariables::of(views, namespace, &runtime.env, &[], runtime.pod_template.as_ref());
+    given.plugin_config_problem(views, namespace, &config, &views.plugin_config(namespace, &config)?.spec)
 }
 
 fn rendered(
     flow: &Flow,
     parts: &FlowParts,
     data: &BTreeMap<String, String>,
-    settings: &Settings,
+    settings: &RenderSettings,
     replicas: Option<i32>,
-) -> Result<Rendered, ActionError> {
+) -> Result<RenderedWorkload, ActionError> {
     let runtime = &flow.spec.runtime;
-    let contract = Contract::of_flow(parts, data).map_err(terminal)?;
+    let contract = FlowContract::of_flow(parts, data).map_err(terminal)?;
     let (runner, proxy) = (runner_image(flow, FLOW, runtime.image.as_deref(), settings), flow.proxy_image(settings));
     let images = FlowImages { runner: &runner, proxy: flow.pinned_proxy(&proxy) };
     let running = render::flow_workload_children(flow, FLOW, runtime, &contract, images, replicas);
-    Ok(Rendered {
+    Ok(RenderedWorkload {
         config: render::flow_config_children(flow, FLOW, runtime, &contract),
         running: Vec::from(running.map_err(terminal)?),
         content_hash: contract.content_hash,
@@ -173,12 +176,21 @@ fn rendered(
 }
 
 /// The container that runs the operator's image, with the one that it would get now, unless the spec names one.
-pub(crate) fn offered_runner(kind: FlowKind, named: Option<&str>, settings: &Settings) -> Option<(String, String)> {
+pub(crate) fn offered_runner(
+    kind: FlowKind,
+    named: Option<&str>,
+    settings: &RenderSettings,
+) -> Option<(String, String)> {
     named.unwrap_or_default().is_empty().then(|| (kind.name.to_owned(), settings.runner_image.clone()))
 }
 
 /// The image of the container: the spec's, else the one that is pinned, else the operator's.
-pub(crate) fn runner_image<K: Workload>(cr: &K, kind: FlowKind, named: Option<&str>, settings: &Settings) -> String {
+pub(crate) fn runner_image<K: WorkloadKind>(
+    cr: &K,
+    kind: FlowKind,
+    named: Option<&str>,
+    settings: &RenderSettings,
+) -> String {
     match named.filter(|name| !name.is_empty()) {
         Some(named) => named.to_owned(),
         None => cr.pinned_image(kind.name, &settings.runner_image),
@@ -186,7 +198,7 @@ pub(crate) fn runner_image<K: Workload>(cr: &K, kind: FlowKind, named: Option<&s
 }
 
 /// The digest of what flows use of the operator's settings; not the image, which is pinned.
-pub(crate) fn settings_digest(settings: &Settings) -> String {
+pub(crate) fn settings_digest(settings: &RenderSettings) -> String {
     digest::digest(&serde_json::json!({ "domain": settings.cluster_domain }))
 }
 

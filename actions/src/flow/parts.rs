@@ -10,24 +10,24 @@ use crds::{
 };
 
 use crate::{
-    deps::World,
-    discovery::served,
+    deps::Deps,
+    discovery::resolve_tool,
     ports::{ChildKind, ChildRef},
     render::{AGENT_PORT, Credentials, FlowModel, FlowParts, FlowTool, HeaderFrom, endpoint_of, header_variables},
 };
 
 /// The parts of the flow called `name`.
-pub(crate) fn flow_parts(world: &World, namespace: &str, name: &str, definition: &FlowDefinition) -> FlowParts {
+pub(crate) fn flow_parts(world: &Deps, namespace: &str, name: &str, definition: &FlowDefinition) -> FlowParts {
     let text = |source: &crds::flow::PromptSource| match (&source.prompt_ref, &source.prompt) {
-        (Some(named), _) => world.views.prompt(namespace, &named.name).map(|prompt| prompt.spec.content.clone()),
+        (Some(named), _) => world.cache.prompt(namespace, &named.name).map(|prompt| prompt.spec.content.clone()),
         (None, inline) => inline.as_ref().map(|prompt| prompt.content.clone()),
     };
     let prompts = definition.prompts.iter().filter_map(|source| Some((source.name().to_owned(), text(source)?)));
     let tools = definition.tools.iter().filter_map(|named| {
-        let tool = match world.views.tool(namespace, &named.name) {
+        let tool = match world.cache.tool(namespace, &named.name) {
             None => is_builtin(&named.name).then_some(FlowTool::Builtin),
             Some(tool) => tool.spec.enabled.then(|| {
-                let tool = served(world.views.as_ref(), namespace, &tool).unwrap_or(tool);
+                let tool = resolve_tool(world.cache.as_ref(), namespace, &tool).unwrap_or(tool);
                 FlowTool::Object {
                     url: url(world, namespace, &tool),
                     header_values: header_values(world, namespace, &tool),
@@ -46,11 +46,11 @@ pub(crate) fn flow_parts(world: &World, namespace: &str, name: &str, definition:
 }
 
 /// Where the flow or agent is that a tool calls.
-fn url(world: &World, namespace: &str, tool: &Tool) -> Option<String> {
+fn url(world: &Deps, namespace: &str, tool: &Tool) -> Option<String> {
     let spec = &tool.spec;
     match spec.tool_type()? {
         ToolType::Flow => {
-            let flow = world.views.flow(namespace, &spec.flow_ref.as_ref()?.name)?;
+            let flow = world.cache.flow(namespace, &spec.flow_ref.as_ref()?.name)?;
             let name = flow.metadata.name.as_deref().unwrap_or_default();
             Some(endpoint_of(namespace, name, flow.spec.runtime.port, &world.settings))
         }
@@ -60,7 +60,7 @@ fn url(world: &World, namespace: &str, tool: &Tool) -> Option<String> {
 }
 
 /// Variable to digest of each header's value that is in no file.
-fn header_values(world: &World, namespace: &str, tool: &Tool) -> BTreeMap<String, String> {
+fn header_values(world: &Deps, namespace: &str, tool: &Tool) -> BTreeMap<String, String> {
     let variables = header_variables(&tool.spec).into_iter();
     let digest = |from: &HeaderFrom| match from {
         HeaderFrom::Secret(name, key) => data(world, ChildKind::Secret, namespace, name)?.remove(key),
@@ -70,12 +70,12 @@ fn header_values(world: &World, namespace: &str, tool: &Tool) -> BTreeMap<String
     variables.filter_map(|found| Some((found.name.clone(), digest(&found.source)?))).collect()
 }
 
-fn model(world: &World, namespace: &str, definition: &FlowDefinition) -> Option<FlowModel> {
+fn model(world: &Deps, namespace: &str, definition: &FlowDefinition) -> Option<FlowModel> {
     let model: ModelSpec = match (&definition.model_ref, &definition.model_spec) {
-        (Some(named), _) => world.views.model(namespace, &named.name)?.spec.clone(),
+        (Some(named), _) => world.cache.model(namespace, &named.name)?.spec.clone(),
         (None, inline) => inline.clone()?,
     };
-    let plugin = world.views.plugin_config(namespace, &model.plugin_config_ref.name)?.spec.clone();
+    let plugin = world.cache.plugin_config(namespace, &model.plugin_config_ref.name)?.spec.clone();
     let credentials = plugin.credentials_ref.as_ref().map(|named| {
         let mut values = data(world, ChildKind::Secret, namespace, &named.name).unwrap_or_default();
         if !plugin.credential_keys.is_empty() {
@@ -87,7 +87,7 @@ fn model(world: &World, namespace: &str, definition: &FlowDefinition) -> Option<
 }
 
 /// Key to digest of the value, of a Secret.
-fn data(world: &World, kind: ChildKind, namespace: &str, name: &str) -> Option<BTreeMap<String, String>> {
+fn data(world: &Deps, kind: ChildKind, namespace: &str, name: &str) -> Option<BTreeMap<String, String>> {
     let child = ChildRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
-    Some(world.views.child(&child)?.data.clone())
+    Some(world.cache.child(&child)?.data.clone())
 }

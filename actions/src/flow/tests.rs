@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     fake::{Operator, Sim, Store, agent, id, object, secret, settings},
     kind::ControlledKind,
-    render::Settings,
+    render::RenderSettings,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -73,7 +73,7 @@ fn hash(sim: &Sim, name: &str) -> Value {
 /// An operator of a later version.
 fn upgraded(sim: &Sim) -> Operator {
     let [runner_image, proxy_image] = ["runner", "proxy"].map(|name| format!("recif.local/{name}:2"));
-    let settings = Settings { runner_image, proxy_image, ..settings() };
+    let settings = RenderSettings { runner_image, proxy_image, ..settings() };
     Operator::with(sim, Agent::registry().unwrap(), settings)
 }
 
@@ -167,7 +167,7 @@ async fn a_new_operator_restarts_nothing_and_an_edit_brings_its_image() {
     operator.run(20 * MINUTE).await;
     assert_eq!(sim.take_requests(), []);
     assert_eq!((image(&sim), proxy(&sim, "f")), (json!("recif.local/runner:1"), json!("recif.local/proxy:1")));
-    sim.store().meddle(&id("Deployment", "f"), "/spec/progressDeadlineSeconds", Some(json!(5)), "kubectl");
+    sim.store().edit_as(&id("Deployment", "f"), "/spec/progressDeadlineSeconds", Some(json!(5)), "kubectl");
     operator.run(MINUTE).await;
     assert_eq!(
         (image(&sim), proxy(&sim, "f")),
@@ -327,7 +327,7 @@ async fn a_flow_that_runs_without_a_key_is_judged_when_it_is_resolved_anew() {
     Operator::start(&sim).run(MINUTE).await;
     assert_eq!(phase(&sim, "f"), "Running");
     // To this build it is as one that an older build has let run.
-    let settings = Settings { runner_image: "registry/theirs:1".to_owned(), ..settings() };
+    let settings = RenderSettings { runner_image: "registry/theirs:1".to_owned(), ..settings() };
     sim.take_requests();
     Operator::with(&sim, Agent::registry().unwrap(), settings).run(20 * MINUTE).await;
     assert_eq!((sim.take_writes(), phase(&sim, "f")), (Vec::new(), "Running".into()));

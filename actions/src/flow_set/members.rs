@@ -1,15 +1,15 @@
 //! The flows of a set: which of them can be rendered.
 
-use crds::{FlowSet, Refers, WorkloadPhase};
+use crds::{FlowSet, HasReferences, WorkloadPhase};
 use meta::PhasedObject;
 
 use crate::{
-    deps::World,
-    flow::{flow_parts, never_answers, refused},
+    deps::Deps,
+    flow::{flow_parts, model_problem, rejection},
     prompt::inline_problem,
-    references::{Found, Inputs, Lookup},
+    references::{Inputs, Resolution, Resolver},
     render::{FLOW_SET, check_member},
-    workload::Workload,
+    workload::WorkloadKind,
 };
 
 /// Pinned for a flow that is rendered.
@@ -18,38 +18,38 @@ pub(super) const SERVED: &str = "served";
 #[derive(Debug)]
 pub(super) enum Member {
     /// It can be rendered, from these.
-    Fine(Inputs),
+    Ready(Inputs),
     /// Something that it refers to is on its way; what.
-    Late(String),
+    Pending(String),
     /// Somebody has to act; why.
     Broken(String),
 }
 
 /// Each flow by name, in the order of the spec.
-pub(super) fn members<'a>(set: &'a FlowSet, world: &World) -> Vec<(&'a str, Member)> {
+pub(super) fn members<'a>(set: &'a FlowSet, world: &Deps) -> Vec<(&'a str, Member)> {
     let key = set.key();
-    let lookup = Lookup::new(world, &key.namespace);
+    let lookup = Resolver::new(world, &key.namespace);
     let resolving = set.phase() == Some(WorkloadPhase::Resolving);
     let flows = set.spec.flows.iter().map(|flow| {
         let inputs = lookup.inputs(None, &flow.definition.references());
         // One that is served goes on until the set is resolved anew: nothing about it has changed.
         let anew = resolving || !is_served(set, &flow.name);
         let member = match inputs.waiting_for() {
-            Some(wait) if wait.missing => Member::Broken(wait.sentence),
-            Some(wait) => Member::Late(wait.sentence),
+            Some(wait) if wait.needs_user => Member::Broken(wait.sentence),
+            Some(wait) => Member::Pending(wait.sentence),
             None if anew && let Some(problem) = inline_problem(&flow.definition) => Member::Broken(problem),
             None => {
                 let parts = flow_parts(world, &key.namespace, &flow.name, &flow.definition);
                 match check_member(&key.name, &parts) {
                     Ok(()) if anew => {
                         let runtime = &set.spec.runtime;
-                        let never = never_answers(world, &key.namespace, runtime, &flow.definition);
-                        match never.or_else(|| refused(world, FLOW_SET, runtime, &parts, set.spec.flows.len())) {
-                            None => Member::Fine(inputs),
+                        let never = model_problem(world, &key.namespace, runtime, &flow.definition);
+                        match never.or_else(|| rejection(world, FLOW_SET, runtime, &parts, set.spec.flows.len())) {
+                            None => Member::Ready(inputs),
                             Some(sentence) => Member::Broken(sentence),
                         }
                     }
-                    Ok(()) => Member::Fine(inputs),
+                    Ok(()) => Member::Ready(inputs),
                     Err(error) => Member::Broken(error.to_string()),
                 }
             }
@@ -60,13 +60,13 @@ pub(super) fn members<'a>(set: &'a FlowSet, world: &World) -> Vec<(&'a str, Memb
 }
 
 /// The name of a flow among the inputs.
-pub(super) fn input(flow: &str) -> String {
+pub(super) fn input_name(flow: &str) -> String {
     format!("flow/{flow}")
 }
 
 /// What was pinned for a flow.
 fn pinned<'a>(set: &'a FlowSet, flow: &str) -> Option<&'a str> {
-    set.pinned()?.get(&input(flow)).map(String::as_str)
+    set.pinned()?.get(&input_name(flow)).map(String::as_str)
 }
 
 /// Whether the flow is rendered.
@@ -75,6 +75,6 @@ pub(super) fn is_served(set: &FlowSet, flow: &str) -> bool {
 }
 
 /// Whether the set runs without the flow.
-pub(super) fn is_left_out(set: &FlowSet, flow: &str) -> bool {
-    pinned(set, flow).is_some_and(Found::is_left_out)
+pub(super) fn is_omitted(set: &FlowSet, flow: &str) -> bool {
+    pinned(set, flow).is_some_and(Resolution::is_omitted)
 }

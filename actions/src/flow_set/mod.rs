@@ -7,30 +7,30 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use crds::{FlowSet, Refers, Traffic, WorkloadPhase, WorkloadStatus, flow_set::FlowState};
-use machine::{ActionError, BadTable, Table};
-use members::{Member, SERVED, input, is_left_out, is_served, members};
+use crds::{FlowSet, HasReferences, Traffic, WorkloadPhase, WorkloadStatus, flow_set::FlowState};
+use machine::{ActionError, Table, TableError};
+use members::{Member, SERVED, input_name, is_omitted, is_served, members};
 use meta::PhasedObject;
 
 use crate::{
-    deps::World,
+    deps::Deps,
     flow::{flow_parts, offered_runner, runner_image, settings_digest, terminal},
     kind::{ControlledKind, Registry},
-    ports::Manifest,
-    references::{Found, Inputs, Lookup},
-    render::{self, Contract, FLOW_SET, FlowImages, FlowParts, RenderError, Settings},
-    workload::{self, Rendered, Workload, is_available},
+    ports::ChildManifest,
+    references::{Inputs, Resolution, Resolver},
+    render::{self, FLOW_SET, FlowContract, FlowImages, FlowParts, RenderError, RenderSettings},
+    workload::{self, RenderedWorkload, WorkloadKind, is_available},
 };
 
 impl ControlledKind for FlowSet {
     const TABLE: Table<WorkloadPhase> = Table { render_version: 2, ..workload::TABLE };
 
-    fn registry() -> Result<Registry<Self>, BadTable> {
+    fn registry() -> Result<Registry<Self>, TableError> {
         workload::registry()
     }
 }
 
-impl Workload for FlowSet {
+impl WorkloadKind for FlowSet {
     const LABEL: &'static str = FLOW_SET.label;
 
     fn replicas(&self) -> i32 {
@@ -49,7 +49,7 @@ impl Workload for FlowSet {
         &mut self.status.get_or_insert_default().workload
     }
 
-    fn validate(&self, settings: &Settings) -> Result<(), ActionError> {
+    fn validate(&self, settings: &RenderSettings) -> Result<(), ActionError> {
         for flow in &self.spec.flows {
             render::check_names(&flow.name, &flow.definition)
                 .map_err(|error| terminal(RenderError::InFlow { flow: flow.name.clone(), error: Box::new(error) }))?;
@@ -58,70 +58,70 @@ impl Workload for FlowSet {
     }
 
     /// What the flows that can be rendered refer to, each object once, and for each flow whether it is served.
-    fn inputs(&self, world: &World) -> Inputs {
+    fn inputs(&self, world: &Deps) -> Inputs {
         let key = self.key();
-        let lookup = Lookup::new(world, &key.namespace);
+        let lookup = Resolver::new(world, &key.namespace);
         let mut inputs = lookup.inputs(None, &self.spec.runtime.references());
-        inputs.add("Settings", Found::Here(settings_digest(&world.settings)));
+        inputs.add("Settings", Resolution::Resolved(settings_digest(&world.settings)));
         let members = members(self, world);
-        let any = members.iter().any(|(_, member)| matches!(member, Member::Fine(_)));
+        let any = members.iter().any(|(_, member)| matches!(member, Member::Ready(_)));
         for (name, member) in members {
             let said = |sentence| format!("{}{sentence}", prefix(name));
             let found = match member {
-                Member::Fine(used) => {
+                Member::Ready(used) => {
                     for (reference, found) in used.0 {
                         if !inputs.0.iter().any(|(known, _)| *known == reference) {
                             inputs.add(reference, found);
                         }
                     }
-                    Found::Here(SERVED.to_owned())
+                    Resolution::Resolved(SERVED.to_owned())
                 }
-                Member::Late(sentence) if !any || !is_left_out(self, name) => Found::NotYet(said(sentence)),
-                Member::Broken(sentence) if !any => Found::Missing(said(sentence)),
-                Member::Late(sentence) | Member::Broken(sentence) => Found::Without(said(sentence)),
+                Member::Pending(sentence) if !any || !is_omitted(self, name) => Resolution::Pending(said(sentence)),
+                Member::Broken(sentence) if !any => Resolution::Missing(said(sentence)),
+                Member::Pending(sentence) | Member::Broken(sentence) => Resolution::Omitted(said(sentence)),
             };
-            inputs.add(input(name), found);
+            inputs.add(input_name(name), found);
         }
         inputs
     }
 
-    fn without_late(&self, inputs: Inputs) -> Inputs {
-        if !inputs.0.iter().any(|(_, found)| *found == Found::Here(SERVED.to_owned())) {
+    fn omit_pending(&self, inputs: Inputs) -> Inputs {
+        if !inputs.0.iter().any(|(_, found)| *found == Resolution::Resolved(SERVED.to_owned())) {
             return inputs;
         }
-        let without = |found| if let Found::NotYet(why) = found { Found::Without(why) } else { found };
+        let without = |found| if let Resolution::Pending(why) = found { Resolution::Omitted(why) } else { found };
         Inputs(inputs.0.into_iter().map(|(name, found)| (name, without(found))).collect())
     }
 
-    fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {
+    fn render(&self, world: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let key = self.key();
         let served = self.spec.flows.iter().filter(|flow| is_served(self, &flow.name));
         let parts = served.map(|flow| flow_parts(world, &key.namespace, &flow.name, &flow.definition));
-        let data = Lookup::new(world, &key.namespace).data(&self.spec.runtime.references());
+        let data = Resolver::new(world, &key.namespace).data(&self.spec.runtime.references());
         let rendered = rendered(self, &parts.collect::<Vec<_>>(), &data, &world.settings, replicas)?;
         Ok(workload::with_policy(self, world, rendered))
     }
 
-    fn images(&self, settings: &Settings) -> BTreeMap<String, String> {
+    fn images(&self, settings: &RenderSettings) -> BTreeMap<String, String> {
         let runner = offered_runner(FLOW_SET, self.spec.runtime.image.as_deref(), settings);
         runner.into_iter().chain(self.offered_proxy(settings)).collect()
     }
 
-    fn tell(&mut self, inputs: &Inputs) -> bool {
+    fn report_status(&mut self, inputs: &Inputs) -> bool {
         let phase = self.phase().map(|phase| phase.to_string()).unwrap_or_default();
         let (running, available) = (self.phase() == Some(WorkloadPhase::Running), is_available(self));
         let before = self.status.clone().unwrap_or_default();
         let state = |name: &str| {
             let was_ready = before.flows.iter().any(|state| state.name == name && state.ready);
-            let broken = match inputs.get(&input(name)) {
-                Some(Found::Missing(sentence) | Found::Without(sentence)) => Some(sentence),
-                Some(Found::NotYet(sentence)) if is_left_out(self, name) => Some(sentence),
+            let broken = match inputs.get(&input_name(name)) {
+                Some(Resolution::Missing(sentence) | Resolution::Omitted(sentence)) => Some(sentence),
+                Some(Resolution::Pending(sentence)) if is_omitted(self, name) => Some(sentence),
                 _ => None,
             };
             // Pods of the last good configuration serve until the new ones do.
             let serves = is_served(self, name) && available && (running || was_ready);
             let (ready, phase, message) = match broken {
-                Some(sentence) => (false, WorkloadPhase::Resolving.to_string(), own_words(name, sentence)),
+                Some(sentence) => (false, WorkloadPhase::Resolving.to_string(), without_prefix(name, sentence)),
                 None => (serves, phase.clone(), String::new()),
             };
             FlowState { name: name.to_owned(), ready, phase, message }
@@ -142,7 +142,7 @@ impl Workload for FlowSet {
         (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 
-    fn network_policy(&self) -> Manifest {
+    fn network_policy(&self) -> ChildManifest {
         render::network_policy(self, Self::LABEL, self.spec.runtime.port)
     }
 
@@ -150,7 +150,7 @@ impl Workload for FlowSet {
         self.spec.runtime.pod_template.as_ref()
     }
 
-    fn endpoint(&self, settings: &Settings) -> String {
+    fn endpoint(&self, settings: &RenderSettings) -> String {
         render::endpoint(self, self.spec.runtime.port, settings)
     }
 }
@@ -161,7 +161,7 @@ fn prefix(flow: &str) -> String {
 }
 
 /// A sentence about a flow, where its name is said already.
-fn own_words(flow: &str, sentence: &str) -> String {
+fn without_prefix(flow: &str, sentence: &str) -> String {
     sentence.strip_prefix(&prefix(flow)).unwrap_or(sentence).to_owned()
 }
 
@@ -169,15 +169,15 @@ fn rendered(
     set: &FlowSet,
     flows: &[FlowParts],
     data: &BTreeMap<String, String>,
-    settings: &Settings,
+    settings: &RenderSettings,
     replicas: Option<i32>,
-) -> Result<Rendered, ActionError> {
+) -> Result<RenderedWorkload, ActionError> {
     let runtime = &set.spec.runtime;
-    let contract = Contract::of_set(&set.key().name, flows, data).map_err(terminal)?;
+    let contract = FlowContract::of_set(&set.key().name, flows, data).map_err(terminal)?;
     let (runner, proxy) = (runner_image(set, FLOW_SET, runtime.image.as_deref(), settings), set.proxy_image(settings));
     let images = FlowImages { runner: &runner, proxy: set.pinned_proxy(&proxy) };
     let running = render::flow_workload_children(set, FLOW_SET, runtime, &contract, images, replicas);
-    Ok(Rendered {
+    Ok(RenderedWorkload {
         config: render::flow_config_children(set, FLOW_SET, runtime, &contract),
         running: Vec::from(running.map_err(terminal)?),
         content_hash: contract.content_hash,

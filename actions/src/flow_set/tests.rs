@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::fake::{Fault, Operator, Sim, Store, id, live, object};
+use crate::fake::{Operator, RequestFault, Sim, Store, id, object, run_with_restarts};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -264,10 +264,10 @@ async fn a_set_that_is_stopped_starts_again() {
 }
 
 /// Something that happens, and its name.
-type Event = (&'static str, fn(&mut Store));
+type StoreEdit = (&'static str, fn(&mut Store));
 
 /// What happens to a set that runs, each by itself.
-const HAPPENS: [Event; 4] = [
+const HAPPENS: [StoreEdit; 4] = [
     ("a flow breaks", |store| store.delete(&id("Prompt", "bye"), crate::fake::Cascade::Background)),
     ("a prompt changes", |store| store.edit(&id("Prompt", "hello"), |body| body["spec"]["content"] = json!("say hi"))),
     ("a flow goes and another comes", |store| {
@@ -284,22 +284,21 @@ const HAPPENS: [Event; 4] = [
 async fn dying_at_any_write_changes_nothing_in_the_end() {
     let (stage, _) = with(&[entry("a", "hello"), entry("b", "bye")]).await;
     for (name, happens) in HAPPENS {
-        let outcome = async |at: Option<(usize, Fault)>| {
-            let sim = stage.fork();
-            happens(&mut sim.store());
-            if let Some((at, fault)) = at {
-                sim.plan(
-                    move |request, _| {
-                        if request.is_write() && request.nth_write == at { fault.clone() } else { Fault::No }
-                    },
-                );
-            }
-            live(&sim, 2 * MINUTE).await;
-            sim
-        };
+        let outcome =
+            async |at: Option<(usize, RequestFault)>| {
+                let sim = stage.fork();
+                happens(&mut sim.store());
+                if let Some((at, fault)) = at {
+                    sim.plan(move |request, _| {
+                        if request.is_write() && request.nth_write == at { fault.clone() } else { RequestFault::No }
+                    });
+                }
+                run_with_restarts(&sim, 2 * MINUTE).await;
+                sim
+            };
         let reference = outcome(None).await;
         for (n, write) in reference.take_writes().into_iter().enumerate() {
-            for fault in [Fault::DieBefore, Fault::DieUnanswered, Fault::DieAfter] {
+            for fault in [RequestFault::DieBefore, RequestFault::DieUnanswered, RequestFault::DieAfter] {
                 let said = format!("{name}: {fault:?} at write {n} ({write})");
                 let sim = outcome(Some((n, fault))).await;
                 assert_eq!(reference.store().end_state(), sim.store().end_state(), "{said}");

@@ -10,23 +10,23 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use crds::{MCPServer, Proxy, Refers, Traffic, WorkloadPhase, WorkloadStatus};
-use machine::{Action, ActionError, BadTable, Table};
+use crds::{HasReferences, MCPServer, Proxy, Traffic, WorkloadPhase, WorkloadStatus};
+use machine::{Action, ActionError, Table, TableError};
 use meta::PhasedObject;
 
 use crate::{
-    deps::World,
-    discovery::{DISCOVERED, PUBLISHED, REASONS, ToolServer as _, Withdrawing},
+    deps::Deps,
+    discovery::{DISCOVERED, PUBLISHED, REASONS, ToolServer as _, Unpublishing},
     flow::{settings_digest, terminal},
     kind::{ControlledKind, Registry},
-    ports::Manifest,
-    references::{Found, Inputs, Lookup, Unresolved},
-    render::{self, BRIDGE, MCP_SERVER_LABEL, ServerImages, Settings},
-    workload::{self, Accept, Deploy, Drain, Recover, Render, Rendered, Resolve, Workload, with_policy},
+    ports::ChildManifest,
+    references::{Inputs, Resolution, Resolver, Unresolved},
+    render::{self, BRIDGE, MCP_SERVER_LABEL, RenderSettings, ServerImages},
+    workload::{self, Accept, Deploy, Drain, Recover, Render, RenderedWorkload, Resolve, WorkloadKind, with_policy},
 };
 
 /// What the message of a server that did answer begins with.
-const ANSWERS: &str = "it answers HTTP";
+const ANSWERS_HTTP: &str = "it answers HTTP";
 
 /// The reason of a server that answers only callers that it knows.
 const UNAUTHORIZED: &str = "Unauthorized";
@@ -45,21 +45,21 @@ static IDENTIFIED: LazyLock<Traffic> = LazyLock::new(|| {
 impl ControlledKind for MCPServer {
     const TABLE: Table<WorkloadPhase> = Table { render_version: 1, conditions: CONDITIONS, ..workload::TABLE };
 
-    fn registry() -> Result<Registry<Self>, BadTable> {
-        let actions: Vec<Arc<dyn Action<MCPServer, World>>> = vec![
+    fn registry() -> Result<Registry<Self>, TableError> {
+        let actions: Vec<Arc<dyn Action<MCPServer, Deps>>> = vec![
             Arc::new(Accept),
-            Arc::new(Withdrawing(Resolve)),
-            Arc::new(Withdrawing(Render)),
-            Arc::new(Withdrawing(Deploy)),
-            Arc::new(Withdrawing(monitor::Monitor)),
-            Arc::new(Withdrawing(Recover)),
+            Arc::new(Unpublishing(Resolve)),
+            Arc::new(Unpublishing(Render)),
+            Arc::new(Unpublishing(Deploy)),
+            Arc::new(Unpublishing(monitor::Monitor)),
+            Arc::new(Unpublishing(Recover)),
             Arc::new(Drain),
         ];
-        Registry::new(Self::TABLE, actions, workload::outside)
+        Registry::new(Self::TABLE, actions, workload::external_digest)
     }
 }
 
-impl Workload for MCPServer {
+impl WorkloadKind for MCPServer {
     const LABEL: &'static str = MCP_SERVER_LABEL;
 
     fn replicas(&self) -> i32 {
@@ -78,7 +78,7 @@ impl Workload for MCPServer {
         &mut self.status.get_or_insert_default().workload
     }
 
-    fn validate(&self, settings: &Settings) -> Result<(), ActionError> {
+    fn validate(&self, settings: &RenderSettings) -> Result<(), ActionError> {
         if !matches!(self.spec.transport_type.as_str(), "stdio" | "http") {
             let message = format!("transportType {:?} is unknown: use stdio or http", self.spec.transport_type);
             return Err(ActionError::terminal("InvalidSpec", message));
@@ -86,25 +86,25 @@ impl Workload for MCPServer {
         rendered(self, &BTreeMap::new(), settings, None)?.check_pod_security(settings)
     }
 
-    fn inputs(&self, world: &World) -> Inputs {
+    fn inputs(&self, world: &Deps) -> Inputs {
         let key = self.key();
-        let mut inputs = Lookup::new(world, &key.namespace).inputs(None, &self.references());
-        inputs.add("Settings", Found::Here(settings_digest(&world.settings)));
+        let mut inputs = Resolver::new(world, &key.namespace).inputs(None, &self.references());
+        inputs.add("Settings", Resolution::Resolved(settings_digest(&world.settings)));
         inputs
     }
 
-    fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError> {
+    fn render(&self, world: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let key = self.key();
-        let data = Lookup::new(world, &key.namespace).data(&self.references());
+        let data = Resolver::new(world, &key.namespace).data(&self.references());
         Ok(with_policy(self, world, rendered(self, &data, &world.settings, replicas)?))
     }
 
-    fn images(&self, settings: &Settings) -> BTreeMap<String, String> {
+    fn images(&self, settings: &RenderSettings) -> BTreeMap<String, String> {
         let bridge = self.spec.is_stdio().then(|| (BRIDGE.to_owned(), settings.proxy_image.clone()));
         self.offered_proxy(settings).into_iter().chain(bridge).collect()
     }
 
-    fn network_policy(&self) -> Manifest {
+    fn network_policy(&self) -> ChildManifest {
         render::network_policy(self, Self::LABEL, self.spec.container_port())
     }
 
@@ -112,41 +112,42 @@ impl Workload for MCPServer {
         self.spec.deployment.pod_template.as_ref()
     }
 
-    fn endpoint(&self, settings: &Settings) -> String {
+    fn endpoint(&self, settings: &RenderSettings) -> String {
         render::endpoint(self, self.spec.deployment.port, settings) + self.spec.path()
     }
 
     /// It is ready only when it has answered once: a program that cannot start, or speaks something else, is not.
     fn unready(&self) -> Option<Unresolved> {
-        let conditions = self.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
+        let conditions = self.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
         let is_true = |type_: &str| conditions.iter().any(|found| found.type_ == type_ && found.status == "True");
-        let told = self.told().is_some_and(|told| told.tools_digest.is_some());
+        let told = self.tools_status().is_some_and(|told| told.tools_digest.is_some());
         // Of one that was ready before, Pods alone decide.
         if told || is_true(DISCOVERED) || is_true("Ready") {
             return None;
         }
         let Some(found) = conditions.iter().find(|found| found.type_ == DISCOVERED) else {
             let sentence = "it has not answered yet: it is asked for its tools".to_owned();
-            return Some(Unresolved { reason: "NotDiscovered", sentence, missing: false });
+            return Some(Unresolved { reason: "NotDiscovered", sentence, needs_user: false });
         };
         let reason = REASONS.iter().copied().find(|reason| *reason == found.reason)?;
         // Where the operator cannot connect, or is not let in, its callers may well be.
-        let unheard = matches!(reason, "ServerUnreachable" | "AddressDenied") && !found.message.starts_with(ANSWERS);
-        (!unheard).then(|| Unresolved { reason, sentence: found.message.clone(), missing: true })
+        let unheard =
+            matches!(reason, "ServerUnreachable" | "AddressDenied") && !found.message.starts_with(ANSWERS_HTTP);
+        (!unheard).then(|| Unresolved { reason, sentence: found.message.clone(), needs_user: true })
     }
 }
 
 fn rendered(
     server: &MCPServer,
     data: &BTreeMap<String, String>,
-    settings: &Settings,
+    settings: &RenderSettings,
     replicas: Option<i32>,
-) -> Result<Rendered, ActionError> {
+) -> Result<RenderedWorkload, ActionError> {
     let content_hash = render::mcp_server_hash(data);
     let (bridge, proxy) = (server.pinned_image(BRIDGE, &settings.proxy_image), server.proxy_image(settings));
     let images = ServerImages { bridge: &bridge, proxy: server.pinned_proxy(&proxy) };
     let running = render::mcp_server_workload_children(server, server.traffic(), &content_hash, images, replicas);
-    Ok(Rendered {
+    Ok(RenderedWorkload {
         config: render::mcp_server_config_children(server),
         running: Vec::from(running.map_err(terminal)?),
         content_hash,

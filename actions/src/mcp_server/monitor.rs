@@ -9,12 +9,12 @@ use machine::{Action, ActionError, ApiError, RECHECK};
 use meta::{PhasedObject, condition, update_condition};
 use serde_json::json;
 
-use super::{ANSWERS, UNAUTHORIZED};
+use super::{ANSWERS_HTTP, UNAUTHORIZED};
 use crate::{
-    deps::World,
-    discovery::{DISCOVERED, Target, ToolServer as _, When, tell},
+    deps::Deps,
+    discovery::{DISCOVERED, DiscoveryTarget, Schedule, ToolServer as _, store_tools},
     kind::Context,
-    workload::{self, Workload as _, is_available, note_unready},
+    workload::{self, WorkloadKind as _, is_available, note_unready},
 };
 
 /// How long a stream that only listens may be silent: the bridge says something every 15 s.
@@ -28,7 +28,7 @@ const SOON: Duration = Duration::from_secs(5);
 pub(super) struct Monitor;
 
 #[async_trait]
-impl Action<MCPServer, World> for Monitor {
+impl Action<MCPServer, Deps> for Monitor {
     fn name(&self) -> &'static str {
         "monitor"
     }
@@ -52,13 +52,13 @@ impl Action<MCPServer, World> for Monitor {
         match looked {
             Ok(()) => {}
             // What is wrong with its tools takes no server out of Running that serves.
-            Err(ActionError::Terminal { reason, message }) => not_kept(&mut next, reason, &message),
+            Err(ActionError::Terminal { reason, message }) => set_undiscovered(&mut next, reason, &message),
             Err(ActionError::Api(ApiError::Invalid(message) | ApiError::Refused(message))) => {
-                not_kept(&mut next, "Refused", &message)
+                set_undiscovered(&mut next, "Refused", &message)
             }
             Err(error) if next.phase() == cr.phase() && next.status == cr.status => return Err(error),
             // What was observed of the Pods is stored first.
-            Err(_) => cx.notes.look_again(SOON),
+            Err(_) => cx.notes.requeue_after(SOON),
         }
         // What it said just now counts.
         if let Some(before) = unready {
@@ -69,27 +69,28 @@ impl Action<MCPServer, World> for Monitor {
     }
 }
 
-fn not_kept(next: &mut MCPServer, reason: &'static str, message: &str) {
-    update_condition(&mut next.machine_mut().conditions, condition(DISCOVERED, false, reason, message));
+fn set_undiscovered(next: &mut MCPServer, reason: &'static str, message: &str) {
+    update_condition(&mut next.common_mut().conditions, condition(DISCOVERED, false, reason, message));
 }
 
 async fn discover(cx: &Context, next: &mut MCPServer) -> Result<(), ActionError> {
-    let known = next.told().is_some_and(|told| told.tools_digest.is_some());
-    let when = if known { When::InTurn } else { When::Now };
-    match cx.discoveries.look(&target(cx, next), when).as_deref() {
+    let known = next.tools_status().is_some_and(|told| told.tools_digest.is_some());
+    let when = if known { Schedule::OnResync } else { Schedule::Now };
+    match cx.discovery.query(&target(cx, next), when).as_deref() {
         None => {}
         Some(Ok(found)) => {
-            tell(cx, next, found).await?;
+            store_tools(cx, next, found).await?;
         }
         Some(Err(failed)) => {
-            let conditions = next.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
+            let conditions = next.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
             let known = conditions.iter().any(|it| it.type_ == DISCOVERED && it.message == failed.message);
             // It answered, and wants to know its callers, of whom the operator is none. Older words of it stay.
-            let signs_in = ["401", "403"].iter().any(|code| failed.message.starts_with(&format!("{ANSWERS} {code}")));
+            let signs_in =
+                ["401", "403"].iter().any(|code| failed.message.starts_with(&format!("{ANSWERS_HTTP} {code}")));
             match signs_in && !known {
-                true => not_kept(next, UNAUTHORIZED, &failed.message),
+                true => set_undiscovered(next, UNAUTHORIZED, &failed.message),
                 false if known => {}
-                false => not_kept(next, failed.reason, &failed.message),
+                false => set_undiscovered(next, failed.reason, &failed.message),
             }
         }
     }
@@ -98,12 +99,12 @@ async fn discover(cx: &Context, next: &mut MCPServer) -> Result<(), ActionError>
 
 /// How the server is asked: by its Service. Other Pods are another server, and one that goes may still be who answers until it
 /// is gone.
-fn target(cx: &Context, server: &MCPServer) -> Target {
+fn target(cx: &Context, server: &MCPServer) -> DiscoveryTarget {
     let key = server.key();
-    let pods = cx.views.pods(MCPServer::KIND, &key.namespace, &key.name);
+    let pods = cx.cache.pods(MCPServer::KIND, &key.namespace, &key.name);
     let serving = pods.iter().filter(|pod| pod.ready || pod.terminating);
     let serving: Vec<_> = serving.map(|pod| (pod.uid.as_str(), pod.terminating)).collect();
-    Target {
+    DiscoveryTarget {
         kind: MCPServer::KIND,
         key,
         uid: server.uid().to_owned(),

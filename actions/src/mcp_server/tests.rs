@@ -5,14 +5,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::{
-    discovery::{Definition, Outcome, Undiscovered},
-    fake::{self, Cascade, Health, Id, Operator, Sim, agent, agent_id, id, object, secret, tool_id},
+    discovery::{DiscoveryError, DiscoveryResult, McpToolDefinition},
+    fake::{self, Cascade, Health, ObjectId, Operator, Sim, agent, agent_id, id, object, secret, tool_id},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
 const URL: &str = "http://files.team.svc.cluster.local:3000/mcp";
 
-fn server_id() -> Id {
+fn server_id() -> ObjectId {
     id("MCPServer", "files")
 }
 
@@ -25,20 +25,24 @@ fn stdio(more: Value) -> Value {
     object("MCPServer", json!({"transportType": "stdio", "deployment": deployment}))
 }
 
-fn tells(names: &[&str]) -> Outcome {
-    let tool = |name: &&str| Definition { name: (*name).into(), input_schema: json!({}), ..Definition::default() };
-    fake::tells(&names.iter().map(tool).collect::<Vec<_>>())
+fn lists_tools(names: &[&str]) -> DiscoveryResult {
+    let tool = |name: &&str| McpToolDefinition {
+        name: (*name).into(),
+        input_schema: json!({}),
+        ..McpToolDefinition::default()
+    };
+    fake::lists_tools(&names.iter().map(tool).collect::<Vec<_>>())
 }
 
-fn at(sim: &Sim, id: &Id, pointer: &str) -> Value {
+fn at(sim: &Sim, id: &ObjectId, pointer: &str) -> Value {
     sim.store().at(id, pointer)
 }
 
-fn phase(sim: &Sim, id: &Id) -> Value {
+fn phase(sim: &Sim, id: &ObjectId) -> Value {
     at(sim, id, "/status/phase")
 }
 
-fn condition(sim: &Sim, id: &Id, type_: &str) -> Value {
+fn condition(sim: &Sim, id: &ObjectId, type_: &str) -> Value {
     let all = at(sim, id, "/status/conditions");
     all.as_array().into_iter().flatten().find(|found| found["type"] == type_).cloned().unwrap_or_default()
 }
@@ -49,7 +53,7 @@ fn container(sim: &Sim, pointer: &str) -> Value {
 
 fn world() -> Sim {
     let sim = Sim::new();
-    sim.serve(URL, tells(&["read", "write"]));
+    sim.serve(URL, lists_tools(&["read", "write"]));
     sim.store().create(&server_id(), stdio(json!({})));
     let server = json!({"kind": "MCPServer", "name": "files"});
     sim.store()
@@ -101,7 +105,7 @@ async fn a_program_that_serves_http_runs_as_its_image_says() {
     let spec = json!({"transportType": "http", "deployment": deployment, "httpTransport": transport});
     sim.store().create(&id("Secret", "keys"), secret(json!({"KEY": "MQ=="})));
     sim.store().create(&server_id(), object("MCPServer", spec));
-    sim.serve("http://files.team.svc.cluster.local:80/", tells(&["read"]));
+    sim.serve("http://files.team.svc.cluster.local:80/", lists_tools(&["read"]));
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
     assert_eq!(at(&sim, &server_id(), "/status/toolCount"), 1);
@@ -123,7 +127,7 @@ async fn a_server_that_does_not_tell_its_tools_runs_on_and_keeps_them() {
     let mut operator = Operator::start(&sim);
     operator.run(2 * MINUTE).await;
     let message = "the MCP server did not answer".to_owned();
-    sim.serve(URL, Err(Undiscovered { reason: "ServerTimeout", message }));
+    sim.serve(URL, Err(DiscoveryError { reason: "ServerTimeout", message }));
     operator.run(20 * MINUTE).await;
     assert_eq!((phase(&sim, &server_id()), phase(&sim, &agent_id("a"))), (json!("Running"), json!("Running")));
     assert_eq!(condition(&sim, &server_id(), "ToolsDiscovered")["reason"], "ServerTimeout");
@@ -156,7 +160,7 @@ async fn new_pods_are_asked_at_once() {
     let sim = world();
     let mut operator = Operator::start(&sim);
     operator.run(2 * MINUTE).await;
-    sim.serve(URL, tells(&["read", "write", "list"]));
+    sim.serve(URL, lists_tools(&["read", "write", "list"]));
     sim.store().edit(&server_id(), |body| body["spec"]["deployment"]["image"] = json!("registry/files:2"));
     operator.run(MINUTE).await;
     assert_eq!((phase(&sim, &server_id()), at(&sim, &server_id(), "/status/toolCount")), (json!("Running"), json!(3)));
@@ -172,7 +176,7 @@ async fn a_pod_that_goes_does_not_have_the_last_word() {
     sim.store().edit(&server_id(), |body| body["spec"]["deployment"]["image"] = json!("registry/files:2"));
     operator.run(Duration::from_secs(10)).await;
     assert_eq!(phase(&sim, &server_id()), "Running");
-    sim.serve(URL, tells(&["read", "write", "list"]));
+    sim.serve(URL, lists_tools(&["read", "write", "list"]));
     operator.run(MINUTE).await;
     assert_eq!(at(&sim, &server_id(), "/status/toolCount"), 3);
 }
@@ -215,7 +219,7 @@ async fn zero_replicas_stop_it_and_deleting_it_takes_its_pods_first() {
 /// A server that publishes its two tools, and an Agent that has one of them, all at rest.
 async fn publishing() -> (Sim, Operator) {
     let sim = Sim::new();
-    sim.serve(URL, tells(&["list", "write"]));
+    sim.serve(URL, lists_tools(&["list", "write"]));
     let mut server = stdio(json!({}));
     server["spec"]["publish"] = json!({"enabled": true});
     sim.store().create(&server_id(), server);
@@ -277,8 +281,8 @@ fn ready(sim: &Sim) -> (Value, Value) {
     (ready["reason"].clone(), ready["status"].clone())
 }
 
-fn fails(reason: &'static str, message: &str) -> Outcome {
-    Err(Undiscovered { reason, message: message.to_owned() })
+fn fails(reason: &'static str, message: &str) -> DiscoveryResult {
+    Err(DiscoveryError { reason, message: message.to_owned() })
 }
 
 #[tokio::test(start_paused = true)]
@@ -292,7 +296,7 @@ async fn it_is_ready_only_when_it_has_answered_once() {
         (fails("ServerUnreachable", "connection refused"), "Running", "True"),
         (fails("AddressDenied", "10.0.0.1 is denied"), "Running", "True"),
         (fails("ServerRefused", "it answers HTTP 401 Unauthorized: give it credentials"), "Running", "True"),
-        (tells(&[]), "Running", "True"),
+        (lists_tools(&[]), "Running", "True"),
     ] {
         let sim = world();
         let said = format!("{answer:?}");
@@ -304,7 +308,7 @@ async fn it_is_ready_only_when_it_has_answered_once() {
         sim.take_requests();
         Operator::start(&sim).run(5 * MINUTE).await;
         assert_eq!(sim.take_writes(), Vec::<String>::new(), "{said}: a restart");
-        sim.serve(URL, tells(&["read"]));
+        sim.serve(URL, lists_tools(&["read"]));
         let mut operator = Operator::start(&sim);
         operator.run(30 * MINUTE).await;
         assert_eq!(ready(&sim), (json!("Running"), json!("True")), "{said}");

@@ -2,22 +2,22 @@
 //! PluginConfig is.
 
 use crds::{Model, ReferencePhase};
-use machine::{ActionError, BadTable, Table};
+use machine::{ActionError, Table, TableError};
 
 use crate::{
     kind::{ControlledKind, Registry},
-    reference::{self, Reference},
+    reference::{self, ReferenceKind},
 };
 
 impl ControlledKind for Model {
     const TABLE: Table<ReferencePhase> = Table { render_version: 1, ..reference::TABLE };
 
-    fn registry() -> Result<Registry<Self>, BadTable> {
+    fn registry() -> Result<Registry<Self>, TableError> {
         reference::registry()
     }
 }
 
-impl Reference for Model {
+impl ReferenceKind for Model {
     fn validate(&self) -> Result<(), ActionError> {
         Ok(())
     }

@@ -2,23 +2,23 @@
 //! Secret with the credentials exists and has every key.
 
 use crds::{PluginConfig, PluginConfigSpec, ReferencePhase};
-use machine::{ActionError, BadTable, Table};
+use machine::{ActionError, Table, TableError};
 
 use crate::{
     kind::{ControlledKind, Registry},
-    reference::{self, Reference},
+    reference::{self, ReferenceKind},
     render::is_web_address,
 };
 
 impl ControlledKind for PluginConfig {
     const TABLE: Table<ReferencePhase> = Table { render_version: 1, ..reference::TABLE };
 
-    fn registry() -> Result<Registry<Self>, BadTable> {
+    fn registry() -> Result<Registry<Self>, TableError> {
         reference::registry()
     }
 }
 
-impl Reference for PluginConfig {
+impl ReferenceKind for PluginConfig {
     fn validate(&self) -> Result<(), ActionError> {
         match problem(&self.spec) {
             Some(message) => Err(ActionError::terminal("InvalidSpec", message)),

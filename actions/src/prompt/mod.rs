@@ -1,32 +1,32 @@
 //! `Prompt`: what is its own. Its life is that of every reference (`crate::reference`); it refers to nothing.
 
-pub(crate) mod verdicts;
+pub(crate) mod rejections;
 
 use crds::{Prompt, ReferencePhase, digest::sha256_hex, flow::FlowDefinition};
-use machine::{ActionError, BadTable, Table};
+use machine::{ActionError, Table, TableError};
 use serde_json::Value;
 
 use crate::{
-    deps::World,
+    deps::Deps,
     kind::{ControlledKind, Registry},
-    reference::{self, Reference},
+    reference::{self, ReferenceKind},
 };
 
-pub use verdicts::{Verdicts, refused};
+pub use rejections::{PromptRejections, rejection};
 
 /// The most of a frontmatter that the status repeats, in bytes of JSON: an object that is much larger than its spec may
 /// be more than the API server stores.
-const MOST_FRONTMATTER: usize = 64 * 1024;
+const MAX_FRONTMATTER: usize = 64 * 1024;
 
 impl ControlledKind for Prompt {
     const TABLE: Table<ReferencePhase> = Table { render_version: 1, ..reference::TABLE };
 
-    fn registry() -> Result<Registry<Self>, BadTable> {
+    fn registry() -> Result<Registry<Self>, TableError> {
         reference::registry()
     }
 }
 
-impl Reference for Prompt {
+impl ReferenceKind for Prompt {
     fn validate(&self) -> Result<(), ActionError> {
         match problem(&self.spec.content) {
             Some(problem) => Err(ActionError::terminal("InvalidSpec", format!("content{problem}"))),
@@ -34,13 +34,13 @@ impl Reference for Prompt {
         }
     }
 
-    fn tell(&mut self, _: &World) {
+    fn report_status(&mut self, _: &Deps) {
         let content = &self.spec.content;
         let hash = sha256_hex(content.as_bytes());
         let frontmatter = dotprompt::syntax(content).ok().filter(|fields| !fields.is_empty()).map(Value::Object);
         let status = self.status.get_or_insert_default();
         status.content_hash = Some(hash);
-        status.frontmatter = frontmatter.filter(|json| json.to_string().len() <= MOST_FRONTMATTER);
+        status.frontmatter = frontmatter.filter(|json| json.to_string().len() <= MAX_FRONTMATTER);
     }
 }
 

@@ -6,15 +6,15 @@ use async_trait::async_trait;
 use crds::ReferencePhase;
 use machine::{Action, ActionError};
 
-use super::Reference;
-use crate::{deps::World, kind::Context};
+use super::ReferenceKind;
+use crate::{deps::Deps, kind::Context};
 
 /// See the module.
 #[derive(Debug)]
 pub struct Accept;
 
 #[async_trait]
-impl<K: Reference> Action<K, World> for Accept {
+impl<K: ReferenceKind> Action<K, Deps> for Accept {
     fn name(&self) -> &'static str {
         "accept"
     }

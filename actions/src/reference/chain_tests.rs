@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::fake::{Cascade, Fault, Id, Operator, Sim, Store, agent, agent_id, id, live, object, secret, tool, tool_id};
+use crate::fake::{
+    Cascade, ObjectId, Operator, RequestFault, Sim, Store, agent, agent_id, id, object, run_with_restarts, secret,
+    tool, tool_id,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Kind and name of everything that the agent stands on, but for the Tool.
@@ -12,7 +15,7 @@ const BEHIND: [(&str, &str); 5] =
     [("Secret", "keys"), ("Secret", "headers"), ("PluginConfig", "pc"), ("Model", "m"), ("Prompt", "p")];
 
 /// What comes, how, and what the agent waits for then.
-type Step = (&'static str, fn(&mut Store), &'static str);
+type ChainStep = (&'static str, fn(&mut Store), &'static str);
 
 fn body(kind: &str, name: &str) -> Value {
     match kind {
@@ -55,11 +58,11 @@ async fn running() -> (Sim, Operator) {
     (sim, operator)
 }
 
-fn phase(sim: &Sim, id: &Id) -> String {
+fn phase(sim: &Sim, id: &ObjectId) -> String {
     sim.store().at(id, "/status/phase").as_str().unwrap_or_default().to_owned()
 }
 
-fn message(sim: &Sim, id: &Id) -> String {
+fn message(sim: &Sim, id: &ObjectId) -> String {
     let conditions = sim.store().at(id, "/status/conditions");
     let ready =
         conditions.as_array().and_then(|list| list.iter().find(|found| found["type"] == json!("Ready")).cloned());
@@ -80,7 +83,7 @@ async fn everything_that_is_missing_is_named_until_it_comes_one_after_the_other(
         message(&sim, &agent_id("a")),
         "prompt \"p\" not found; tool \"weather\" not found; model \"m\" not found"
     );
-    let steps: [Step; 5] = [
+    let steps: [ChainStep; 5] = [
         ("Prompt", |store| create(store, "Prompt", "p"), "tool \"weather\" not found; model \"m\" not found"),
         ("Tool", create_tool, "secret \"headers\" not found (referenced by tool \"weather\"); model \"m\" not found"),
         (
@@ -241,23 +244,23 @@ fn happens(store: &mut Store) {
 
 #[tokio::test(start_paused = true)]
 async fn dying_at_any_write_changes_nothing_in_the_end() {
-    let outcome = async |at: Option<(usize, Fault)>| {
+    let outcome = async |at: Option<(usize, RequestFault)>| {
         let sim = Sim::new();
         happens(&mut sim.store());
         if let Some((at, fault)) = at {
             sim.plan(
                 move |request, _| {
-                    if request.is_write() && request.nth_write == at { fault.clone() } else { Fault::No }
+                    if request.is_write() && request.nth_write == at { fault.clone() } else { RequestFault::No }
                 },
             );
         }
-        live(&sim, 2 * MINUTE).await;
+        run_with_restarts(&sim, 2 * MINUTE).await;
         sim
     };
     let reference = outcome(None).await;
     assert_eq!(phase(&reference, &agent_id("a")), "Running");
     for (n, write) in reference.take_writes().into_iter().enumerate() {
-        for fault in [Fault::DieBefore, Fault::DieUnanswered, Fault::DieAfter] {
+        for fault in [RequestFault::DieBefore, RequestFault::DieUnanswered, RequestFault::DieAfter] {
             let sim = outcome(Some((n, fault.clone()))).await;
             assert_eq!(sim.store().end_state(), reference.store().end_state(), "{fault:?} at write {n} ({write})");
         }

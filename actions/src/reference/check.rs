@@ -6,15 +6,15 @@ use async_trait::async_trait;
 use crds::ReferencePhase;
 use machine::{Action, ActionError, RECHECK};
 
-use super::Reference;
-use crate::{deps::World, kind::Context, references::Unresolved};
+use super::ReferenceKind;
+use crate::{deps::Deps, kind::Context, references::Unresolved};
 
 /// See the module.
 #[derive(Debug)]
-pub struct Check;
+pub struct CheckReferences;
 
 #[async_trait]
-impl<K: Reference> Action<K, World> for Check {
+impl<K: ReferenceKind> Action<K, Deps> for CheckReferences {
     fn name(&self) -> &'static str {
         "check"
     }
@@ -28,22 +28,22 @@ impl<K: Reference> Action<K, World> for Check {
     }
 
     async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
-        if let Some(error) = cr.refused(cx) {
+        if let Some(error) = cr.rejection(cx) {
             return Err(error);
         }
         let inputs = cr.inputs(cx);
         match inputs.waiting_for() {
             None => {
                 let mut next = cr.moved_to(ReferencePhase::Available);
-                next.tell(cx);
-                next.machine_mut().inputs = Some(inputs.pin());
+                next.report_status(cx);
+                next.common_mut().inputs = Some(inputs.pin());
                 Ok(Some(next))
             }
-            Some(Unresolved { reason, sentence, missing: true }) => {
-                cx.notes.missing(reason, sentence);
+            Some(Unresolved { reason, sentence, needs_user: true }) => {
+                cx.notes.blocked(reason, sentence);
                 Ok(None)
             }
-            Some(Unresolved { reason, sentence, missing: false }) => {
+            Some(Unresolved { reason, sentence, needs_user: false }) => {
                 cx.notes.waiting(reason, sentence);
                 Ok(None)
             }

@@ -7,15 +7,15 @@ use async_trait::async_trait;
 use crds::ReferencePhase;
 use machine::{Action, ActionError, RECHECK, is_due};
 
-use super::Reference;
-use crate::{deps::World, kind::Context};
+use super::ReferenceKind;
+use crate::{deps::Deps, kind::Context};
 
 /// See the module.
 #[derive(Debug)]
 pub struct Monitor;
 
 #[async_trait]
-impl<K: Reference> Action<K, World> for Monitor {
+impl<K: ReferenceKind> Action<K, Deps> for Monitor {
     fn name(&self) -> &'static str {
         "monitor"
     }
@@ -30,10 +30,10 @@ impl<K: Reference> Action<K, World> for Monitor {
 
     async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let failed = cr.phase() == Some(ReferencePhase::Error);
-        if let Some(error) = cr.refused(cx).filter(|_| failed) {
+        if let Some(error) = cr.rejection(cx).filter(|_| failed) {
             return Err(error);
         }
-        let machine = cr.machine();
+        let machine = cr.common();
         let changed =
             machine.and_then(|machine| machine.inputs.as_ref()).and_then(|pinned| cr.inputs(cx).changed_since(pinned));
         let why = changed.or_else(|| match machine.and_then(|machine| machine.failure.as_ref()) {
@@ -45,13 +45,13 @@ impl<K: Reference> Action<K, World> for Monitor {
             }
         });
         if let Some(why) = why {
-            cx.notes.because(why);
+            cx.notes.reason(why);
             return Ok(Some(cr.moved_to(ReferencePhase::Resolving)));
         }
         let mut next = cr.as_ref().clone();
         if !failed {
-            next.tell(cx);
+            next.report_status(cx);
         }
-        Ok((next.machine() != cr.machine()).then_some(next))
+        Ok((next.common() != cr.common()).then_some(next))
     }
 }

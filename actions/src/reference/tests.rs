@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::{
-    discovery::Definition,
+    discovery::McpToolDefinition,
     fake::{Cascade, Operator, Sim, id, object, tool, tool_id},
 };
 
@@ -98,8 +98,8 @@ async fn a_tool_that_calls_what_only_gateways_may_call_says_so_until_it_is_opene
         ),
     ] {
         let sim = Sim::new();
-        let read = Definition { name: "read".into(), input_schema: json!({}), ..Definition::default() };
-        sim.serve("http://b.team.svc.cluster.local:80/mcp", crate::fake::tells(&[read]));
+        let read = McpToolDefinition { name: "read".into(), input_schema: json!({}), ..McpToolDefinition::default() };
+        sim.serve("http://b.team.svc.cluster.local:80/mcp", crate::fake::lists_tools(&[read]));
         sim.store().create(&id(kind, "b"), object(kind, spec));
         let mut body = object("Tool", json!({"name": "weather"}));
         for (key, value) in fields.as_object().into_iter().flatten() {

@@ -8,20 +8,20 @@ use crds::{PluginConfigSpec, provider};
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar};
 use serde_json::Value;
 
-use crate::ports::{ChildKind, ChildRef, Views};
+use crate::ports::{CacheReader, ChildKind, ChildRef};
 
 /// The names of the variables and files that a container is given.
 #[derive(Debug, Default)]
-pub(crate) struct Given {
+pub(crate) struct AvailableVariables {
     names: BTreeSet<String>,
     /// The Pod template's overlay, which may bring more.
     overlay: String,
 }
 
-impl Given {
+impl AvailableVariables {
     /// What a workload brings itself: its variables, those of whole Secrets and ConfigMaps, and its overlay.
     pub(crate) fn of(
-        views: &dyn Views,
+        views: &dyn CacheReader,
         namespace: &str,
         env: &[EnvVar],
         env_from: &[EnvFromSource],
@@ -44,7 +44,7 @@ impl Given {
         given
     }
 
-    fn add_data(&mut self, views: &dyn Views, namespace: &str, kind: ChildKind, name: &str, prefix: &str) {
+    fn add_data(&mut self, views: &dyn CacheReader, namespace: &str, kind: ChildKind, name: &str, prefix: &str) {
         let child = ChildRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
         let data = views.child(&child);
         self.names.extend(data.iter().flat_map(|data| data.data.keys()).map(|key| format!("{prefix}{key}")));
@@ -56,7 +56,7 @@ impl Given {
     }
 
     /// Why a model of this provider can never be asked with what is given, if so.
-    pub(crate) fn lacks(&self, name: &str) -> Option<String> {
+    pub(crate) fn provider_problem(&self, name: &str) -> Option<String> {
         let Some(provider) = provider::provider(name) else { return Some(provider::unknown(name)) };
         (provider.needs_key && !provider.keys.iter().chain([&provider.base]).any(|name| self.has(name))).then(|| {
             format!(
@@ -67,9 +67,9 @@ impl Given {
     }
 
     /// As [`Given::lacks`], of the provider of this PluginConfig, whose Secret is given besides.
-    pub(crate) fn lacks_of(
+    pub(crate) fn plugin_config_problem(
         &mut self,
-        views: &dyn Views,
+        views: &dyn CacheReader,
         namespace: &str,
         config: &str,
         spec: &PluginConfigSpec,

@@ -6,31 +6,31 @@ use crds::flow_set::LEFT_OUT;
 
 /// One reference, as found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum Resolution {
     /// It may be used; the digest of what is used of it.
-    Here(String),
+    Resolved(String),
     /// The object goes on without it; why, as a sentence.
-    Without(String),
+    Omitted(String),
     /// It is on its way; a sentence such as `tool "weather" is Resolving`.
-    NotYet(String),
+    Pending(String),
     /// Somebody has to bring or mend it; a sentence such as `tool "weather" not found`.
     Missing(String),
     /// The object waits for itself; a sentence such as `cycle: Agent/a → Tool/t → Agent/a`.
     Cycle(String),
 }
 
-impl Found {
+impl Resolution {
     /// What is pinned for it, if the object can go on.
     fn pinned(&self) -> Option<&str> {
         match self {
-            Self::Here(digest) => Some(digest),
-            Self::Without(_) => Some(LEFT_OUT),
-            Self::NotYet(_) | Self::Missing(_) | Self::Cycle(_) => None,
+            Self::Resolved(digest) => Some(digest),
+            Self::Omitted(_) => Some(LEFT_OUT),
+            Self::Pending(_) | Self::Missing(_) | Self::Cycle(_) => None,
         }
     }
 
     /// Whether this was pinned for what the object goes on without.
-    pub fn is_left_out(pinned: &str) -> bool {
+    pub fn is_omitted(pinned: &str) -> bool {
         pinned == LEFT_OUT
     }
 }
@@ -43,49 +43,50 @@ pub struct Unresolved {
     /// All of it as one sentence.
     pub sentence: String,
     /// Whether somebody has to act.
-    pub missing: bool,
+    pub needs_user: bool,
 }
 
 /// Everything an object refers to: name (`Tool/weather`) and what was found, in the order in which it is to be told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Inputs(pub Vec<(String, Found)>);
+pub struct Inputs(pub Vec<(String, Resolution)>);
 
 impl Inputs {
     /// One more.
-    pub fn add(&mut self, name: impl Into<String>, found: Found) {
+    pub fn add(&mut self, name: impl Into<String>, found: Resolution) {
         self.0.push((name.into(), found));
     }
 
     /// What was found under this name.
-    pub fn get(&self, name: &str) -> Option<&Found> {
+    pub fn get(&self, name: &str) -> Option<&Resolution> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, found)| found)
     }
 
     /// What is to be remembered: the digests of what is there, and what is left out.
     pub fn pin(&self) -> BTreeMap<String, String> {
-        let pin = |(name, found): &(String, Found)| Some((name.clone(), found.pinned()?.to_owned()));
+        let pin = |(name, found): &(String, Resolution)| Some((name.clone(), found.pinned()?.to_owned()));
         self.0.iter().filter_map(pin).collect()
     }
 
     /// The same, where only being there counts: an edit of what is there changes nothing.
     #[must_use]
     pub fn by_presence(self) -> Self {
-        let present = |found| if let Found::Here(_) = found { Found::Here("here".to_owned()) } else { found };
+        let present =
+            |found| if let Resolution::Resolved(_) = found { Resolution::Resolved("here".to_owned()) } else { found };
         Self(self.0.into_iter().map(|(name, found)| (name, present(found))).collect())
     }
 
     /// All that keeps the object waiting. On a circle the others on it wait too, which goes without saying.
     pub fn waiting_for(&self) -> Option<Unresolved> {
-        let cycle = self.0.iter().any(|(_, found)| matches!(found, Found::Cycle(_)));
-        let missing = cycle || self.0.iter().any(|(_, found)| matches!(found, Found::Missing(_)));
+        let cycle = self.0.iter().any(|(_, found)| matches!(found, Resolution::Cycle(_)));
+        let missing = cycle || self.0.iter().any(|(_, found)| matches!(found, Resolution::Missing(_)));
         let said = self.0.iter().filter_map(|(_, found)| match found {
-            Found::Here(_) | Found::Without(_) => None,
-            Found::NotYet(sentence) => (!cycle).then_some(sentence.as_str()),
-            Found::Missing(sentence) | Found::Cycle(sentence) => Some(sentence.as_str()),
+            Resolution::Resolved(_) | Resolution::Omitted(_) => None,
+            Resolution::Pending(sentence) => (!cycle).then_some(sentence.as_str()),
+            Resolution::Missing(sentence) | Resolution::Cycle(sentence) => Some(sentence.as_str()),
         });
         let sentence = said.collect::<Vec<_>>().join("; ");
         let reason = if cycle { "ReferenceCycle" } else { "MissingDependency" };
-        (!sentence.is_empty()).then_some(Unresolved { reason, sentence, missing })
+        (!sentence.is_empty()).then_some(Unresolved { reason, sentence, needs_user: missing })
     }
 
     /// Why what was pinned no longer holds. A reference that is on its way changes nothing yet.
@@ -95,21 +96,21 @@ impl Inputs {
 
     /// As [`Inputs::changed_since`], of an object that waited for nothing when they were pinned: what was missing then is no
     /// news while it is missing.
-    pub fn news_since(&self, pinned: &BTreeMap<String, String>) -> Option<String> {
+    pub fn changed_since_stopped(&self, pinned: &BTreeMap<String, String>) -> Option<String> {
         let told = self.0.iter().filter(|(name, found)| found.pinned().is_some() || pinned.contains_key(name));
         told.into_iter().find_map(|(name, found)| changed(name, found, pinned))
     }
 }
 
 /// Why this one is no longer as it was pinned.
-fn changed(name: &str, found: &Found, pinned: &BTreeMap<String, String>) -> Option<String> {
+fn changed(name: &str, found: &Resolution, pinned: &BTreeMap<String, String>) -> Option<String> {
     match (found.pinned(), found) {
         (Some(now), _) => match pinned.get(name) {
             Some(before) if before == now => None,
             Some(_) => Some(format!("{name} changed")),
             None => Some(format!("{name} is new")),
         },
-        (None, Found::Missing(sentence) | Found::Cycle(sentence)) => Some(sentence.clone()),
+        (None, Resolution::Missing(sentence) | Resolution::Cycle(sentence)) => Some(sentence.clone()),
         (None, _) => None,
     }
 }
@@ -118,67 +119,67 @@ fn changed(name: &str, found: &Found, pinned: &BTreeMap<String, String>) -> Opti
 mod tests {
     use super::*;
 
-    fn inputs(found: &[(&str, Found)]) -> Inputs {
+    fn inputs(found: &[(&str, Resolution)]) -> Inputs {
         Inputs(found.iter().map(|(name, found)| ((*name).to_owned(), found.clone())).collect())
     }
 
     #[test]
     fn everything_that_is_missing_is_named_at_once() {
         let found = inputs(&[
-            ("Tool/a", Found::Missing("tool \"a\" not found".into())),
-            ("Tool/b", Found::Here("1".into())),
-            ("Tool/c", Found::NotYet("tool \"c\" is Resolving".into())),
+            ("Tool/a", Resolution::Missing("tool \"a\" not found".into())),
+            ("Tool/b", Resolution::Resolved("1".into())),
+            ("Tool/c", Resolution::Pending("tool \"c\" is Resolving".into())),
         ]);
         let sentence = "tool \"a\" not found; tool \"c\" is Resolving".into();
-        let expected = Unresolved { reason: "MissingDependency", sentence, missing: true };
+        let expected = Unresolved { reason: "MissingDependency", sentence, needs_user: true };
         assert_eq!(found.waiting_for(), Some(expected));
-        assert_eq!(inputs(&[("Tool/b", Found::Here("1".into()))]).waiting_for(), None);
+        assert_eq!(inputs(&[("Tool/b", Resolution::Resolved("1".into()))]).waiting_for(), None);
     }
 
     #[test]
     fn a_circle_is_named_without_those_that_wait_on_it_too() {
         let found = inputs(&[
-            ("Tool/a", Found::NotYet("tool \"a\" is Resolving".into())),
-            ("Tool/b", Found::Missing("tool \"b\" not found".into())),
-            ("cycle", Found::Cycle("cycle: Agent/x → Tool/a → Agent/x".into())),
+            ("Tool/a", Resolution::Pending("tool \"a\" is Resolving".into())),
+            ("Tool/b", Resolution::Missing("tool \"b\" not found".into())),
+            ("cycle", Resolution::Cycle("cycle: Agent/x → Tool/a → Agent/x".into())),
         ]);
         let sentence = "tool \"b\" not found; cycle: Agent/x → Tool/a → Agent/x".into();
-        assert_eq!(found.waiting_for(), Some(Unresolved { reason: "ReferenceCycle", sentence, missing: true }));
+        assert_eq!(found.waiting_for(), Some(Unresolved { reason: "ReferenceCycle", sentence, needs_user: true }));
     }
 
     #[test]
     fn only_settled_changes_count() {
         let pinned = BTreeMap::from([("Tool/a".to_owned(), "1".to_owned())]);
         let since = |found| inputs(&[("Tool/a", found)]).changed_since(&pinned);
-        assert_eq!(since(Found::Here("1".into())), None);
-        assert_eq!(since(Found::NotYet("tool \"a\" is Pending".into())), None);
-        assert_eq!(since(Found::Here("2".into())), Some("Tool/a changed".into()));
-        assert_eq!(since(Found::Missing("gone".into())), Some("gone".into()));
+        assert_eq!(since(Resolution::Resolved("1".into())), None);
+        assert_eq!(since(Resolution::Pending("tool \"a\" is Pending".into())), None);
+        assert_eq!(since(Resolution::Resolved("2".into())), Some("Tool/a changed".into()));
+        assert_eq!(since(Resolution::Missing("gone".into())), Some("gone".into()));
     }
 
     #[test]
     fn what_a_stopped_object_never_had_is_no_news_while_it_is_missing() {
         let pinned = BTreeMap::from([("Tool/a".to_owned(), "1".to_owned())]);
-        let since = |name, found| inputs(&[(name, found)]).news_since(&pinned);
-        assert_eq!(since("Tool/b", Found::Missing("tool \"b\" not found".into())), None);
-        assert_eq!(since("cycle", Found::Cycle("cycle: …".into())), None);
-        assert_eq!(since("Tool/b", Found::Here("1".into())), Some("Tool/b is new".into()));
-        assert_eq!(since("Tool/a", Found::Missing("gone".into())), Some("gone".into()));
+        let since = |name, found| inputs(&[(name, found)]).changed_since_stopped(&pinned);
+        assert_eq!(since("Tool/b", Resolution::Missing("tool \"b\" not found".into())), None);
+        assert_eq!(since("cycle", Resolution::Cycle("cycle: …".into())), None);
+        assert_eq!(since("Tool/b", Resolution::Resolved("1".into())), Some("Tool/b is new".into()));
+        assert_eq!(since("Tool/a", Resolution::Missing("gone".into())), Some("gone".into()));
     }
 
     #[test]
     fn what_the_object_goes_on_without_is_pinned_and_waited_for_no_more() {
-        let without = |why: &str| inputs(&[("flow/a", Found::Without(why.into()))]);
+        let without = |why: &str| inputs(&[("flow/a", Resolution::Omitted(why.into()))]);
         assert_eq!(without("gone").waiting_for(), None);
-        assert!(Found::is_left_out(&without("gone").pin()["flow/a"]));
+        assert!(Resolution::is_omitted(&without("gone").pin()["flow/a"]));
         assert_eq!(without("another reason").changed_since(&without("gone").pin()), None);
-        let mended = inputs(&[("flow/a", Found::Here("served".into()))]);
+        let mended = inputs(&[("flow/a", Resolution::Resolved("served".into()))]);
         assert_eq!(mended.changed_since(&without("gone").pin()), Some("flow/a changed".into()));
     }
 
     #[test]
     fn by_presence_an_edit_changes_nothing() {
-        let now = |digest: &str| inputs(&[("Secret/a", Found::Here(digest.into()))]).by_presence();
+        let now = |digest: &str| inputs(&[("Secret/a", Resolution::Resolved(digest.into()))]).by_presence();
         assert_eq!(now("2").changed_since(&now("1").pin()), None);
     }
 }

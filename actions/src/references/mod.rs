@@ -6,44 +6,44 @@
 //! are available, and where.
 
 mod credentials;
+mod evaluate;
 pub(crate) mod inputs;
-mod judge;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
 use crds::{
-    RefKind, Reference, Refers,
+    HasReferences, RefKind, Reference,
     cycle::{Node, cycle_through},
 };
 
-use judge::Judged;
+use evaluate::Evaluation;
 
-pub(crate) use credentials::Given;
-pub(crate) use judge::ONLY_GATEWAYS;
+pub(crate) use credentials::AvailableVariables;
+pub(crate) use evaluate::ONLY_GATEWAYS;
 
-pub use inputs::{Found, Inputs, Unresolved};
+pub use inputs::{Inputs, Resolution, Unresolved};
 
-use crate::{deps::World, ports::Views};
+use crate::{deps::Deps, ports::CacheReader};
 
 /// Looks up what objects of one namespace refer to.
 #[derive(Clone, Copy)]
-pub struct Lookup<'a> {
-    views: &'a dyn Views,
+pub struct Resolver<'a> {
+    cache: &'a dyn CacheReader,
     namespace: &'a str,
 }
 
-impl std::fmt::Debug for Lookup<'_> {
+impl std::fmt::Debug for Resolver<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lookup").field("namespace", &self.namespace).finish_non_exhaustive()
     }
 }
 
-impl<'a> Lookup<'a> {
+impl<'a> Resolver<'a> {
     /// For the objects of this namespace.
-    pub fn new(world: &'a World, namespace: &'a str) -> Self {
-        Self { views: world.views.as_ref(), namespace }
+    pub fn new(world: &'a Deps, namespace: &'a str) -> Self {
+        Self { cache: world.cache.as_ref(), namespace }
     }
 
     /// Everything that an object refers to. `of` is the object if it may be called by another one, and so may stand on a
@@ -52,17 +52,17 @@ impl<'a> Lookup<'a> {
         let cycle = of.and_then(|of| self.cycle(of));
         let mut inputs = Inputs::default();
         for reference in references {
-            inputs.add(reference.to_string(), self.judge(reference, None, cycle.is_some()).found());
+            inputs.add(reference.to_string(), self.evaluate(reference, None, cycle.is_some()).into_resolution());
         }
         if let Some(cycle) = cycle {
-            inputs.add("cycle", Found::Cycle(cycle));
+            inputs.add("cycle", Resolution::Cycle(cycle));
         }
         inputs
     }
 
     /// One reference.
-    pub fn find(&self, reference: &Reference) -> Found {
-        self.judge(reference, None, false).found()
+    pub fn find(&self, reference: &Reference) -> Resolution {
+        self.evaluate(reference, None, false).into_resolution()
     }
 
     /// The digests of the Secrets and ConfigMaps that are there, those behind Tools, Models and PluginConfigs included: the
@@ -79,20 +79,24 @@ impl<'a> Lookup<'a> {
             match reference.kind {
                 RefKind::Secret | RefKind::ConfigMap => {
                     if let Some(data) = self.data_of(reference) {
-                        found.insert(here, judge::data_digest(reference, &data));
+                        found.insert(here, evaluate::data_digest(reference, &data));
                     }
                 }
                 RefKind::RemoteMCPServer => {
-                    self.collect_data(&format!("{here}/"), &self.sent_to(reference), found);
+                    self.collect_data(&format!("{here}/"), &self.server_references(reference), found);
                 }
-                _ => self.collect_data(&format!("{here}/"), &self.behind(reference.kind, &reference.name), found),
+                _ => self.collect_data(
+                    &format!("{here}/"),
+                    &self.transitive_references(reference.kind, &reference.name),
+                    found,
+                ),
             }
         }
     }
 
     /// What an object that passes on what it refers to has behind it; a Tool that is switched off has nothing.
-    fn behind(&self, kind: RefKind, name: &str) -> Vec<Reference> {
-        let (views, namespace) = (self.views, self.namespace);
+    fn transitive_references(&self, kind: RefKind, name: &str) -> Vec<Reference> {
+        let (views, namespace) = (self.cache, self.namespace);
         let behind = match kind {
             RefKind::Tool => views.tool(namespace, name).filter(|tool| tool.spec.enabled).map(|it| it.references()),
             RefKind::Model => views.model(namespace, name).map(|it| it.references()),
@@ -103,9 +107,9 @@ impl<'a> Lookup<'a> {
     }
 
     /// What a server's headers and authorities are read from, if whoever calls it may read it: in its own namespace.
-    fn sent_to(&self, server: &Reference) -> Vec<Reference> {
+    fn server_references(&self, server: &Reference) -> Vec<Reference> {
         let here = server.namespace.as_deref().is_none_or(|namespace| namespace == self.namespace);
-        let server = self.views.remote_mcp_server(self.namespace, &server.name).filter(|_| here);
+        let server = self.cache.remote_mcp_server(self.namespace, &server.name).filter(|_| here);
         server.map(|server| server.references()).unwrap_or_default()
     }
 
@@ -113,9 +117,9 @@ impl<'a> Lookup<'a> {
     fn cycle(&self, of: &Node) -> Option<String> {
         cycle_through(of, |node| {
             let references = match node.kind {
-                RefKind::Agent => self.views.agent(self.namespace, &node.name).map(|it| it.references()),
-                RefKind::Flow => self.views.flow(self.namespace, &node.name).map(|it| it.references()),
-                kind => Some(self.behind(kind, &node.name)),
+                RefKind::Agent => self.cache.agent(self.namespace, &node.name).map(|it| it.references()),
+                RefKind::Flow => self.cache.flow(self.namespace, &node.name).map(|it| it.references()),
+                kind => Some(self.transitive_references(kind, &node.name)),
             };
             let references = references.into_iter().flatten();
             let calls = references.filter(|it| matches!(it.kind, RefKind::Tool | RefKind::Flow | RefKind::Agent));
@@ -123,7 +127,7 @@ impl<'a> Lookup<'a> {
         })
     }
 
-    fn judge(&self, reference: &Reference, by: Option<(RefKind, &str)>, on_cycle: bool) -> Judged {
-        judge::judge(self, reference, by, on_cycle)
+    fn evaluate(&self, reference: &Reference, by: Option<(RefKind, &str)>, on_cycle: bool) -> Evaluation {
+        evaluate::evaluate(self, reference, by, on_cycle)
     }
 }

@@ -3,20 +3,21 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{
-    Agent, Flow, MCPServer, Model, PluginConfig, Prompt, RefKind, Refers, RemoteMCPServer, Tool, cycle::Node, digest,
+    Agent, Flow, HasReferences, MCPServer, Model, PluginConfig, Prompt, RefKind, RemoteMCPServer, Tool, cycle::Node,
+    digest,
 };
-use meta::MachineStatus;
+use meta::CommonStatus;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Found, Inputs, Lookup};
-use crate::ports::{Child, ChildRef, Pod, Views};
+use super::{Inputs, Resolution, Resolver};
+use crate::ports::{CacheReader, CachedChild, ChildRef, WorkloadPod};
 
 /// Objects by `Kind/name`.
 #[derive(Default)]
-struct Objects(BTreeMap<String, Value>);
+struct TestObjects(BTreeMap<String, Value>);
 
-impl Objects {
+impl TestObjects {
     /// An object that has settled as its phase says.
     fn with(mut self, id: &str, phase: &str, spec: Value) -> Self {
         let ready = json!([{ "type": "Ready", "status": "True", "reason": phase, "message": "the cause",
@@ -49,11 +50,11 @@ impl Objects {
         self.0.get(&format!("{kind}/{name}")).map(|body| Arc::new(serde_json::from_value(body.clone()).unwrap()))
     }
 
-    fn lookup(&self) -> Lookup<'_> {
-        Lookup { views: self, namespace: "ns" }
+    fn lookup(&self) -> Resolver<'_> {
+        Resolver { cache: self, namespace: "ns" }
     }
 
-    fn inputs<K: Refers + DeserializeOwned>(&self, kind: RefKind, name: &str) -> Inputs {
+    fn inputs<K: HasReferences + DeserializeOwned>(&self, kind: RefKind, name: &str) -> Inputs {
         let object: Arc<K> = self.get(kind.as_str(), name).unwrap();
         self.lookup().inputs(Some(&Node::new(kind, name)), &object.references())
     }
@@ -61,7 +62,7 @@ impl Objects {
     /// What the flow `f` waits for, and whether somebody has to act.
     fn flow(&self) -> Option<(String, bool)> {
         let wait = self.inputs::<Flow>(RefKind::Flow, "f").waiting_for()?;
-        Some((wait.sentence, wait.missing))
+        Some((wait.sentence, wait.needs_user))
     }
 
     fn digests(&self) -> BTreeMap<String, String> {
@@ -69,7 +70,7 @@ impl Objects {
     }
 }
 
-impl Views for Objects {
+impl CacheReader for TestObjects {
     fn agent(&self, _: &str, name: &str) -> Option<Arc<Agent>> {
         self.get("Agent", name)
     }
@@ -124,9 +125,9 @@ impl Views for Objects {
         None
     }
 
-    fn child(&self, child: &ChildRef) -> Option<Arc<Child>> {
+    fn child(&self, child: &ChildRef) -> Option<Arc<CachedChild>> {
         let data = self.0.get(&format!("{}/{}", child.kind, child.name))?;
-        Some(Arc::new(Child {
+        Some(Arc::new(CachedChild {
             child: child.clone(),
             uid: String::new(),
             resource_version: 1,
@@ -140,10 +141,10 @@ impl Views for Objects {
             definitions: None,
         }))
     }
-    fn children(&self, _: &str, _: &str) -> Vec<Arc<Child>> {
+    fn children(&self, _: &str, _: &str) -> Vec<Arc<CachedChild>> {
         Vec::new()
     }
-    fn pods(&self, _: &'static str, _: &str, _: &str) -> Vec<Arc<Pod>> {
+    fn pods(&self, _: &'static str, _: &str, _: &str) -> Vec<Arc<WorkloadPod>> {
         Vec::new()
     }
 }
@@ -155,11 +156,11 @@ fn tool(spec: Value) -> Value {
 }
 
 /// A flow with one of everything, all of it there.
-fn whole() -> Objects {
+fn whole() -> TestObjects {
     let flow = json!({ "prompts": [{ "promptRef": { "name": "p" } }], "tools": [{ "name": "t" }], "modelRef": { "name": "m" } });
     let header = json!([{ "name": "Authorization", "secretKeyRef": { "name": "h", "key": "token" } }]);
     let config = json!({ "type": "openai", "credentialsRef": { "name": "s" }, "credentialKeys": ["KEY", "ORG"] });
-    Objects::default()
+    TestObjects::default()
         .with("Flow/f", "Resolving", flow)
         .with("Prompt/p", "Available", json!({ "content": "Hi" }))
         .with("Tool/t", "Available", tool(json!({ "headersFrom": header })))
@@ -195,7 +196,7 @@ fn a_kind_without_a_definition_is_named_as_the_cause() {
 #[test]
 fn the_cause_is_named_and_not_who_waits_for_it() {
     for phase in ["Resolving", "Error", "Available"] {
-        let waiting = |objects: Objects| {
+        let waiting = |objects: TestObjects| {
             objects.set("PluginConfig/pc", "/status/phase", json!(phase)).set("Model/m", "/status/phase", json!(phase))
         };
         let said = r#"secret "s" not found (referenced by pluginconfig "pc")"#;
@@ -218,7 +219,7 @@ fn an_error_is_missing_and_what_has_not_settled_is_on_its_way() {
     assert_eq!(pending("PluginConfig/pc"), Some((said.into(), false)));
     let edited = whole().set("Model/m", "/metadata/generation", json!(2));
     assert_eq!(edited.flow(), Some((r#"model "m" is Available"#.into(), false)), "its status speaks of an older spec");
-    for unseen in [json!(null), MachineStatus::unseen()] {
+    for unseen in [json!(null), CommonStatus::initial()] {
         let unseen = whole().set("Prompt/p", "/status", unseen);
         assert_eq!(unseen.flow(), Some((r#"prompt "p" is not yet seen by the operator"#.into(), false)));
     }
@@ -227,7 +228,7 @@ fn an_error_is_missing_and_what_has_not_settled_is_on_its_way() {
 #[test]
 fn what_is_read_moves_the_digest_and_nothing_else_does() {
     let before = whole().digests();
-    let moved = |objects: Objects| -> Vec<String> {
+    let moved = |objects: TestObjects| -> Vec<String> {
         let after = objects.digests();
         before.iter().filter(|(name, digest)| after[*name] != **digest).map(|(name, _)| name.clone()).collect()
     };
@@ -303,7 +304,7 @@ fn a_builtin_needs_no_tool_and_one_that_is_switched_off_nothing_behind_it() {
 }
 
 /// The flow calls an agent.
-fn caller(phase: &str, available: bool) -> Objects {
+fn caller(phase: &str, available: bool) -> TestObjects {
     let conditions = json!([
         { "type": "Available", "status": if available { "True" } else { "False" }, "reason": "x", "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z" },
@@ -359,7 +360,10 @@ fn a_circle_is_named_on_every_member_and_on_whoever_leads_into_it() {
     assert_eq!(said(outside.inputs::<Agent>(RefKind::Agent, "z")), ("MissingDependency", waits.to_owned()));
     let open = outside.set("Tool/u", "/spec/enabled", json!(false));
     let found = open.inputs::<Flow>(RefKind::Flow, "f");
-    assert!(!found.0.iter().any(|(_, found)| matches!(found, Found::Cycle(_))), "a tool that is off closes no circle");
+    assert!(
+        !found.0.iter().any(|(_, found)| matches!(found, Resolution::Cycle(_))),
+        "a tool that is off closes no circle"
+    );
 }
 
 #[test]

@@ -7,21 +7,21 @@ use crds::{ReferencePhase, RemoteMCPServer};
 use machine::{Action, ActionError};
 use meta::PhasedObject;
 
-use super::{foreign, target};
+use super::{cross_namespace, target};
 use crate::{
-    deps::World,
-    discovery::{When, tell},
+    deps::Deps,
+    discovery::{Schedule, store_tools},
     kind::Context,
-    reference::Reference,
+    reference::ReferenceKind,
     references::Unresolved,
 };
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Check;
+pub(super) struct CheckServer;
 
 #[async_trait]
-impl Action<RemoteMCPServer, World> for Check {
+impl Action<RemoteMCPServer, Deps> for CheckServer {
     fn name(&self) -> &'static str {
         "check"
     }
@@ -36,24 +36,24 @@ impl Action<RemoteMCPServer, World> for Check {
 
     async fn handle(&self, cx: &Context, cr: Arc<RemoteMCPServer>) -> Result<Option<RemoteMCPServer>, ActionError> {
         let inputs = cr.inputs(cx);
-        if let Some(Unresolved { reason, sentence, missing }) = inputs.waiting_for() {
-            match missing {
-                true => cx.notes.missing(reason, sentence),
+        if let Some(Unresolved { reason, sentence, needs_user }) = inputs.waiting_for() {
+            match needs_user {
+                true => cx.notes.blocked(reason, sentence),
                 false => cx.notes.waiting(reason, sentence),
             }
             return Ok(None);
         }
-        foreign::admit(&cr, cx)?;
-        let Some(outcome) = cx.discoveries.look(&target(&cr, cx), When::Now) else {
+        cross_namespace::check_allowed(&cr, cx)?;
+        let Some(outcome) = cx.discovery.query(&target(&cr, cx), Schedule::Now) else {
             cx.notes.waiting("Discovering", "the server is asked for its tools");
             return Ok(None);
         };
         let found = outcome.as_ref().as_ref()?;
         let mut next = cr.moved_to(ReferencePhase::Available);
-        if !tell(cx, &mut next, found).await? {
+        if !store_tools(cx, &mut next, found).await? {
             return Ok(None);
         }
-        next.machine_mut().inputs = Some(inputs.pin());
+        next.common_mut().inputs = Some(inputs.pin());
         Ok(Some(next))
     }
 }

@@ -2,7 +2,7 @@
 //! told stays.
 
 mod check;
-mod foreign;
+mod cross_namespace;
 mod monitor;
 #[cfg(test)]
 mod tests;
@@ -10,23 +10,24 @@ mod tests;
 use std::sync::Arc;
 
 use crds::{
+    HasReferences,
     ReferencePhase::{self, Available, Error, Pending, Resolving},
-    Refers, RemoteMCPServer,
+    RemoteMCPServer,
 };
-use machine::{Action, ActionError, At, BadTable, Edge, Rule, Table};
+use machine::{Action, ActionError, Edge, EdgeFrom, Rule, Table, TableError};
 use meta::PhasedObject;
 
 use crate::{
-    deps::World,
-    discovery::{self, DISCOVERED, PUBLISHED, Target, Withdrawing},
+    deps::Deps,
+    discovery::{self, DISCOVERED, DiscoveryTarget, PUBLISHED, Unpublishing},
     kind::{ControlledKind, Registry},
-    reference::{self, Accept, Reference},
-    references::Lookup,
+    reference::{self, Accept, ReferenceKind},
+    references::Resolver,
 };
 
 /// The moves of a RemoteMCPServer.
 pub const EDGES: &[Edge<ReferencePhase>] = &[
-    Edge::rule(At::Nothing, Pending, Rule::Admit, "first seen"),
+    Edge::rule(EdgeFrom::Nothing, Pending, Rule::Admit, "first seen"),
     Edge::new(Pending, Resolving, "accept", "the spec is valid"),
     Edge::new(Pending, Error, "accept", "the spec is invalid"),
     Edge::new(Resolving, Available, "check", "the server told its tools"),
@@ -34,29 +35,32 @@ pub const EDGES: &[Edge<ReferencePhase>] = &[
     Edge::new(Available, Resolving, "monitor", "a Secret or ConfigMap changed"),
     Edge::new(Available, Error, "monitor", "the server tells its tools no more"),
     Edge::new(Error, Resolving, "monitor", "the server tells its tools, or what it is asked with changed"),
-    Edge::rule(At::In(Pending), Error, Rule::Fail, "failed for good"),
-    Edge::rule(At::In(Resolving), Error, Rule::Fail, "failed for good"),
-    Edge::rule(At::In(Available), Error, Rule::Fail, "failed for good"),
-    Edge::rule(At::Any, Pending, Rule::SpecChanged, "the spec changed"),
+    Edge::rule(EdgeFrom::In(Pending), Error, Rule::Fail, "failed for good"),
+    Edge::rule(EdgeFrom::In(Resolving), Error, Rule::Fail, "failed for good"),
+    Edge::rule(EdgeFrom::In(Available), Error, Rule::Fail, "failed for good"),
+    Edge::rule(EdgeFrom::Any, Pending, Rule::SpecChanged, "the spec changed"),
 ];
 
 impl ControlledKind for RemoteMCPServer {
     const TABLE: Table<ReferencePhase> = Table {
         render_version: 1,
         edges: EDGES,
-        not_by_time: discovery::REASONS,
+        not_retryable: discovery::REASONS,
         conditions: &["Available", DISCOVERED, PUBLISHED],
         ..reference::TABLE
     };
 
-    fn registry() -> Result<Registry<Self>, BadTable> {
-        let actions: Vec<Arc<dyn Action<RemoteMCPServer, World>>> =
-            vec![Arc::new(Accept), Arc::new(Withdrawing(check::Check)), Arc::new(Withdrawing(monitor::Monitor))];
-        Registry::new(Self::TABLE, actions, reference::outside)
+    fn registry() -> Result<Registry<Self>, TableError> {
+        let actions: Vec<Arc<dyn Action<RemoteMCPServer, Deps>>> = vec![
+            Arc::new(Accept),
+            Arc::new(Unpublishing(check::CheckServer)),
+            Arc::new(Unpublishing(monitor::Monitor)),
+        ];
+        Registry::new(Self::TABLE, actions, reference::external_digest)
     }
 }
 
-impl Reference for RemoteMCPServer {
+impl ReferenceKind for RemoteMCPServer {
     /// As the CRD's rules, for an object that is older than them.
     fn validate(&self) -> Result<(), ActionError> {
         let scheme = self.spec.url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
@@ -68,10 +72,10 @@ impl Reference for RemoteMCPServer {
 }
 
 /// How the server is asked.
-fn target(cr: &RemoteMCPServer, world: &World) -> Target {
+fn target(cr: &RemoteMCPServer, world: &Deps) -> DiscoveryTarget {
     let key = cr.key();
     let spec = &cr.spec;
-    Target {
+    DiscoveryTarget {
         kind: RemoteMCPServer::KIND,
         uid: cr.uid().to_owned(),
         url: spec.url.clone(),
@@ -82,7 +86,7 @@ fn target(cr: &RemoteMCPServer, world: &World) -> Target {
         terminates: spec.terminate_on_close,
         timeout: spec.timeout(),
         resync: spec.resync(),
-        data: Lookup::new(world, &key.namespace).data(&cr.references()),
+        data: Resolver::new(world, &key.namespace).data(&cr.references()),
         key,
     }
 }

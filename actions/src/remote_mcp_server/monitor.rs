@@ -8,23 +8,23 @@ use crds::{ReferencePhase, RemoteMCPServer};
 use machine::{Action, ActionError, RECHECK};
 use meta::PhasedObject;
 
-use super::{foreign, target};
+use super::{cross_namespace, target};
 use crate::{
-    deps::World,
-    discovery::{When, tell},
+    deps::Deps,
+    discovery::{Schedule, store_tools},
     kind::Context,
-    reference::Reference,
+    reference::ReferenceKind,
 };
 
 /// How soon it is looked at again whether a server of another namespace may be asked.
-const AGAIN: Duration = Duration::from_secs(60);
+const RECHECK_ALLOWED: Duration = Duration::from_secs(60);
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Monitor;
 
 #[async_trait]
-impl Action<RemoteMCPServer, World> for Monitor {
+impl Action<RemoteMCPServer, Deps> for Monitor {
     fn name(&self) -> &'static str {
         "monitor"
     }
@@ -43,26 +43,26 @@ impl Action<RemoteMCPServer, World> for Monitor {
             return Ok(None);
         }
         let move_on = |why: String| {
-            cx.notes.because(why);
+            cx.notes.reason(why);
             Ok(Some(cr.moved_to(ReferencePhase::Resolving)))
         };
         let inputs = cr.inputs(cx);
-        let pinned = cr.machine().and_then(|machine| machine.inputs.as_ref());
+        let pinned = cr.common().and_then(|machine| machine.inputs.as_ref());
         if let Some(why) = pinned.and_then(|pinned| inputs.changed_since(pinned)) {
             return move_on(why);
         }
-        if foreign::depends(&cr, cx) {
-            cx.notes.look_again(AGAIN);
-            match foreign::admit(&cr, cx) {
+        if cross_namespace::is_cross_namespace(&cr, cx) {
+            cx.notes.requeue_after(RECHECK_ALLOWED);
+            match cross_namespace::check_allowed(&cr, cx) {
                 Err(_) if failed => return Ok(None),
                 admitted => admitted?,
             }
         }
-        match cx.discoveries.look(&target(&cr, cx), When::InTurn).as_deref() {
+        match cx.discovery.query(&target(&cr, cx), Schedule::OnResync).as_deref() {
             None => Ok(None),
             Some(Ok(found)) => {
                 let mut next = cr.as_ref().clone();
-                let told = tell(cx, &mut next, found).await?;
+                let told = store_tools(cx, &mut next, found).await?;
                 if failed && told {
                     return move_on("the server tells its tools".to_owned());
                 }

@@ -5,16 +5,16 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    Config, PinnedProxy, RenderError,
+    AgentConfig, PinnedProxy, RenderError,
     container::{Container, Probes},
-    env::{config_name, told_port},
+    env::{config_name, port_override},
     labels::{AGENT_LABEL, child},
-    running::{Running, TakenNames},
-    service::{AGENT_PORT, Port},
+    service::{AGENT_PORT, WorkloadPort},
     sidecar::Sidecar,
     workload::{base64, own_service_account},
+    workload_parts::{ReservedNames, WorkloadParts},
 };
-use crate::ports::{ChildKind, Manifest};
+use crate::ports::{ChildKind, ChildManifest};
 
 /// The annotation of an agent's Pod template that holds the content hash.
 pub const CONFIG_HASH: &str = "recif.dev/config-hash";
@@ -23,7 +23,7 @@ pub const CONFIG_HASH: &str = "recif.dev/config-hash";
 const NAMESPACE: &str = "RECIF_NAMESPACE";
 
 /// What the Pods need to start: ServiceAccount (when the spec names none), ConfigMap, Secret (when it has a key).
-pub fn agent_config_children(agent: &Agent, config: &Config) -> Vec<Manifest> {
+pub fn agent_config_children(agent: &Agent, config: &AgentConfig) -> Vec<ChildManifest> {
     let manifest = |kind, name, fields| child(agent, AGENT_LABEL, kind, name, fields);
     let account = own_service_account(agent, AGENT_LABEL, agent.spec.service_account_name.as_deref());
     let config_map = manifest(ChildKind::ConfigMap, config_name(agent), json!({ "data": config.plain }));
@@ -39,13 +39,13 @@ pub fn agent_config_children(agent: &Agent, config: &Config) -> Vec<Manifest> {
 /// [`RenderError::PodTemplate`] and [`RenderError::EnvTaken`]: an overlay that cannot be merged; [`RenderError::PortTaken`].
 pub fn agent_workload_children(
     agent: &Agent,
-    config: &Config,
+    config: &AgentConfig,
     proxy: PinnedProxy<'_>,
     replicas: Option<i32>,
-) -> Result<[Manifest; 2], RenderError> {
+) -> Result<[ChildManifest; 2], RenderError> {
     let spec = &agent.spec;
-    let port = told_port(agent).map(|port| json!({ "name": "CORAIL_PORT", "value": port.to_string() }));
-    let running = Running {
+    let port = port_override(agent).map(|port| json!({ "name": "CORAIL_PORT", "value": port.to_string() }));
+    let running = WorkloadParts {
         kind: "agent",
         label: AGENT_LABEL,
         name: agent.name_any(),
@@ -67,26 +67,26 @@ pub fn agent_workload_children(
             volumes: Vec::new(),
         },
         init_containers: Vec::new(),
-        port: Port { type_: "ClusterIP", number: AGENT_PORT },
+        port: WorkloadPort { type_: "ClusterIP", number: AGENT_PORT },
         sidecar: Sidecar::of(agent, &spec.traffic, spec.port, proxy)?,
         service_account_name: spec.service_account_name.as_deref(),
         image_pull_secrets: &spec.image_pull_secrets,
         hash: (CONFIG_HASH, &config.content_hash),
         rollout_at: agent.annotations().get(crds::ROLLOUT_AT).map(String::as_str),
         pod_template: spec.pod_template.as_ref(),
-        taken: &Variables { agent, config },
+        reserved: &AgentReserved { agent, config },
     };
     running.children(agent, replicas)
 }
 
 #[derive(Debug)]
-struct Variables<'a> {
+struct AgentReserved<'a> {
     agent: &'a Agent,
-    config: &'a Config,
+    config: &'a AgentConfig,
 }
 
-impl TakenNames for Variables<'_> {
-    fn is_taken(&self, name: &str) -> bool {
+impl ReservedNames for AgentReserved<'_> {
+    fn is_reserved(&self, name: &str) -> bool {
         self.config.sets(self.agent, name)
     }
 }
@@ -100,7 +100,7 @@ fn namespace(agent: &Agent) -> Option<Value> {
 }
 
 /// The user's sources before ours: of two sources of one variable the later one wins.
-fn env_from(agent: &Agent, config: &Config) -> Vec<Value> {
+fn env_from(agent: &Agent, config: &AgentConfig) -> Vec<Value> {
     let name = config_name(agent);
     let mut sources: Vec<_> = agent.spec.env_from.iter().map(|source| json!(source)).collect();
     sources.extend(config.credentials.iter().map(|secret| json!({ "secretRef": { "name": secret } })));

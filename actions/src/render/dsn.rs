@@ -16,25 +16,25 @@ const MASK: &str = "***";
 
 /// A DSN that cannot be read; shows it with the password masked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadDsn {
+pub struct DsnError {
     masked: String,
     problem: &'static str,
 }
 
-impl fmt::Display for BadDsn {
+impl fmt::Display for DsnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is not a database URL: {}", self.masked, self.problem)
     }
 }
 
-impl std::error::Error for BadDsn {}
+impl std::error::Error for DsnError {}
 
 /// The DSN with a single-label host made `<host>.<namespace>.svc.<cluster_domain>`, any other host as it is, and each `@` of user
 /// name and password escaped.
 ///
 /// # Errors
 /// [`BadDsn`] when it is not a URL of PostgreSQL, or when it can be read in more than one way.
-pub fn expand(dsn: &str, namespace: &str, cluster_domain: &str) -> Result<String, BadDsn> {
+pub fn expand(dsn: &str, namespace: &str, cluster_domain: &str) -> Result<String, DsnError> {
     let Dsn { scheme, userinfo, host, port, path, query } = read(dsn)?;
     let userinfo = match userinfo.strip_suffix('@') {
         Some(user) => format!("{}@", user.replace('@', "%40")),
@@ -49,7 +49,7 @@ pub fn expand(dsn: &str, namespace: &str, cluster_domain: &str) -> Result<String
 ///
 /// # Errors
 /// As [`expand`].
-pub fn knowledge_base(dsn: &str, namespace: &str, cluster_domain: &str) -> Result<String, BadDsn> {
+pub fn knowledge_base(dsn: &str, namespace: &str, cluster_domain: &str) -> Result<String, DsnError> {
     let expanded = expand(dsn, namespace, cluster_domain)?;
     let Dsn { userinfo, host, port, query, .. } = read(&expanded)?;
     let query: Vec<_> = query
@@ -104,8 +104,8 @@ struct Dsn<'a> {
     query: &'a str,
 }
 
-fn read(dsn: &str) -> Result<Dsn<'_>, BadDsn> {
-    let bad = |problem| BadDsn { masked: mask(dsn), problem };
+fn read(dsn: &str) -> Result<Dsn<'_>, DsnError> {
+    let bad = |problem| DsnError { masked: mask(dsn), problem };
     let (scheme, rest) = dsn
         .split_once("://")
         .filter(|(scheme, _)| is_postgres(scheme))

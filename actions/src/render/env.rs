@@ -12,8 +12,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    RenderError, Settings, ToolSlot,
-    dsn::{self, BadDsn},
+    RenderError, RenderSettings, ToolSlot,
+    dsn::{self, DsnError},
     hash::content_hash,
     header_variables,
     model::{ModelEnv, SecretVariable},
@@ -27,7 +27,7 @@ pub(crate) const MAX_OBJECT: usize = 1024 * 1024;
 
 /// Everything the containers of an agent read, and its digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Config {
+pub struct AgentConfig {
     /// Variable to value, for the ConfigMap; never a credential.
     pub plain: BTreeMap<String, String>,
     /// Variable to value, for the Secret; empty: there is none.
@@ -42,13 +42,13 @@ pub struct Config {
     pub knowledge_bases_missing_dsn: bool,
 }
 
-impl Config {
+impl AgentConfig {
     /// Whether the container of `agent` has this variable from us.
     pub(super) fn sets(&self, agent: &Agent, name: &str) -> bool {
         self.plain.contains_key(name)
             || self.secret.contains_key(name)
             || self.referred.contains_key(name)
-            || name == "CORAIL_PORT" && told_port(agent).is_some()
+            || name == "CORAIL_PORT" && port_override(agent).is_some()
     }
 }
 
@@ -70,10 +70,14 @@ pub struct AgentParts<'a> {
 /// # Errors
 /// [`RenderError`]: a variable or object that is too large, an `env` name that is ours, two headers that become one
 /// variable, a database that is missing or cannot be read.
-pub fn agent_config(agent: &Agent, parts: &AgentParts<'_>, settings: &Settings) -> Result<Config, RenderError> {
+pub fn agent_config(
+    agent: &Agent,
+    parts: &AgentParts<'_>,
+    settings: &RenderSettings,
+) -> Result<AgentConfig, RenderError> {
     let spec = &agent.spec;
-    let mut plain = Variables::default();
-    let mut secret = Variables::default();
+    let mut plain = EnvMap::default();
+    let mut secret = EnvMap::default();
 
     plain.set("CORAIL_AGENT_NAME", agent.name_any());
     plain.set("CORAIL_CHANNEL", &spec.channel);
@@ -84,7 +88,7 @@ pub fn agent_config(agent: &Agent, parts: &AgentParts<'_>, settings: &Settings) 
     plain.set_some("CORAIL_MODEL_REGION", model.region);
     plain.set_some("CORAIL_MODEL_CONFIG", model.config);
     plain.set_some("CORAIL_MODEL_CREDENTIAL_KEYS", model.keys);
-    by_user(&mut plain, &mut secret, "CORAIL_MODEL_BASE_URL", model.base_url);
+    set_url(&mut plain, &mut secret, "CORAIL_MODEL_BASE_URL", model.base_url);
     let prompt = parts.prompt.filter(|text| !text.is_empty());
     plain.set_some("CORAIL_SYSTEM_PROMPT", prompt.or(given(&spec.system_prompt)));
     plain.set_some("CORAIL_BACKGROUND_MODEL", given(&spec.background_model));
@@ -102,20 +106,20 @@ pub fn agent_config(agent: &Agent, parts: &AgentParts<'_>, settings: &Settings) 
 
     let ollama = given(&settings.ollama_base_url)
         .map(|url| dsn::expand_http(url, &settings.operator_namespace, &settings.cluster_domain));
-    by_user(&mut plain, &mut secret, "OLLAMA_BASE_URL", ollama);
+    set_url(&mut plain, &mut secret, "OLLAMA_BASE_URL", ollama);
 
     let (plain, secret) = (plain.0, secret.0);
     check_sizes(agent, &plain, &secret)?;
     let content_hash = content_hash(&plain, &secret, &parts.data);
     let referred = referred(parts, model.variables)?;
     let credentials = model.whole_secret;
-    let config = Config { plain, secret, referred, credentials, content_hash, knowledge_bases_missing_dsn };
+    let config = AgentConfig { plain, secret, referred, credentials, content_hash, knowledge_bases_missing_dsn };
     check_user_env(agent, &config)?;
     Ok(config)
 }
 
 /// A URL with a user name in it may hold a password.
-fn by_user(plain: &mut Variables, secret: &mut Variables, name: &str, url: Option<String>) {
+fn set_url(plain: &mut EnvMap, secret: &mut EnvMap, name: &str, url: Option<String>) {
     let has_user = url.as_ref().is_some_and(|url| url.contains('@'));
     if has_user { secret } else { plain }.set_some(name, url);
 }
@@ -128,7 +132,7 @@ fn referred(parts: &AgentParts<'_>, credentials: Vec<SecretVariable>) -> Result<
     for (name, variable) in credentials.into_iter().chain(headers) {
         let same = variables.get(&name).is_none_or(|known| *known == variable);
         if !same {
-            return Err(RenderError::VariableTwice(name));
+            return Err(RenderError::DuplicateVariable(name));
         }
         variables.insert(name, variable);
     }
@@ -141,14 +145,14 @@ pub(super) fn config_name(agent: &Agent) -> String {
 }
 
 /// The port the runtime listens on, when it has to be told.
-pub(super) fn told_port(agent: &Agent) -> Option<i32> {
+pub(super) fn port_override(agent: &Agent) -> Option<i32> {
     (agent.spec.port != 8000).then_some(agent.spec.port)
 }
 
 #[derive(Default)]
-struct Variables(BTreeMap<String, String>);
+struct EnvMap(BTreeMap<String, String>);
 
-impl Variables {
+impl EnvMap {
     fn set(&mut self, name: &str, value: impl Into<String>) {
         self.0.insert(name.to_owned(), value.into());
     }
@@ -161,7 +165,7 @@ impl Variables {
 }
 
 /// Where conversations are kept, and the database, if there is one.
-fn storage(agent: &Agent, settings: &Settings) -> Result<(&'static str, Option<String>), RenderError> {
+fn storage(agent: &Agent, settings: &RenderSettings) -> Result<(&'static str, Option<String>), RenderError> {
     let own = given(&agent.spec.database_url)
         .map(|dsn| dsn::expand(dsn, &agent.namespace().unwrap_or_default(), &settings.cluster_domain))
         .transpose()
@@ -173,7 +177,7 @@ fn storage(agent: &Agent, settings: &Settings) -> Result<(&'static str, Option<S
             .database_of(&agent.namespace().unwrap_or_default())
             .map(|dsn| dsn::expand(dsn, &settings.operator_namespace, &settings.cluster_domain))
             .transpose()
-            .map_err(operators)?,
+            .map_err(operator_dsn_error)?,
         (own, _) => own,
     };
     match (wanted, &database) {
@@ -198,12 +202,12 @@ struct KnowledgeBase<'a> {
 }
 
 /// The JSON array; `None` when the agent has no knowledge bases, or the operator no database that could hold them.
-fn knowledge_bases(agent: &Agent, settings: &Settings) -> Result<Option<String>, RenderError> {
+fn knowledge_bases(agent: &Agent, settings: &RenderSettings) -> Result<Option<String>, RenderError> {
     let ids = &agent.spec.knowledge_bases;
     let inherited = settings.database_of(&agent.namespace().unwrap_or_default());
     let Some(dsn) = inherited.filter(|_| !ids.is_empty()) else { return Ok(None) };
     let connection_url =
-        dsn::knowledge_base(dsn, &settings.operator_namespace, &settings.cluster_domain).map_err(operators)?;
+        dsn::knowledge_base(dsn, &settings.operator_namespace, &settings.cluster_domain).map_err(operator_dsn_error)?;
     let elements: Vec<_> = ids
         .iter()
         .map(|id| KnowledgeBase {
@@ -220,7 +224,7 @@ fn knowledge_bases(agent: &Agent, settings: &Settings) -> Result<Option<String>,
     Ok(serde_json::to_string(&elements).ok())
 }
 
-fn operators(bad: BadDsn) -> RenderError {
+fn operator_dsn_error(bad: DsnError) -> RenderError {
     RenderError::InvalidDatabaseUrl { field: "DATABASE_URL of the operator", bad }
 }
 
@@ -246,15 +250,15 @@ pub(super) fn check_sizes(
     Ok(())
 }
 
-fn check_user_env(agent: &Agent, config: &Config) -> Result<(), RenderError> {
+fn check_user_env(agent: &Agent, config: &AgentConfig) -> Result<(), RenderError> {
     let mut seen = BTreeSet::new();
     for variable in &agent.spec.env {
         let name = &variable.name;
         if config.sets(agent, name) {
-            return Err(RenderError::EnvTaken { field: "spec.env", kind: "agent", name: name.clone() });
+            return Err(RenderError::EnvReserved { field: "spec.env", kind: "agent", name: name.clone() });
         }
         if !seen.insert(name) {
-            return Err(RenderError::EnvTwice(name.clone()));
+            return Err(RenderError::DuplicateEnv(name.clone()));
         }
         check_variable(name, variable.value.as_deref().unwrap_or_default())?;
     }

@@ -2,7 +2,7 @@
 //!
 //! All of these are known from the values alone, so trying again is of no use until the spec or the operator changes.
 
-use super::dsn::BadDsn;
+use super::dsn::DsnError;
 
 /// A spec that cannot be rendered. No text holds a credential.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +35,7 @@ pub enum RenderError {
     NoProgram,
     /// The user sets a variable that comes from another field of the spec.
     #[error("{field} sets {name}, which the operator renders for this {kind}: remove it and use the field of the spec")]
-    EnvTaken {
+    EnvReserved {
         /// Where it is set.
         field: &'static str,
         /// The kind in lower case.
@@ -45,7 +45,7 @@ pub enum RenderError {
     },
     /// The API server takes a variable only once.
     #[error("spec.env has {0} twice: keep one")]
-    EnvTwice(String),
+    DuplicateEnv(String),
     /// A name that cannot be a file or a route.
     #[error("{what} {name:?} {why}: choose another name")]
     BadName {
@@ -58,7 +58,7 @@ pub enum RenderError {
     },
     /// A name that is there twice.
     #[error("{what} {name:?} is listed twice, by reference or in place: keep one")]
-    Twice {
+    DuplicateName {
         /// What is called so.
         what: &'static str,
         /// The name.
@@ -69,7 +69,7 @@ pub enum RenderError {
     NoPrompt,
     /// The model could not tell two tools apart.
     #[error("tools {one:?} and {other:?} both have the name {name:?} for the model: rename one in its spec.name")]
-    ToolsAlike {
+    DuplicateToolName {
         /// The name that both have.
         name: String,
         /// One Tool.
@@ -81,7 +81,7 @@ pub enum RenderError {
     #[error(
         "two headers from different Secrets would both be the variable {0}: rename one of the tools in its spec.name"
     )]
-    HeaderClash(String),
+    HeaderConflict(String),
     /// One flow of a set.
     #[error("flow {flow:?}: {error}")]
     InFlow {
@@ -92,7 +92,7 @@ pub enum RenderError {
     },
     /// Two headers of tools, or a header and a credential, whose variables have one name.
     #[error("two secret values become the environment variable {0}: rename one of the tools or headers")]
-    VariableTwice(String),
+    DuplicateVariable(String),
     /// An overlay that cannot be merged, or that would cut the Pods off from their agent.
     #[error("podTemplate: {0}")]
     PodTemplate(String),
@@ -121,7 +121,7 @@ pub enum RenderError {
         /// Where it is set.
         field: &'static str,
         /// What is wrong with it, its password masked.
-        bad: BadDsn,
+        bad: DsnError,
     },
 }
 
@@ -131,16 +131,16 @@ impl RenderError {
         match self {
             Self::EnvTooLarge { .. }
             | Self::ObjectTooLarge { .. }
-            | Self::EnvTaken { .. }
-            | Self::EnvTwice(_)
+            | Self::EnvReserved { .. }
+            | Self::DuplicateEnv(_)
             | Self::PortTaken(_)
             | Self::NoProgram
-            | Self::VariableTwice(_)
+            | Self::DuplicateVariable(_)
             | Self::BadName { .. }
-            | Self::Twice { .. }
+            | Self::DuplicateName { .. }
             | Self::NoPrompt
-            | Self::ToolsAlike { .. }
-            | Self::HeaderClash(_)
+            | Self::DuplicateToolName { .. }
+            | Self::HeaderConflict(_)
             | Self::UnknownStorage(_)
             | Self::PodSecurity { .. }
             | Self::PodTemplate(_) => "InvalidSpec",

@@ -7,14 +7,14 @@ use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::{
-    Contract, PinnedProxy, RenderError,
+    FlowContract, PinnedProxy, RenderError,
     container::{Container, Probes},
-    running::{Running, TakenNames},
-    service::Port,
+    service::WorkloadPort,
     sidecar::Sidecar,
     workload::own_service_account,
+    workload_parts::{ReservedNames, WorkloadParts},
 };
-use crate::ports::Manifest;
+use crate::ports::ChildManifest;
 
 /// The annotation of a flow's Pod template that holds the content hash.
 pub const CONTENT_HASH: &str = "recif.dev/content-hash";
@@ -40,8 +40,8 @@ pub fn flow_config_children<K: Resource<DynamicType = ()>>(
     owner: &K,
     kind: FlowKind,
     runtime: &Runtime,
-    contract: &Contract,
-) -> Vec<Manifest> {
+    contract: &FlowContract,
+) -> Vec<ChildManifest> {
     let account = own_service_account(owner, kind.label, runtime.service_account_name.as_deref());
     account.into_iter().chain(contract.children(owner, kind.label)).collect()
 }
@@ -64,14 +64,14 @@ pub fn flow_workload_children<K: Resource<DynamicType = ()>>(
     owner: &K,
     kind: FlowKind,
     runtime: &Runtime,
-    contract: &Contract,
+    contract: &FlowContract,
     images: FlowImages<'_>,
     replicas: Option<i32>,
-) -> Result<[Manifest; 2], RenderError> {
-    let ours = Variables::of(owner, runtime, contract);
+) -> Result<[ChildManifest; 2], RenderError> {
+    let ours = FlowReserved::of(owner, runtime, contract);
     check_env(kind, runtime, &ours)?;
     let env = ours.0.values().cloned().chain(runtime.env.iter().map(|variable| json!(variable))).collect();
-    let running = Running {
+    let running = WorkloadParts {
         kind: kind.name,
         label: kind.label,
         name: owner.name_any(),
@@ -88,24 +88,24 @@ pub fn flow_workload_children<K: Resource<DynamicType = ()>>(
             volumes: vec![contract.volume()],
         },
         init_containers: Vec::new(),
-        port: Port { type_: &runtime.service_type, number: runtime.port },
+        port: WorkloadPort { type_: &runtime.service_type, number: runtime.port },
         sidecar: Sidecar::of(owner, &runtime.traffic, runtime.port, images.proxy)?,
         service_account_name: runtime.service_account_name.as_deref(),
         image_pull_secrets: &runtime.image_pull_secrets,
         hash: (CONTENT_HASH, &contract.content_hash),
         rollout_at: owner.annotations().get(crds::ROLLOUT_AT).map(String::as_str),
         pod_template: runtime.pod_template.as_ref(),
-        taken: &ours,
+        reserved: &ours,
     };
     running.children(owner, replicas)
 }
 
 /// Our variables of the container, by name.
 #[derive(Debug)]
-struct Variables(BTreeMap<String, Value>);
+struct FlowReserved(BTreeMap<String, Value>);
 
-impl Variables {
-    fn of<K: Resource<DynamicType = ()>>(owner: &K, runtime: &Runtime, contract: &Contract) -> Self {
+impl FlowReserved {
+    fn of<K: Resource<DynamicType = ()>>(owner: &K, runtime: &Runtime, contract: &FlowContract) -> Self {
         let plain = [
             ("PORT", runtime.port.to_string()),
             ("RECIF_CONTRACT_VERSION", CONTRACT_VERSION.to_owned()),
@@ -117,21 +117,21 @@ impl Variables {
     }
 }
 
-impl TakenNames for Variables {
-    fn is_taken(&self, name: &str) -> bool {
+impl ReservedNames for FlowReserved {
+    fn is_reserved(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 }
 
-fn check_env(kind: FlowKind, runtime: &Runtime, ours: &Variables) -> Result<(), RenderError> {
+fn check_env(kind: FlowKind, runtime: &Runtime, ours: &FlowReserved) -> Result<(), RenderError> {
     let mut seen = BTreeSet::new();
     for variable in &runtime.env {
         let name = &variable.name;
-        if ours.is_taken(name) {
-            return Err(RenderError::EnvTaken { field: "spec.env", kind: kind.name, name: name.clone() });
+        if ours.is_reserved(name) {
+            return Err(RenderError::EnvReserved { field: "spec.env", kind: kind.name, name: name.clone() });
         }
         if !seen.insert(name) {
-            return Err(RenderError::EnvTwice(name.clone()));
+            return Err(RenderError::DuplicateEnv(name.clone()));
         }
         super::env::check_variable(name, variable.value.as_deref().unwrap_or_default())?;
     }

@@ -6,7 +6,7 @@ use crds::MANAGED_BY;
 use kube::{Resource, ResourceExt};
 use serde_json::{Map, Value, json};
 
-use crate::ports::{ChildKind, ChildRef, Manifest};
+use crate::ports::{ChildKind, ChildManifest, ChildRef};
 
 /// The label that names the Agent a child belongs to.
 pub const AGENT_LABEL: &str = "recif.dev/agent";
@@ -55,7 +55,7 @@ pub fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> Value {
 
 /// The ConfigMap with the definitions of a server's tools. Its owner goes without waiting for it: nobody has to ask for the right
 /// to hold it up.
-pub fn tools_manifest<K: Resource<DynamicType = ()>>(owner: &K, child: ChildRef, text: &str) -> Manifest {
+pub fn tools_manifest<K: Resource<DynamicType = ()>>(owner: &K, child: ChildRef, text: &str) -> ChildManifest {
     let fields = json!({ "data": { crds::tool_server::TOOLS_KEY: text } });
     let mut manifest = self::child(owner, &kind_label(&K::kind(&())), child.kind, child.name, fields);
     if let Some(reference) = manifest.body.pointer_mut("/metadata/ownerReferences/0") {
@@ -70,7 +70,7 @@ pub fn tool_manifest<K: Resource<DynamicType = ()>>(
     name: String,
     spec: &Value,
     annotation: (&str, &str),
-) -> Manifest {
+) -> ChildManifest {
     let label = kind_label(&K::kind(&()));
     let mut manifest = self::child(owner, &label, ChildKind::Tool, name, json!({ "spec": spec }));
     manifest.body["metadata"]["annotations"] = json!({ annotation.0: annotation.1 });
@@ -87,7 +87,7 @@ pub(super) fn child<K: Resource<DynamicType = ()>>(
     kind: ChildKind,
     name: String,
     fields: Value,
-) -> Manifest {
+) -> ChildManifest {
     let namespace = owner.namespace().unwrap_or_default();
     let mut body = Map::new();
     body.insert("apiVersion".to_owned(), json!(kind.api_version()));
@@ -104,5 +104,5 @@ pub(super) fn child<K: Resource<DynamicType = ()>>(
     if let Value::Object(fields) = fields {
         body.extend(fields);
     }
-    Manifest { child: ChildRef { kind, namespace, name }, body: Value::Object(body) }
+    ChildManifest { child: ChildRef { kind, namespace, name }, body: Value::Object(body) }
 }

@@ -14,19 +14,19 @@ use super::{
     container::{Container, Probes, pull_policy},
     flow::CONTENT_HASH,
     hash::content_hash,
-    running::{Running, TakenNames},
-    service::Port,
+    service::WorkloadPort,
     sidecar::Sidecar,
     workload::own_service_account,
+    workload_parts::{ReservedNames, WorkloadParts},
 };
-use crate::ports::Manifest;
+use crate::ports::ChildManifest;
 
 /// The label that names the MCPServer a child belongs to.
 pub const MCP_SERVER_LABEL: &str = "recif.dev/mcpserver";
 /// Name of the container that brings the bridge; of its image in `status.images`, too.
 pub const BRIDGE: &str = "bridge";
 /// Where the bridge is in the server's container.
-const FOLDER: &str = "/recif";
+const BRIDGE_DIR: &str = "/recif";
 
 /// Images of the containers that are the operator's.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +43,7 @@ pub fn mcp_server_hash(data: &BTreeMap<String, String>) -> String {
 }
 
 /// What the Pods need to start: a ServiceAccount, when the spec names none.
-pub fn mcp_server_config_children(server: &MCPServer) -> Vec<Manifest> {
+pub fn mcp_server_config_children(server: &MCPServer) -> Vec<ChildManifest> {
     let named = server.spec.deployment.service_account_name.as_deref();
     own_service_account(server, MCP_SERVER_LABEL, named).into_iter().collect()
 }
@@ -58,7 +58,7 @@ pub fn mcp_server_workload_children(
     hash: &str,
     images: ServerImages<'_>,
     replicas: Option<i32>,
-) -> Result<[Manifest; 2], RenderError> {
+) -> Result<[ChildManifest; 2], RenderError> {
     let (spec, deployment) = (&server.spec, &server.spec.deployment);
     let port = spec.container_port();
     let program = deployment.cmd.as_deref().filter(|program| !program.is_empty());
@@ -70,13 +70,13 @@ pub fn mcp_server_workload_children(
     let (command, args) = match (stdio, program) {
         (true, _) => {
             let bridge = ["mcp-bridge", "--port", &port.to_string(), "--path", spec.path(), "--"].map(str::to_owned);
-            (vec![format!("{FOLDER}/recif-proxy")], bridge.into_iter().chain(words).collect())
+            (vec![format!("{BRIDGE_DIR}/recif-proxy")], bridge.into_iter().chain(words).collect())
         }
         (false, Some(program)) => (vec![program.to_owned()], deployment.args.clone()),
         (false, None) => (Vec::new(), deployment.args.clone()),
     };
-    let volume = (json!({ "name": BRIDGE, "emptyDir": {} }), FOLDER);
-    let running = Running {
+    let volume = (json!({ "name": BRIDGE, "emptyDir": {} }), BRIDGE_DIR);
+    let running = WorkloadParts {
         kind: "mcpserver",
         label: MCP_SERVER_LABEL,
         name: server.name_any(),
@@ -93,24 +93,24 @@ pub fn mcp_server_workload_children(
             volumes: if stdio { vec![volume] } else { Vec::new() },
         },
         init_containers: if stdio { vec![bridge(images.bridge)] } else { Vec::new() },
-        port: Port { type_: "ClusterIP", number: deployment.port },
+        port: WorkloadPort { type_: "ClusterIP", number: deployment.port },
         sidecar: Sidecar::of(server, traffic, port, images.proxy)?,
         service_account_name: deployment.service_account_name.as_deref(),
         image_pull_secrets: &[],
         hash: (CONTENT_HASH, hash),
         rollout_at: server.annotations().get(crds::ROLLOUT_AT).map(String::as_str),
         pod_template: deployment.pod_template.as_ref(),
-        taken: &Nobodys,
+        reserved: &NoneReserved,
     };
     running.children(server, replicas)
 }
 
 /// No variable of the container is ours.
 #[derive(Debug)]
-struct Nobodys;
+struct NoneReserved;
 
-impl TakenNames for Nobodys {
-    fn is_taken(&self, _: &str) -> bool {
+impl ReservedNames for NoneReserved {
+    fn is_reserved(&self, _: &str) -> bool {
         false
     }
 }
@@ -129,13 +129,13 @@ fn bridge(image: &str) -> Value {
         "name": BRIDGE,
         "image": image,
         "imagePullPolicy": pull_policy(image),
-        "args": ["install", format!("{FOLDER}/recif-proxy")],
+        "args": ["install", format!("{BRIDGE_DIR}/recif-proxy")],
         "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
         "securityContext": {
             "allowPrivilegeEscalation": false,
             "readOnlyRootFilesystem": true,
             "capabilities": { "drop": ["ALL"] },
         },
-        "volumeMounts": [{ "name": BRIDGE, "mountPath": FOLDER }],
+        "volumeMounts": [{ "name": BRIDGE, "mountPath": BRIDGE_DIR }],
     })
 }

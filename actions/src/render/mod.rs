@@ -20,12 +20,12 @@ mod network_policy;
 mod overlay;
 mod pod;
 mod pod_security;
-mod running;
 mod service;
 mod sidecar;
 mod tool_error;
 mod tools;
 mod workload;
+mod workload_parts;
 
 #[cfg(test)]
 mod tests;
@@ -33,9 +33,9 @@ mod tests;
 use std::collections::BTreeSet;
 
 pub use agent::{CONFIG_HASH, agent_config_children, agent_workload_children};
-pub use contract::{Contract, Credentials, FlowModel, FlowParts, FlowTool, check_member, check_names};
+pub use contract::{Credentials, FlowContract, FlowModel, FlowParts, FlowTool, check_member, check_names};
 pub(crate) use env::MAX_OBJECT;
-pub use env::{AgentParts, Config, agent_config};
+pub use env::{AgentConfig, AgentParts, agent_config};
 pub use error::RenderError;
 pub use flow::{CONTENT_HASH, FLOW, FLOW_SET, FlowImages, FlowKind, flow_config_children, flow_workload_children};
 pub use headers::{CallTls, HeaderFrom, HeaderVariable, call_tls, header_variables, headers, variables};
@@ -47,7 +47,7 @@ pub use mcp_server::{
     BRIDGE, MCP_SERVER_LABEL, ServerImages, mcp_server_config_children, mcp_server_hash, mcp_server_workload_children,
 };
 pub use network_policy::network_policy;
-pub use pod_security::{PodSecurity, beyond, check_pod_security};
+pub use pod_security::{PodSecurity, check_pod_security, pod_security_violation};
 pub use service::{AGENT_PORT, endpoint, endpoint_of};
 pub use sidecar::{PROXY, PinnedProxy};
 pub(crate) use tool_error::is_web_address;
@@ -56,7 +56,7 @@ pub use tools::ToolSlot;
 
 /// The operator's settings that rendering uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct RenderSettings {
     /// Namespace of the operator; single-label hosts of its own URLs live there.
     pub operator_namespace: String,
     /// DNS domain of the cluster, such as `cluster.local`.
@@ -86,7 +86,7 @@ pub enum Namespaces {
     These(BTreeSet<String>),
 }
 
-impl Settings {
+impl RenderSettings {
     /// The database that agents of this namespace inherit.
     pub fn database_of(&self, namespace: &str) -> Option<&str> {
         let inherited = match &self.database_namespaces {

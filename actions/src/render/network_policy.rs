@@ -9,17 +9,17 @@ use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::labels::{child, selector_labels};
-use crate::ports::{ChildKind, Manifest};
+use crate::ports::{ChildKind, ChildManifest};
 
 /// The last port there is.
-const LAST: i32 = 65535;
+const MAX_PORT: i32 = 65535;
 
 /// The policy of `owner`, whose kind is named by the label `label` and whose container listens on `port`.
-pub fn network_policy<K: Resource<DynamicType = ()>>(owner: &K, label: &str, port: i32) -> Manifest {
+pub fn network_policy<K: Resource<DynamicType = ()>>(owner: &K, label: &str, port: i32) -> ChildManifest {
     let workload = owner.name_any();
     let range =
         |first: i32, last: i32| (first <= last).then(|| json!({ "protocol": "TCP", "port": first, "endPort": last }));
-    let around = [range(1, port - 1), range(port + 1, LAST)].into_iter().flatten();
+    let around = [range(1, port - 1), range(port + 1, MAX_PORT)].into_iter().flatten();
     let others = ["UDP", "SCTP"].into_iter().map(|protocol| json!({ "protocol": protocol }));
     let ports: Vec<Value> = around.chain(others).collect();
     let spec = json!({

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::{
     RenderError,
     labels::{MANAGED_BY_LABEL, NAME, child_labels},
-    running::Running,
+    workload_parts::WorkloadParts,
 };
 
 /// The field by which the elements of a list are told apart, and whether an element is merged or replaced.
@@ -28,7 +28,7 @@ fn key_of(list: &str) -> Option<(&'static str, bool)> {
 const HANDLERS: [&str; 4] = ["exec", "grpc", "httpGet", "tcpSocket"];
 
 /// Merges `overlay` into the Pod template of a workload.
-pub(super) fn merge(mut template: Value, overlay: &Value, running: &Running<'_>) -> Result<Value, RenderError> {
+pub(super) fn merge(mut template: Value, overlay: &Value, running: &WorkloadParts<'_>) -> Result<Value, RenderError> {
     let Value::Object(fields) = overlay else {
         return Err(RenderError::PodTemplate("must be an object with metadata and spec".to_owned()));
     };
@@ -46,7 +46,7 @@ pub(super) fn merge(mut template: Value, overlay: &Value, running: &Running<'_>)
     Ok(template)
 }
 
-fn check_metadata(overlay: &Value, running: &Running<'_>) -> Result<(), RenderError> {
+fn check_metadata(overlay: &Value, running: &WorkloadParts<'_>) -> Result<(), RenderError> {
     let ours = child_labels(running.label, &running.name);
     let labels = overlay.pointer("/metadata/labels");
     for label in [NAME, running.label, MANAGED_BY_LABEL] {
@@ -71,14 +71,14 @@ fn check_metadata(overlay: &Value, running: &Running<'_>) -> Result<(), RenderEr
     Ok(())
 }
 
-fn check_env(overlay: &Value, running: &Running<'_>) -> Result<(), RenderError> {
+fn check_env(overlay: &Value, running: &WorkloadParts<'_>) -> Result<(), RenderError> {
     let containers = overlay.pointer("/spec/containers").and_then(Value::as_array);
     let ours = containers.into_iter().flatten().filter(|container| container["name"] == running.kind);
     for variable in ours.filter_map(|container| container["env"].as_array()).flatten() {
         let name = variable["name"].as_str().unwrap_or_default();
-        if running.taken.is_taken(name) {
+        if running.reserved.is_reserved(name) {
             let (field, kind) = ("podTemplate", running.kind);
-            return Err(RenderError::EnvTaken { field, kind, name: name.to_owned() });
+            return Err(RenderError::EnvReserved { field, kind, name: name.to_owned() });
         }
     }
     Ok(())

@@ -7,15 +7,14 @@ use super::{
     RenderError,
     container::pull_policy,
     labels::{child_labels, selector_labels},
-    overlay,
-    running::Running,
-    sidecar,
+    overlay, sidecar,
+    workload_parts::WorkloadParts,
 };
 
 /// The Pod template, with the overlay merged in.
 ///
 /// A [`Value`] within `json!` is copied with all that is in it, so what is large is put into its place afterwards.
-pub(super) fn template(running: &Running<'_>) -> Result<Value, RenderError> {
+pub(super) fn template(running: &WorkloadParts<'_>) -> Result<Value, RenderError> {
     let mut pod = json!({
         "serviceAccountName": running.service_account(),
         "automountServiceAccountToken": false,
@@ -75,7 +74,7 @@ fn image_pull_secrets(secrets: &[LocalObjectReference]) -> Value {
     names.into_iter().map(|name| json!({ "name": name })).collect()
 }
 
-fn container(running: &Running<'_>) -> Value {
+fn container(running: &WorkloadParts<'_>) -> Value {
     let container = &running.container;
     let port = sidecar::port_name(running.sidecar.as_ref());
     let mut mounts = vec![json!({ "name": "tmp", "mountPath": "/tmp" })];

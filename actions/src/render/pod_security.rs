@@ -8,7 +8,7 @@
 use serde_json::Value;
 
 use super::RenderError;
-use crate::ports::{ChildKind, Manifest};
+use crate::ports::{ChildKind, ChildManifest};
 
 /// A level of the standards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,28 +82,29 @@ const VOLUMES: &[&str] = &[
 ///
 /// # Errors
 /// [`RenderError::PodSecurity`], naming the first field that goes further than the level.
-pub fn check_pod_security(running: &[Manifest], overlay: bool, level: PodSecurity) -> Result<(), RenderError> {
+pub fn check_pod_security(running: &[ChildManifest], overlay: bool, level: PodSecurity) -> Result<(), RenderError> {
     let deployment = running.iter().find(|found| found.child.kind == ChildKind::Deployment).filter(|_| overlay);
     let template = deployment.and_then(|found| found.body.pointer("/spec/template"));
-    match template.and_then(|template| beyond(template, level)) {
+    match template.and_then(|template| pod_security_violation(template, level)) {
         Some(field) => Err(RenderError::PodSecurity { field, level: level.as_str() }),
         None => Ok(()),
     }
 }
 
 /// The first field of a Pod template that is beyond the level.
-pub fn beyond(template: &Value, level: PodSecurity) -> Option<String> {
+pub fn pod_security_violation(template: &Value, level: PodSecurity) -> Option<String> {
     let pod = &template["spec"];
     if level == PodSecurity::Privileged {
         return None;
     }
     let restricted = level == PodSecurity::Restricted;
-    let of_pod = || beyond_baseline_of_pod(template).or_else(|| restricted.then(|| beyond_restricted_of_pod(pod))?);
+    let of_pod = || pod_baseline_violation(template).or_else(|| restricted.then(|| pod_restricted_violation(pod))?);
     let of_containers = || {
         ["initContainers", "containers"].iter().find_map(|list| {
             pod[*list].as_array().into_iter().flatten().find_map(|container| {
-                let field = beyond_baseline(container)
-                    .or_else(|| restricted.then(|| beyond_restricted(container, &pod["securityContext"]))?)?;
+                let field = container_baseline_violation(container).or_else(|| {
+                    restricted.then(|| container_restricted_violation(container, &pod["securityContext"]))?
+                })?;
                 Some(format!("spec.{list}[{}].{field}", container["name"].as_str().unwrap_or_default()))
             })
         })
@@ -111,7 +112,7 @@ pub fn beyond(template: &Value, level: PodSecurity) -> Option<String> {
     of_pod().or_else(of_containers)
 }
 
-fn beyond_baseline_of_pod(template: &Value) -> Option<String> {
+fn pod_baseline_violation(template: &Value) -> Option<String> {
     let pod = &template["spec"];
     let host = ["hostNetwork", "hostPID", "hostIPC"].iter().find(|field| pod[**field] == true);
     let volumes = pod["volumes"].as_array().into_iter().flatten();
@@ -134,7 +135,7 @@ fn beyond_baseline_of_pod(template: &Value) -> Option<String> {
         .or_else(|| profiles(&pod["securityContext"]).map(|field| format!("spec.securityContext.{field}")))
 }
 
-fn beyond_baseline(container: &Value) -> Option<String> {
+fn container_baseline_violation(container: &Value) -> Option<String> {
     let context = &container["securityContext"];
     if context["privileged"] == true {
         return Some("securityContext.privileged".to_owned());
@@ -178,7 +179,7 @@ fn profiles(context: &Value) -> Option<&'static str> {
     }
 }
 
-fn beyond_restricted_of_pod(pod: &Value) -> Option<String> {
+fn pod_restricted_violation(pod: &Value) -> Option<String> {
     let is_other = |volume: &&Value| {
         let fields = volume.as_object().into_iter().flatten();
         fields.filter(|(field, _)| *field != "name").any(|(field, _)| !VOLUMES.contains(&field.as_str()))
@@ -190,7 +191,7 @@ fn beyond_restricted_of_pod(pod: &Value) -> Option<String> {
         .or_else(|| root.then(|| "spec.securityContext.runAsUser".to_owned()))
 }
 
-fn beyond_restricted(container: &Value, of_pod: &Value) -> Option<String> {
+fn container_restricted_violation(container: &Value, of_pod: &Value) -> Option<String> {
     let context = &container["securityContext"];
     let field = |name: &str| if context[name].is_null() { &of_pod[name] } else { &context[name] };
     let drops = context["capabilities"]["drop"].as_array();

@@ -19,18 +19,18 @@ use super::{
 /// Name of the container; of its image in `status.images`, too.
 pub const PROXY: &str = "proxy";
 /// The port to which the Service leads: the sidecar's, or without one the workload's.
-pub(super) const SERVED: &str = "http";
+pub(super) const SERVICE_PORT: &str = "http";
 /// The workload's port behind the sidecar.
-const BEHIND: &str = "agent";
+const UPSTREAM_PORT: &str = "agent";
 /// How long a Pod that goes serves as before: until everybody knows that it goes.
 const LAME_DUCK: Duration = Duration::from_secs(5);
 /// What the workload has for its own SIGTERM, and the rest of the time that a Pod has to end.
-const REST: Duration = Duration::from_secs(10 + 5);
+const SHUTDOWN_MARGIN: Duration = Duration::from_secs(10 + 5);
 /// The time that a Pod without a sidecar has to end: the runtime drains for 25 s after SIGTERM.
-const ALONE: u64 = 30;
+const GRACE_WITHOUT_SIDECAR: u64 = 30;
 
 /// What the overlay may change of the sidecar.
-const OPEN: [&str; 7] =
+const OVERLAY_FIELDS: [&str; 7] =
     ["name", "image", "imagePullPolicy", "resources", "env", "securityContext", "terminationMessagePolicy"];
 
 /// The program of the sidecar's image.
@@ -98,9 +98,9 @@ impl<'a> Sidecar<'a> {
         let mut env = vec![
             ("RECIF_UPSTREAM_URL", format!("http://127.0.0.1:{port}")),
             ("RECIF_CONCURRENCY", self.traffic.concurrency().to_string()),
-            ("RECIF_TIMEOUT", written(self.traffic.timeout())),
-            ("RECIF_LAME_DUCK", written(LAME_DUCK)),
-            ("RECIF_SHUTDOWN_TIMEOUT", written(self.traffic.drain_timeout())),
+            ("RECIF_TIMEOUT", duration_text(self.traffic.timeout())),
+            ("RECIF_LAME_DUCK", duration_text(LAME_DUCK)),
+            ("RECIF_SHUTDOWN_TIMEOUT", duration_text(self.traffic.drain_timeout())),
             ("RECIF_KEY", self.key.clone()),
             ("RECIF_NAME", name.clone()),
             ("RECIF_NAMESPACE", namespace.clone()),
@@ -118,7 +118,7 @@ impl<'a> Sidecar<'a> {
         let env: Vec<_> = env.into_iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
         let probe = |path: &str, failures: i32| {
             json!({
-                "httpGet": { "path": path, "port": SERVED },
+                "httpGet": { "path": path, "port": SERVICE_PORT },
                 "periodSeconds": 1,
                 "failureThreshold": failures,
             })
@@ -128,7 +128,7 @@ impl<'a> Sidecar<'a> {
             "image": self.pinned.image,
             "imagePullPolicy": pull_policy(self.pinned.image),
             "restartPolicy": "Always",
-            "ports": [{ "name": SERVED, "containerPort": PROXY_PORT }],
+            "ports": [{ "name": SERVICE_PORT, "containerPort": PROXY_PORT }],
             "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
             "securityContext": {
                 "allowPrivilegeEscalation": false,
@@ -163,8 +163,8 @@ impl<'a> Sidecar<'a> {
             let is = |probe: &str, rendered: Value| container[probe] == rendered;
             match container["name"] == kind {
                 true => {
-                    is("readinessProbe", probes.readiness(BEHIND))
-                        && is("startupProbe", probes.startup(BEHIND))
+                    is("readinessProbe", probes.readiness(UPSTREAM_PORT))
+                        && is("startupProbe", probes.startup(UPSTREAM_PORT))
                         && container.pointer("/lifecycle/postStart").is_none()
                 }
                 false => is("readinessProbe", Value::Null) && is("startupProbe", Value::Null),
@@ -214,7 +214,7 @@ impl<'a> Sidecar<'a> {
         }
         for container in listed(overlay, "initContainers").filter(|found| found["name"] == PROXY) {
             let fields = container.as_object().into_iter().flatten().map(|(field, _)| field);
-            if let Some(field) = fields.filter(|field| !OPEN.contains(&field.as_str())).min() {
+            if let Some(field) = fields.filter(|field| !OVERLAY_FIELDS.contains(&field.as_str())).min() {
                 return refuse(format!("container {PROXY} is the sidecar, which sets {field} itself: remove that"));
             }
             let variables = container["env"].as_array().into_iter().flatten();
@@ -232,9 +232,9 @@ impl<'a> Sidecar<'a> {
                 ));
             }
             for port in container["ports"].as_array().into_iter().flatten() {
-                if port["name"] == SERVED || port["containerPort"] == PROXY_PORT {
+                if port["name"] == SERVICE_PORT || port["containerPort"] == PROXY_PORT {
                     return refuse(format!(
-                        "port {PROXY_PORT} and the name {SERVED} are the sidecar's: give the port another number or name"
+                        "port {PROXY_PORT} and the name {SERVICE_PORT} are the sidecar's: give the port another number or name"
                     ));
                 }
             }
@@ -249,9 +249,9 @@ impl<'a> Sidecar<'a> {
             }
             for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
                 let port = |handler: &str| &container[probe][handler]["port"];
-                if [port("httpGet"), port("tcpSocket")].contains(&&json!(SERVED)) {
+                if [port("httpGet"), port("tcpSocket")].contains(&&json!(SERVICE_PORT)) {
                     return refuse(format!(
-                        "{probe} of container {kind} names port {SERVED}, which is the sidecar's: name it {BEHIND}"
+                        "{probe} of container {kind} names port {SERVICE_PORT}, which is the sidecar's: name it {UPSTREAM_PORT}"
                     ));
                 }
             }
@@ -266,18 +266,18 @@ fn listed<'a>(overlay: &'a Value, list: &str) -> impl Iterator<Item = &'a Value>
 
 /// Name of the workload's port.
 pub(super) fn port_name(sidecar: Option<&Sidecar<'_>>) -> &'static str {
-    if sidecar.is_some() { BEHIND } else { SERVED }
+    if sidecar.is_some() { UPSTREAM_PORT } else { SERVICE_PORT }
 }
 
 /// The time that a Pod has to end, in seconds: the lame duck, what is in flight, the workload's own SIGTERM, and a rest.
 pub(super) fn grace(sidecar: Option<&Sidecar<'_>>) -> u64 {
-    sidecar.map_or(ALONE, |sidecar| {
-        let whole = LAME_DUCK + sidecar.traffic.drain_timeout() + REST;
+    sidecar.map_or(GRACE_WITHOUT_SIDECAR, |sidecar| {
+        let whole = LAME_DUCK + sidecar.traffic.drain_timeout() + SHUTDOWN_MARGIN;
         whole.as_secs() + u64::from(whole.subsec_nanos() > 0)
     })
 }
 
-fn written(length: Duration) -> String {
+fn duration_text(length: Duration) -> String {
     match length.subsec_millis() {
         0 => format!("{}s", length.as_secs()),
         _ => format!("{}ms", length.as_millis()),

@@ -53,7 +53,7 @@ pub(super) fn render(slots: &[ToolSlot<'_>]) -> Tools {
 /// One element; the order of the fields is that of the documentation. An empty field is left out, never null.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Rendered<'a> {
+struct RenderedTool<'a> {
     name: &'a str,
     #[serde(rename = "type")]
     type_: &'a str,
@@ -106,16 +106,16 @@ struct Parameter<'a> {
     default: Option<&'a Value>,
 }
 
-fn rendered<'a>(slot: &ToolSlot<'a>) -> Option<Rendered<'a>> {
+fn rendered<'a>(slot: &ToolSlot<'a>) -> Option<RenderedTool<'a>> {
     let address = match *slot {
         ToolSlot::Builtin(name) => {
-            return Some(Rendered { name, type_: ToolType::Builtin.as_str(), ..Rendered::default() });
+            return Some(RenderedTool { name, type_: ToolType::Builtin.as_str(), ..RenderedTool::default() });
         }
         ToolSlot::Object(_) => None,
         ToolSlot::Caller(_, address) => Some(address),
     };
     let spec = slot.spec()?;
-    Some(Rendered {
+    Some(RenderedTool {
         name: &spec.name,
         type_: &spec.type_,
         description: or_empty(&spec.description),

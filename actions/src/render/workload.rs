@@ -10,12 +10,12 @@ use super::{
     RenderError,
     labels::{child, selector_labels},
     pod::template,
-    running::Running,
     service::service,
+    workload_parts::WorkloadParts,
 };
-use crate::ports::{ChildKind, Manifest};
+use crate::ports::{ChildKind, ChildManifest};
 
-impl Running<'_> {
+impl WorkloadParts<'_> {
     /// Name of the ServiceAccount of the Pods.
     pub(super) fn service_account(&self) -> &str {
         given(self.service_account_name).unwrap_or(&self.name)
@@ -29,7 +29,7 @@ impl Running<'_> {
         &self,
         owner: &K,
         replicas: Option<i32>,
-    ) -> Result<[Manifest; 2], RenderError> {
+    ) -> Result<[ChildManifest; 2], RenderError> {
         Ok([service(owner, self.label, &self.port), self.deployment(owner, replicas)?])
     }
 
@@ -37,7 +37,7 @@ impl Running<'_> {
         &self,
         owner: &K,
         replicas: Option<i32>,
-    ) -> Result<Manifest, RenderError> {
+    ) -> Result<ChildManifest, RenderError> {
         let mut spec = json!({
             "selector": { "matchLabels": selector_labels(self.label, &self.name) },
             "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 0, "maxSurge": 1 } },
@@ -58,7 +58,7 @@ pub(super) fn own_service_account<K: Resource<DynamicType = ()>>(
     owner: &K,
     label: &str,
     named: Option<&str>,
-) -> Option<Manifest> {
+) -> Option<ChildManifest> {
     let name = owner.meta().name.clone().unwrap_or_default();
     let fields = json!({ "automountServiceAccountToken": false });
     given(named).is_none().then(|| child(owner, label, ChildKind::ServiceAccount, name, fields))

@@ -1,15 +1,15 @@
 //! `Tool`: what is its own. Its life is that of every reference (`crate::reference`).
 
-use crds::{RefKind, Reference, ReferencePhase, Refers, Tool};
-use machine::{ActionError, BadTable, Table};
+use crds::{HasReferences, RefKind, Reference, ReferencePhase, Tool};
+use machine::{ActionError, Table, TableError};
 use meta::{PhasedObject, condition, update_condition};
 
 use crate::{
-    deps::World,
-    discovery::{Standing, standing},
+    deps::Deps,
+    discovery::{ToolState, tool_state},
     kind::{ControlledKind, Registry},
     reference,
-    references::{Lookup, ONLY_GATEWAYS},
+    references::{ONLY_GATEWAYS, Resolver},
     render,
 };
 
@@ -20,12 +20,12 @@ impl ControlledKind for Tool {
     const TABLE: Table<ReferencePhase> =
         Table { render_version: 1, conditions: &["Available", REACHABLE], ..reference::TABLE };
 
-    fn registry() -> Result<Registry<Self>, BadTable> {
+    fn registry() -> Result<Registry<Self>, TableError> {
         reference::registry()
     }
 }
 
-impl reference::Reference for Tool {
+impl reference::ReferenceKind for Tool {
     fn validate(&self) -> Result<(), ActionError> {
         match render::tool_error(&self.spec) {
             Some(message) => Err(ActionError::terminal("InvalidSpec", message)),
@@ -33,15 +33,15 @@ impl reference::Reference for Tool {
         }
     }
 
-    fn refused(&self, world: &World) -> Option<ActionError> {
+    fn rejection(&self, world: &Deps) -> Option<ActionError> {
         let key = self.key();
-        let lookup = Lookup::new(world, &key.namespace);
+        let lookup = Resolver::new(world, &key.namespace);
         if let Some(called) = self.references().iter().find(|reference| lookup.requires_identity(reference)) {
             let message = format!("{} \"{}\" {ONLY_GATEWAYS}", called.kind.as_str().to_lowercase(), called.name);
             return Some(ActionError::terminal(IDENTITY_REQUIRED, message));
         }
-        match standing_of(self, world)? {
-            (server, Standing::Gone(what)) => {
+        match server_tool_state(self, world)? {
+            (server, ToolState::NoSuchTool(what)) => {
                 let namespace = server.namespace.map(|namespace| namespace + "/").unwrap_or_default();
                 let (kind, name) = (server.kind.as_str().to_lowercase(), server.name);
                 let message = format!("{kind} \"{namespace}{name}\" {what}");
@@ -51,20 +51,20 @@ impl reference::Reference for Tool {
         }
     }
 
-    fn tell(&mut self, world: &World) {
-        let said = match standing_of(self, world) {
-            Some((_, Standing::Known { unreachable: Some((reason, message)), .. })) => {
+    fn report_status(&mut self, world: &Deps) {
+        let said = match server_tool_state(self, world) {
+            Some((_, ToolState::Known { unreachable: Some((reason, message)), .. })) => {
                 condition(REACHABLE, false, &reason, message)
             }
-            Some((_, Standing::Known { unreachable: None, .. })) => condition(REACHABLE, true, "Reachable", ""),
+            Some((_, ToolState::Known { unreachable: None, .. })) => condition(REACHABLE, true, "Reachable", ""),
             // What is on its way says nothing new.
             Some(_) => return,
             None => {
-                self.machine_mut().conditions.retain(|known| known.type_ != REACHABLE);
+                self.common_mut().conditions.retain(|known| known.type_ != REACHABLE);
                 return;
             }
         };
-        update_condition(&mut self.machine_mut().conditions, said);
+        update_condition(&mut self.common_mut().conditions, said);
     }
 }
 
@@ -75,11 +75,11 @@ const NOT_FOUND: &str = "ToolNotFound";
 const IDENTITY_REQUIRED: &str = "IdentityRequired";
 
 /// The server of a Tool, and how it stands.
-fn standing_of(tool: &Tool, world: &World) -> Option<(Reference, Standing)> {
+fn server_tool_state(tool: &Tool, world: &Deps) -> Option<(Reference, ToolState)> {
     let (server, name) = tool.spec.served_by()?;
     let namespace = tool.metadata.namespace.as_deref().unwrap_or_default();
     RefKind::parse(&server.kind)?;
     let reference =
         tool.references().into_iter().find(|found| found.keys.contains(name) && found.name == server.name)?;
-    Some((reference.clone(), standing(world.views.as_ref(), &reference, namespace, name)))
+    Some((reference.clone(), tool_state(world.cache.as_ref(), &reference, namespace, name)))
 }

@@ -6,15 +6,15 @@ use async_trait::async_trait;
 use crds::WorkloadPhase;
 use machine::{Action, ActionError};
 
-use super::Workload;
-use crate::{deps::World, kind::Context};
+use super::WorkloadKind;
+use crate::{deps::Deps, kind::Context};
 
 /// See the module.
 #[derive(Debug)]
 pub struct Accept;
 
 #[async_trait]
-impl<K: Workload> Action<K, World> for Accept {
+impl<K: WorkloadKind> Action<K, Deps> for Accept {
     fn name(&self) -> &'static str {
         "accept"
     }

@@ -7,41 +7,41 @@
 use std::{sync::Arc, time::Duration};
 
 use crds::{ChildRecord, GROUP, MANAGED_BY, digest, tool_server};
-use machine::{ActionError, ApiError, Notes};
+use machine::{ActionError, ApiError, StepNotes};
 use meta::{Phase, PhasedObject};
 use serde_json::{Value, json};
 
-use super::{Workload, replicas};
+use super::{WorkloadKind, replicas};
 use crate::{
-    applied::{is_record_of, record_of},
+    applied::{is_record_of, stored_record},
     kind::Context,
-    ports::{Child, ChildKind, ChildRef, Manifest},
+    ports::{CachedChild, ChildKind, ChildManifest, ChildRef},
     render::{MANAGED_BY_LABEL, kind_label},
     stale::{refuse_stale, refuse_stale_repair},
 };
 
 /// What became of a child.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Ensured {
+pub(super) enum ApplyOutcome {
     /// As it should be; nothing was sent.
-    Kept,
+    Unchanged,
     /// Applied.
     Applied,
     /// It is being deleted: it can be made again when it is gone.
     Deleting,
     /// Somebody keeps changing it: it is left alone for this long.
-    Contested(Duration),
+    BackedOff(Duration),
 }
 
-impl Ensured {
+impl ApplyOutcome {
     /// Notes why the child is not yet as it should be; whether it is.
-    pub(super) fn is_done(&self, notes: &Notes, child: &ChildRef) -> bool {
+    pub(super) fn is_done(&self, notes: &StepNotes, child: &ChildRef) -> bool {
         match self {
-            Self::Kept | Self::Applied => return true,
+            Self::Unchanged | Self::Applied => return true,
             Self::Deleting => notes.waiting("Deleting", format!("{child} is being deleted and will be made again")),
-            Self::Contested(left) => {
-                notes.missing("Contested", format!("somebody keeps changing {child}; it is put back ever more rarely"));
-                notes.look_again(*left);
+            Self::BackedOff(left) => {
+                notes.blocked("Contested", format!("somebody keeps changing {child}; it is put back ever more rarely"));
+                notes.requeue_after(*left);
             }
         }
         false
@@ -62,84 +62,87 @@ pub(super) enum Drift {
 }
 
 /// Brings a child to what the manifest says, and its record into the status of `next`.
-pub(super) async fn ensure<K: Workload>(
+pub(super) async fn ensure<K: WorkloadKind>(
     cx: &Context,
     next: &mut K,
-    manifest: &Manifest,
-) -> Result<Ensured, ActionError> {
+    manifest: &ChildManifest,
+) -> Result<ApplyOutcome, ActionError> {
     let child = &manifest.child;
     let inputs = inputs(manifest);
-    let seen = cx.views.child(child);
+    let seen = cx.cache.child(child);
     if let Some(seen) = &seen {
-        refuse_foreign(next, seen)?;
+        check_owner(next, seen)?;
         if seen.deleting {
-            return Ok(Ensured::Deleting);
+            return Ok(ApplyOutcome::Deleting);
         }
     }
     // What is still wanted as it was applied, and is not so, was changed by somebody.
-    let record =
-        cx.baselines.record(next.uid(), records(next), child).filter(|record| is_made_from(record, manifest, &inputs));
+    let record = cx
+        .applied_records
+        .record(next.uid(), records(next), child)
+        .filter(|record| is_made_from(record, manifest, &inputs));
     let repair = record.is_some();
     if let Some(record) = record {
-        let as_applied = |seen: &&Child| drift(Some(*seen), &record) == Drift::None && carries_as(seen, manifest);
+        let as_applied =
+            |seen: &&CachedChild| drift(Some(*seen), &record) == Drift::None && carries_replicas_as(seen, manifest);
         if let Some(seen) = seen.as_deref().filter(as_applied) {
-            keep(next, ChildRecord { uid: seen.uid.clone(), ..record });
-            return Ok(Ensured::Kept);
+            store_record(next, ChildRecord { uid: seen.uid.clone(), ..record });
+            return Ok(ApplyOutcome::Unchanged);
         }
-        let left = cx.baselines.truce(next.uid(), child, cx.clock.elapsed());
+        let left = cx.applied_records.repair_backoff(next.uid(), child, cx.clock.elapsed());
         if !left.is_zero() {
-            return Ok(Ensured::Contested(left));
+            return Ok(ApplyOutcome::BackedOff(left));
         }
     }
     refuse_stale_repair(cx, next, repair).await?;
-    let applied = match cx.cluster.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await {
+    let applied = match cx.client.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await {
         // The child we knew is gone or another one, or the name is taken: look, once, past the cache, which holds our own
         // children only.
         Err(ApiError::WrongUid(_)) => {
-            let seen = cx.cluster.look(child).await?;
+            let seen = cx.client.get(child).await?;
             if let Some(seen) = &seen {
-                refuse_foreign(next, seen)?;
+                check_owner(next, seen)?;
                 if seen.deleting {
-                    return Ok(Ensured::Deleting);
+                    return Ok(ApplyOutcome::Deleting);
                 }
             }
-            cx.cluster.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await?
+            cx.client.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await?
         }
         answer => answer?,
     };
-    cx.notes.note("applied", child.to_string());
+    cx.notes.fact("applied", child.to_string());
     let record = ChildRecord {
         kind: child.kind.as_str().to_owned(),
         name: child.name.clone(),
         uid: applied.uid.clone(),
         inputs,
         owned: applied.owned.clone().unwrap_or_default(),
-        replicas: number_of(cx, next, manifest, seen.is_none()),
+        replicas: replicas_in_force(cx, next, manifest, seen.is_none()),
     };
-    cx.baselines.applied(next.uid(), child, record.clone());
+    cx.applied_records.applied(next.uid(), child, record.clone());
     if repair {
-        cx.baselines.repaired(next.uid(), child, cx.clock.elapsed());
+        cx.applied_records.repaired(next.uid(), child, cx.clock.elapsed());
     }
-    keep(next, record);
-    Ok(Ensured::Applied)
+    store_record(next, record);
+    Ok(ApplyOutcome::Applied)
 }
 
 /// Digest of what a child is made from. Of a Deployment without its number, which changes alone.
-fn inputs(manifest: &Manifest) -> String {
-    match numbered(manifest, None) {
+fn inputs(manifest: &ChildManifest) -> String {
+    match with_replicas(manifest, None) {
         Some(body) => digest::digest(&body),
         None => digest::digest(&manifest.body),
     }
 }
 
 /// Whether a child was last made from this. The records of older builds are of the Deployment with its number.
-fn is_made_from(record: &ChildRecord, manifest: &Manifest, inputs: &str) -> bool {
-    let older = || numbered(manifest, record.replicas).map(|body| digest::digest(&body));
+fn is_made_from(record: &ChildRecord, manifest: &ChildManifest, inputs: &str) -> bool {
+    let older = || with_replicas(manifest, record.replicas).map(|body| digest::digest(&body));
     record.inputs == inputs || older().is_some_and(|older| record.inputs == older)
 }
 
 /// The body of a Deployment with this number; `None`: it is none.
-fn numbered(manifest: &Manifest, replicas: Option<i32>) -> Option<Value> {
+fn with_replicas(manifest: &ChildManifest, replicas: Option<i32>) -> Option<Value> {
     let mut body = (manifest.child.kind == ChildKind::Deployment).then(|| manifest.body.clone())?;
     if let Some(spec) = body.get_mut("spec").and_then(Value::as_object_mut) {
         spec.remove("replicas");
@@ -150,9 +153,9 @@ fn numbered(manifest: &Manifest, replicas: Option<i32>) -> Option<Value> {
 
 /// The user's number that is in force for a Deployment: the one it is made with, else the one that was applied last, if that is
 /// known.
-fn number_of<K: Workload>(cx: &Context, cr: &K, manifest: &Manifest, made: bool) -> Option<i32> {
+fn replicas_in_force<K: WorkloadKind>(cx: &Context, cr: &K, manifest: &ChildManifest, made: bool) -> Option<i32> {
     let known = cx
-        .baselines
+        .applied_records
         .record(cr.uid(), records(cr), &manifest.child)
         .and_then(|record| record.replicas)
         .filter(|_| !made);
@@ -160,43 +163,44 @@ fn number_of<K: Workload>(cx: &Context, cr: &K, manifest: &Manifest, made: bool)
 }
 
 /// Whether the apply of the whole Deployment has `replicas` where the manifest has them; what we own is digested without them.
-fn carries_as(seen: &Child, manifest: &Manifest) -> bool {
+fn carries_replicas_as(seen: &CachedChild, manifest: &ChildManifest) -> bool {
     let carries = manifest.body.pointer("/spec/replicas").is_some();
-    seen.deployment.as_ref().is_none_or(|deployment| deployment.replicas_by.operator == carries)
+    seen.deployment.as_ref().is_none_or(|deployment| deployment.replicas_managers.operator == carries)
 }
 
 /// Applies the replicas of the Deployment alone (`None`: leaves them to whoever else has them), if that is due, and brings the
 /// user's number that is in force then into the status of `next`, which is to follow `cr`.
-pub(super) async fn scale<K: Workload>(cx: &Context, cr: &K, next: &mut K) -> Result<(), ActionError> {
+pub(super) async fn scale<K: WorkloadKind>(cx: &Context, cr: &K, next: &mut K) -> Result<(), ActionError> {
     let child = cr.deployment();
-    let Some(seen) = cx.views.child(&child).filter(|seen| !seen.deleting && is_ours(cr, seen)) else { return Ok(()) };
-    let (Some(state), Some(record)) = (&seen.deployment, cx.baselines.record(cr.uid(), records(cr), &child)) else {
+    let Some(seen) = cx.cache.child(&child).filter(|seen| !seen.deleting && is_owned(cr, seen)) else { return Ok(()) };
+    let (Some(state), Some(record)) = (&seen.deployment, cx.applied_records.record(cr.uid(), records(cr), &child))
+    else {
         return Ok(());
     };
-    let Some(number) = replicas::due(cr, state, Some(&record)) else { return Ok(()) };
+    let Some(number) = replicas::due_change(cr, state, Some(&record)) else { return Ok(()) };
     // The user's number did not change: a stranger changed that of the Deployment.
     let repair = record.replicas == Some(cr.replicas()) && number.is_some();
     if repair {
-        let left = cx.baselines.truce(next.uid(), &child, cx.clock.elapsed());
+        let left = cx.applied_records.repair_backoff(next.uid(), &child, cx.clock.elapsed());
         if !left.is_zero() {
-            Ensured::Contested(left).is_done(&cx.notes, &child);
+            ApplyOutcome::BackedOff(left).is_done(&cx.notes, &child);
             return Ok(());
         }
     }
     refuse_stale(cx, cr).await?;
-    cx.cluster.set_replicas(&child, &seen.uid, number).await?;
+    cx.client.set_replicas(&child, &seen.uid, number).await?;
     if repair {
-        cx.baselines.repaired(next.uid(), &child, cx.clock.elapsed());
+        cx.applied_records.repaired(next.uid(), &child, cx.clock.elapsed());
     }
-    cx.notes.note("applied", format!("replicas of {child}"));
+    cx.notes.fact("applied", format!("replicas of {child}"));
     let record = ChildRecord { replicas: Some(next.replicas()), ..record };
-    cx.baselines.applied(next.uid(), &child, record.clone());
-    keep(next, record);
+    cx.applied_records.applied(next.uid(), &child, record.clone());
+    store_record(next, record);
     Ok(())
 }
 
 /// How a child differs from its baseline.
-pub(super) fn drift(seen: Option<&Child>, record: &ChildRecord) -> Drift {
+pub(super) fn drift(seen: Option<&CachedChild>, record: &ChildRecord) -> Drift {
     match seen {
         None => Drift::Gone,
         Some(seen) if seen.deleting => Drift::Deleting,
@@ -207,7 +211,7 @@ pub(super) fn drift(seen: Option<&Child>, record: &ChildRecord) -> Drift {
 }
 
 /// Whether a child is ours: controlled by us or by a predecessor of our name, or an orphan with our labels.
-pub(super) fn is_ours<K: PhasedObject>(cr: &K, seen: &Child) -> bool {
+pub(super) fn is_owned<K: PhasedObject>(cr: &K, seen: &CachedChild) -> bool {
     let name = cr.meta().name.as_deref().unwrap_or_default();
     match &seen.controller {
         Some(controller) if controller.uid == cr.uid() => true,
@@ -221,10 +225,10 @@ pub(super) fn is_ours<K: PhasedObject>(cr: &K, seen: &Child) -> bool {
 
 /// Removes from the status, and from the cluster where it is ours, what is no longer wanted: what the status names, and what
 /// we applied besides. The status write that was to name it may have been lost, to a crash or to an edit of the spec.
-pub(super) async fn remove_unwanted<K: Workload>(
+pub(super) async fn remove_unwanted<K: WorkloadKind>(
     cx: &Context,
     next: &mut K,
-    wanted: &[&Manifest],
+    wanted: &[&ChildManifest],
 ) -> Result<(), ActionError> {
     let namespace = next.meta().namespace.clone().unwrap_or_default();
     let records = std::mem::take(&mut next.status_mut().children);
@@ -233,59 +237,59 @@ pub(super) async fn remove_unwanted<K: Workload>(
     next.status_mut().children = kept;
     let named = |record: ChildRecord| {
         let kind = kind_of(&record)?;
-        cx.views.child(&ChildRef { kind, namespace: namespace.clone(), name: record.name })
+        cx.cache.child(&ChildRef { kind, namespace: namespace.clone(), name: record.name })
     };
-    let mut surplus: Vec<_> = surplus.into_iter().filter_map(named).filter(|seen| is_ours(next, seen)).collect();
-    for seen in unnamed(cx, next) {
+    let mut surplus: Vec<_> = surplus.into_iter().filter_map(named).filter(|seen| is_owned(next, seen)).collect();
+    for seen in unrecorded(cx, next) {
         if !wanted.iter().any(|manifest| manifest.child == seen.child) && !surplus.contains(&seen) {
             surplus.push(seen);
         }
     }
     for seen in surplus.into_iter().filter(|seen| !seen.deleting) {
         refuse_stale(cx, next).await?;
-        cx.cluster.delete(&seen.child, &seen.uid).await?;
-        cx.baselines.removed(next.uid(), &seen.child);
-        cx.notes.note("removed", seen.child.to_string());
+        cx.client.delete(&seen.child, &seen.uid).await?;
+        cx.applied_records.removed(next.uid(), &seen.child);
+        cx.notes.fact("removed", seen.child.to_string());
     }
     Ok(())
 }
 
 /// Children that we applied and that the status does not name. What a discovery made of a server's tools is not the workload's.
-pub(super) fn unnamed<K: Workload>(cx: &Context, cr: &K) -> Vec<Arc<Child>> {
+pub(super) fn unrecorded<K: WorkloadKind>(cx: &Context, cr: &K) -> Vec<Arc<CachedChild>> {
     let key = cr.key();
     let tools = tool_server::tools_config_map(K::KIND, &key.name);
-    let mut children = cx.views.children(&key.namespace, cr.uid());
+    let mut children = cx.cache.children(&key.namespace, cr.uid());
     children.retain(|seen| {
         seen.owned.is_some()
             && !seen.deleting
             && seen.child.name != tools
-            && record_of(records(cr), &seen.child).is_none()
+            && stored_record(records(cr), &seen.child).is_none()
     });
     children
 }
 
 /// Brings records that no status holds yet into the status of `next`: the write that was to carry them failed.
-pub(super) fn recall<K: Workload>(cx: &Context, next: &mut K) {
+pub(super) fn restore_records<K: WorkloadKind>(cx: &Context, next: &mut K) {
     let namespace = next.meta().namespace.clone().unwrap_or_default();
     let kept = next.status().map(|status| status.children.clone()).unwrap_or_default();
     for record in kept {
         let Some(kind) = kind_of(&record) else { continue };
         let child = ChildRef { kind, namespace: namespace.clone(), name: record.name };
-        if let Some(record) = cx.baselines.record(next.uid(), records(next), &child) {
-            keep(next, record);
+        if let Some(record) = cx.applied_records.record(next.uid(), records(next), &child) {
+            store_record(next, record);
         }
     }
 }
 
 /// Takes along the uid of a Service that was made again: gateways send requests only to Pods of the Service with this uid.
 /// Whether there was a new one.
-pub(super) fn renew_service<K: Workload>(cx: &Context, next: &mut K) -> bool {
+pub(super) fn renew_service<K: WorkloadKind>(cx: &Context, next: &mut K) -> bool {
     let key = next.key();
     let service = ChildRef { kind: ChildKind::Service, namespace: key.namespace, name: key.name };
-    let Some(seen) = cx.views.child(&service).filter(|seen| !seen.deleting && is_ours(next, seen)) else {
+    let Some(seen) = cx.cache.child(&service).filter(|seen| !seen.deleting && is_owned(next, seen)) else {
         return false;
     };
-    if record_of(records(next), &service).is_none_or(|record| record.uid == seen.uid) {
+    if stored_record(records(next), &service).is_none_or(|record| record.uid == seen.uid) {
         return false;
     }
     let records = next.status_mut().children.iter_mut();
@@ -299,16 +303,16 @@ pub(super) fn kind_of(record: &ChildRecord) -> Option<ChildKind> {
 }
 
 /// Whether the user asked that deleting the object leaves its children alone.
-pub(super) fn is_orphaning<K: Workload>(cr: &K) -> bool {
+pub(super) fn is_orphaning<K: WorkloadKind>(cr: &K) -> bool {
     cr.meta().finalizers.iter().flatten().any(|finalizer| finalizer == "orphan")
 }
 
 /// The records of the children in the status.
-pub(super) fn records<K: Workload>(cr: &K) -> &[ChildRecord] {
+pub(super) fn records<K: WorkloadKind>(cr: &K) -> &[ChildRecord] {
     cr.status().map(|status| status.children.as_slice()).unwrap_or_default()
 }
 
-fn keep<K: Workload>(next: &mut K, record: ChildRecord) {
+fn store_record<K: WorkloadKind>(next: &mut K, record: ChildRecord) {
     let settled = next.phase().is_some_and(Phase::is_settled);
     let children = &mut next.status_mut().children;
     match children.iter_mut().find(|found| found.kind == record.kind && found.name == record.name) {
@@ -323,8 +327,8 @@ fn keep<K: Workload>(next: &mut K, record: ChildRecord) {
 }
 
 /// A child of somebody else stays as it is.
-pub(crate) fn refuse_foreign<K: PhasedObject>(cr: &K, seen: &Child) -> Result<(), ActionError> {
-    if is_ours(cr, seen) {
+pub(crate) fn check_owner<K: PhasedObject>(cr: &K, seen: &CachedChild) -> Result<(), ActionError> {
+    if is_owned(cr, seen) {
         return Ok(());
     }
     let owner = seen.controller.as_ref().map_or_else(

@@ -7,16 +7,16 @@ use crds::WorkloadPhase;
 use machine::{Action, ActionError, RECHECK};
 
 use super::{
-    Workload,
+    WorkloadKind,
     children::{Drift, drift, ensure, records, remove_unwanted, scale},
-    health::{self, Rollout, STOPPING, explain, news, note_unready, observe, rollout},
+    health::{self, Rollout, STOPPING, explain, note_unready, observe, observed_change, rollout},
     inputs::{changed_inputs, inputs, is_unsettled},
     replicas,
 };
 use crate::{
-    deps::World,
+    deps::Deps,
     kind::Context,
-    ports::{ChildRef, Manifest},
+    ports::{ChildManifest, ChildRef},
 };
 
 /// See the module.
@@ -24,7 +24,7 @@ use crate::{
 pub struct Deploy;
 
 #[async_trait]
-impl<K: Workload> Action<K, World> for Deploy {
+impl<K: WorkloadKind> Action<K, Deps> for Deploy {
     fn name(&self) -> &'static str {
         "deploy"
     }
@@ -40,28 +40,28 @@ impl<K: Workload> Action<K, World> for Deploy {
     async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let inputs = inputs(cx, cr.as_ref());
         if let Some(why) = changed_inputs(cr.as_ref(), &inputs) {
-            cx.notes.because(why);
+            cx.notes.reason(why);
             return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
         }
         if is_unsettled(cx, cr.as_ref(), &inputs) {
             return Ok(None);
         }
         let render = || {
-            let live = cx.views.child(&cr.deployment());
+            let live = cx.cache.child(&cr.deployment());
             let live = live.as_ref().and_then(|live| live.deployment.as_ref());
-            cr.render(cx, replicas::carried(cr.as_ref(), live))
+            cr.render(cx, replicas::applied_replicas(cr.as_ref(), live))
         };
         let mut rendered = render()?;
         if cr.status().and_then(|status| status.content_hash.as_ref()) != Some(&rendered.content_hash) {
-            cx.notes.because("what is to be rendered changed");
+            cx.notes.reason("what is to be rendered changed");
             return Ok(Some(cr.moved_to(WorkloadPhase::Rendering)));
         }
         if let Some(child) = drifted(cx, cr.as_ref(), &rendered.config) {
-            cx.notes.because(format!("{child} is gone or was changed"));
+            cx.notes.reason(format!("{child} is gone or was changed"));
             return Ok(Some(cr.moved_to(WorkloadPhase::Rendering)));
         }
         let mut next = cr.as_ref().clone();
-        next.hold();
+        next.add_finalizer();
         let stopped = cr.replicas() == 0;
         // Before the template: none of the Pods that go is replaced on the way.
         if stopped {
@@ -77,32 +77,32 @@ impl<K: Workload> Action<K, World> for Deploy {
         if !stopped {
             scale(cx, cr.as_ref(), &mut next).await?;
         }
-        let Some(child) = cx.views.child(&cr.deployment()) else {
+        let Some(child) = cx.cache.child(&cr.deployment()) else {
             cx.notes.waiting("NotReady", "the Deployment is not visible yet");
             return Ok(None);
         };
         let state = child.deployment.clone().unwrap_or_default();
         let key = cr.key();
-        match rollout(&child, &state, replicas::wanted(cr.as_ref(), &state)) {
+        match rollout(&child, &state, replicas::desired(cr.as_ref(), &state)) {
             Rollout::Done => {}
-            Rollout::Going => {
+            Rollout::InProgress => {
                 match cr.replicas() {
                     0 => cx.notes.waiting("Stopping", STOPPING),
                     _ => explain(cx, cr.as_ref()),
                 }
-                return Ok(news(cx, &next, &inputs));
+                return Ok(observed_change(cx, &next, &inputs));
             }
-            Rollout::Stuck(reason, message) => {
-                let pods = cx.views.pods(K::KIND, &key.namespace, &key.name);
-                let message = health::trouble(&pods).map_or(message, |(_, why)| why);
+            Rollout::Stalled(reason, message) => {
+                let pods = cx.cache.pods(K::KIND, &key.namespace, &key.name);
+                let message = health::worst_problem(&pods).map_or(message, |(_, why)| why);
                 return Err(ActionError::terminal(reason, message));
             }
         }
-        if replicas::is_awaited(cr.as_ref(), &state) {
+        if replicas::awaits_scaler(cr.as_ref(), &state) {
             cx.notes.waiting("Scaling", "the scaler has not set the number of Pods yet");
-            return Ok(news(cx, &next, &inputs));
+            return Ok(observed_change(cx, &next, &inputs));
         }
-        if stopped && !cx.views.pods(K::KIND, &key.namespace, &key.name).is_empty() {
+        if stopped && !cx.cache.pods(K::KIND, &key.namespace, &key.name).is_empty() {
             cx.notes.waiting("Stopping", STOPPING);
             return Ok(None);
         }
@@ -116,18 +116,18 @@ impl<K: Workload> Action<K, World> for Deploy {
         remove_unwanted(cx, &mut next, &wanted).await?;
         observe(&mut next, Some(&state), stopped);
         next.set_phase(if stopped { WorkloadPhase::Terminated } else { WorkloadPhase::Running });
-        next.tell(&inputs);
+        next.report_status(&inputs);
         note_unready(cx, &next);
         Ok(Some(next))
     }
 }
 
 /// A child that Pods read and that is not as we left it. Those that are no longer wanted may go.
-fn drifted<K: Workload>(cx: &Context, cr: &K, config: &[Manifest]) -> Option<ChildRef> {
+fn drifted<K: WorkloadKind>(cx: &Context, cr: &K, config: &[ChildManifest]) -> Option<ChildRef> {
     let children = config.iter().map(|manifest| &manifest.child);
     let mut drifted = children.filter(|child| {
-        let seen = cx.views.child(child);
-        cx.baselines
+        let seen = cx.cache.child(child);
+        cx.applied_records
             .record(cr.uid(), records(cr), child)
             .is_none_or(|baseline| drift(seen.as_deref(), &baseline) != Drift::None)
     });

@@ -11,15 +11,15 @@ use crds::WorkloadPhase;
 use machine::{Action, ActionError, RECHECK};
 use meta::PhasedObject;
 
-use super::{Workload, children::is_orphaning};
-use crate::{deps::World, kind::Context, ports::Child};
+use super::{WorkloadKind, children::is_orphaning};
+use crate::{deps::Deps, kind::Context, ports::CachedChild};
 
 /// See the module.
 #[derive(Debug)]
 pub struct Drain;
 
 #[async_trait]
-impl<K: Workload> Action<K, World> for Drain {
+impl<K: WorkloadKind> Action<K, Deps> for Drain {
     fn name(&self) -> &'static str {
         "drain"
     }
@@ -33,22 +33,22 @@ impl<K: Workload> Action<K, World> for Drain {
     }
 
     async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
-        if cx.views.is_namespace_going(&cr.meta().namespace.clone().unwrap_or_default()) {
-            cx.notes.note("namespace", "being deleted");
+        if cx.cache.is_namespace_going(&cr.meta().namespace.clone().unwrap_or_default()) {
+            cx.notes.fact("namespace", "being deleted");
             return Ok(Some(let_go(cx, cr.as_ref())));
         }
         let child = cr.deployment();
-        let is_left = |seen: &Child| seen.controller.as_ref().is_none_or(|controller| controller.uid != cr.uid());
-        let seen = cx.views.child(&child).filter(|seen| !is_left(seen) && !is_orphaning(cr.as_ref()));
+        let is_left = |seen: &CachedChild| seen.controller.as_ref().is_none_or(|controller| controller.uid != cr.uid());
+        let seen = cx.cache.child(&child).filter(|seen| !is_left(seen) && !is_orphaning(cr.as_ref()));
         // Whoever deletes an object and leaves its children takes the reference off them first: that may be in no cache yet.
         let ours = match seen {
-            Some(seen) if !seen.deleting => cx.cluster.look(&child).await?.filter(|live| !is_left(live)),
+            Some(seen) if !seen.deleting => cx.client.get(&child).await?.filter(|live| !is_left(live)),
             other => other,
         };
         if let Some(seen) = ours {
             if !seen.deleting {
-                cx.cluster.delete(&child, &seen.uid).await?;
-                cx.notes.note("deleted", child.to_string());
+                cx.client.delete(&child, &seen.uid).await?;
+                cx.notes.fact("deleted", child.to_string());
             }
             cx.notes.waiting("Draining", format!("{child} is being deleted"));
             return Ok(None);
@@ -58,9 +58,9 @@ impl<K: Workload> Action<K, World> for Drain {
 }
 
 /// The object without our finalizer.
-fn let_go<K: Workload>(cx: &Context, cr: &K) -> K {
-    cx.baselines.forget(cr.uid());
-    cx.settling.forget(cr.uid());
+fn let_go<K: WorkloadKind>(cx: &Context, cr: &K) -> K {
+    cx.applied_records.forget(cr.uid());
+    cx.debounce.forget(cr.uid());
     let mut next = cr.clone();
     if let Some(finalizers) = &mut next.meta_mut().finalizers {
         finalizers.retain(|finalizer| Some(finalizer.as_str()) != <K as PhasedObject>::FINALIZER);

@@ -1,12 +1,12 @@
 //! Every move a workload may make: the table behind the driver's check and the diagram in the documentation.
 
 use crds::WorkloadPhase::{self, Deploying, Failed, Pending, Rendering, Resolving, Running, Terminated, Terminating};
-use machine::{At, Edge, Rule};
+use machine::{Edge, EdgeFrom, Rule};
 
 /// The moves of Agent, Flow, FlowSet and MCPServer.
 pub const EDGES: &[Edge<WorkloadPhase>] = &[
-    Edge::rule(At::Nothing, Pending, Rule::Admit, "first seen"),
-    Edge::rule(At::In(Terminating), Pending, Rule::Admit, "the status says deleted, and nobody deletes it"),
+    Edge::rule(EdgeFrom::Nothing, Pending, Rule::Admit, "first seen"),
+    Edge::rule(EdgeFrom::In(Terminating), Pending, Rule::Admit, "the status says deleted, and nobody deletes it"),
     Edge::new(Pending, Resolving, "accept", "the spec is valid"),
     Edge::new(Pending, Failed, "accept", "the spec is invalid"),
     Edge::new(Resolving, Rendering, "resolve", "every reference is there"),
@@ -30,18 +30,18 @@ pub const EDGES: &[Edge<WorkloadPhase>] = &[
     Edge::new(Terminated, Resolving, "monitor", "Pods are wanted, and a reference changed or was not waited for yet"),
     Edge::new(Terminated, Deploying, "monitor", "Pods are wanted, or the Deployment is gone"),
     Edge::new(Failed, Resolving, "recover", "the cause is gone, or it is time to try again"),
-    Edge::rule(At::In(Pending), Failed, Rule::Fail, "failed for good"),
-    Edge::rule(At::In(Resolving), Failed, Rule::Fail, "failed for good"),
-    Edge::rule(At::In(Rendering), Failed, Rule::Fail, "failed for good"),
-    Edge::rule(At::In(Deploying), Failed, Rule::Fail, "failed for good"),
-    Edge::rule(At::In(Running), Failed, Rule::Fail, "failed for good"),
-    Edge::rule(At::In(Terminated), Failed, Rule::Fail, "failed for good"),
-    Edge::rule(At::Any, Pending, Rule::SpecChanged, "the spec changed"),
-    Edge::rule(At::Any, Terminating, Rule::Delete, "deleted"),
+    Edge::rule(EdgeFrom::In(Pending), Failed, Rule::Fail, "failed for good"),
+    Edge::rule(EdgeFrom::In(Resolving), Failed, Rule::Fail, "failed for good"),
+    Edge::rule(EdgeFrom::In(Rendering), Failed, Rule::Fail, "failed for good"),
+    Edge::rule(EdgeFrom::In(Deploying), Failed, Rule::Fail, "failed for good"),
+    Edge::rule(EdgeFrom::In(Running), Failed, Rule::Fail, "failed for good"),
+    Edge::rule(EdgeFrom::In(Terminated), Failed, Rule::Fail, "failed for good"),
+    Edge::rule(EdgeFrom::Any, Pending, Rule::SpecChanged, "the spec changed"),
+    Edge::rule(EdgeFrom::Any, Terminating, Rule::Delete, "deleted"),
 ];
 
 /// Failures that waiting does not mend.
-pub const NOT_BY_TIME: &[&str] = &[
+pub const NOT_RETRYABLE: &[&str] = &[
     "InvalidSpec",
     "InvalidDatabaseUrl",
     "MissingDatabaseUrl",

@@ -7,11 +7,11 @@ use crds::{WorkloadPhase, digest};
 use machine::ActionError;
 use serde_json::Value;
 
-use super::{Rendered, Workload};
+use super::{RenderedWorkload, WorkloadKind};
 use crate::{kind::Context, ports::ChildKind};
 
 /// Renders `next` with the images and keys that its status is to keep, and puts them there.
-pub(super) fn render_with_images<K: Workload>(cx: &Context, next: &mut K) -> Result<Rendered, ActionError> {
+pub(super) fn render_with_images<K: WorkloadKind>(cx: &Context, next: &mut K) -> Result<RenderedWorkload, ActionError> {
     let replicas = Some(next.replicas());
     let offered = next.images(&cx.settings);
     let status = next.status_mut();
@@ -20,7 +20,7 @@ pub(super) fn render_with_images<K: Workload>(cx: &Context, next: &mut K) -> Res
     let plain = next.render(cx, replicas)?;
     let template = Some(template_digest(&plain, &offered));
     // That none are known now is no reason to take those away that are.
-    let keys = cx.views.caller_keys().or_else(|| had_keys.clone()).filter(|_| next.traffic().proxy.enabled);
+    let keys = cx.cache.caller_keys().or_else(|| had_keys.clone()).filter(|_| next.traffic().proxy.enabled);
     let tells_ready = next.traffic().proxy.enabled;
     let status = next.status_mut();
     let renewed =
@@ -41,7 +41,7 @@ pub(super) fn render_with_images<K: Workload>(cx: &Context, next: &mut K) -> Res
 ///
 /// # Errors
 /// As rendering has them.
-pub(super) fn is_template_new<K: Workload>(cx: &Context, cr: &K) -> Result<bool, ActionError> {
+pub(super) fn is_template_new<K: WorkloadKind>(cx: &Context, cr: &K) -> Result<bool, ActionError> {
     let mut plain = cr.clone();
     let status = plain.status_mut();
     let Some(known) = status.template.clone() else { return Ok(false) };
@@ -52,7 +52,7 @@ pub(super) fn is_template_new<K: Workload>(cx: &Context, cr: &K) -> Result<bool,
 }
 
 /// SHA-256 (hex) of the Pod template without these containers' images.
-fn template_digest(rendered: &Rendered, images: &BTreeMap<String, String>) -> String {
+fn template_digest(rendered: &RenderedWorkload, images: &BTreeMap<String, String>) -> String {
     let deployment = rendered.running.iter().find(|manifest| manifest.child.kind == ChildKind::Deployment);
     let mut template = deployment.and_then(|found| found.body.pointer("/spec/template")).cloned().unwrap_or_default();
     for list in ["/spec/initContainers", "/spec/containers"] {
@@ -67,12 +67,12 @@ fn template_digest(rendered: &Rendered, images: &BTreeMap<String, String>) -> St
 }
 
 /// Notes that the Pods of a running workload do not know the key by which gateways vouch for callers now.
-pub(super) fn note_unknown_keys<K: Workload>(cx: &Context, cr: &K) {
-    let current = cx.views.caller_keys();
+pub(super) fn note_unknown_keys<K: WorkloadKind>(cx: &Context, cr: &K) {
+    let current = cx.cache.caller_keys();
     let current = current.as_deref().and_then(|keys| keys.split(',').next());
     let known = cr.status().and_then(|status| status.caller_keys.as_deref());
     let (Some(current), Some(known)) = (current, known) else { return };
     if cr.phase() == Some(WorkloadPhase::Running) && known.split(',').all(|known| known != current) {
-        cx.notes.missing("UnknownKeys", "its Pods do not know the key by which gateways vouch for callers");
+        cx.notes.blocked("UnknownKeys", "its Pods do not know the key by which gateways vouch for callers");
     }
 }

@@ -9,12 +9,12 @@ mod children;
 mod deploy;
 mod drain;
 mod edges;
+mod external;
 mod health;
 mod images;
 mod inputs;
 mod monitor;
 mod old_files;
-mod outside;
 mod recover;
 mod render;
 mod replicas;
@@ -26,33 +26,33 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{Scaling, Traffic, WorkloadPhase, WorkloadStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use machine::{Action, ActionError, BadTable, Table};
+use machine::{Action, ActionError, Table, TableError};
 use serde_json::Value;
 
 use crate::{
-    deps::World,
+    deps::Deps,
     kind::{ControlledKind, Registry},
-    ports::{ChildKind, ChildRef, Manifest},
+    ports::{ChildKind, ChildManifest, ChildRef},
     references::{Inputs, Unresolved},
-    render::{PROXY, PinnedProxy, Settings, check_pod_security, child_labels, selector_text},
+    render::{PROXY, PinnedProxy, RenderSettings, check_pod_security, child_labels, selector_text},
 };
 
 pub use accept::Accept;
-pub(crate) use children::refuse_foreign;
+pub(crate) use children::check_owner;
 pub use deploy::Deploy;
 pub use drain::Drain;
-pub use edges::{CONDITIONS, EDGES, NOT_BY_TIME, STEERED_BY};
+pub use edges::{CONDITIONS, EDGES, NOT_RETRYABLE, STEERED_BY};
+pub(crate) use external::external_digest;
 pub use health::SCALING_ACTIVE;
 pub(crate) use health::{is_available, note_unready};
 pub use monitor::Monitor;
-pub(crate) use outside::outside;
 pub use recover::Recover;
 pub use render::Render;
-pub use replicas::{REPLICAS, SCALER, Turn, fewest, scaler_turn};
+pub use replicas::{REPLICAS, ReplicasHandover, SCALER, handover, min_running};
 pub use resolve::Resolve;
 
 /// What a kind that runs Pods brings of its own.
-pub trait Workload: ControlledKind<Phase = WorkloadPhase> {
+pub trait WorkloadKind: ControlledKind<Phase = WorkloadPhase> {
     /// The label that names it on its children, such as `recif.dev/agent`.
     const LABEL: &'static str;
     /// Whether its Pods read their configuration as files, of which each Pod has those that its template names. Of variables by
@@ -75,16 +75,16 @@ pub trait Workload: ControlledKind<Phase = WorkloadPhase> {
     ///
     /// # Errors
     /// `Terminal`, saying what to change.
-    fn validate(&self, settings: &Settings) -> Result<(), ActionError>;
+    fn validate(&self, settings: &RenderSettings) -> Result<(), ActionError>;
     /// Looks at everything it refers to.
-    fn inputs(&self, world: &World) -> Inputs;
+    fn inputs(&self, world: &Deps) -> Inputs;
     /// Why it could never answer, as far as that can be told before its Pods are made, though everything it refers to is there.
-    fn never_answers(&self, _world: &World) -> Option<String> {
+    fn model_problem(&self, _world: &Deps) -> Option<String> {
         None
     }
     /// Why its image would refuse what it is given to read, though everything it refers to is there: judged of our own image alone,
     /// and once for each rendering.
-    fn refused(&self, _world: &World) -> Option<String> {
+    fn rejection(&self, _world: &Deps) -> Option<String> {
         None
     }
     /// Everything it consists of, with the images of its status. References that are not there are left out: `resolve` has
@@ -92,18 +92,18 @@ pub trait Workload: ControlledKind<Phase = WorkloadPhase> {
     ///
     /// # Errors
     /// `Terminal`, saying what to change.
-    fn render(&self, world: &World, replicas: Option<i32>) -> Result<Rendered, ActionError>;
+    fn render(&self, world: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError>;
     /// What of its credentials a tool of it would send out, as one sentence. It is judged before anything is rendered, and not of what
     /// runs.
-    fn exposed(&self, _world: &World) -> Option<String> {
+    fn exposed_credentials(&self, _world: &Deps) -> Option<String> {
         None
     }
     /// Containers whose image is the operator's, with the image that they would get now.
-    fn images(&self, _settings: &Settings) -> BTreeMap<String, String> {
+    fn images(&self, _settings: &RenderSettings) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
     /// The container of the sidecar with the image that it would get now, if it has one.
-    fn offered_proxy(&self, settings: &Settings) -> Option<(String, String)> {
+    fn offered_proxy(&self, settings: &RenderSettings) -> Option<(String, String)> {
         self.traffic().proxy.enabled.then(|| (PROXY.to_owned(), settings.proxy_image.clone()))
     }
     /// The image that is pinned for a container, else the one `offered`.
@@ -112,7 +112,7 @@ pub trait Workload: ControlledKind<Phase = WorkloadPhase> {
         pinned.unwrap_or(offered).to_owned()
     }
     /// The image of the sidecar.
-    fn proxy_image(&self, settings: &Settings) -> String {
+    fn proxy_image(&self, settings: &RenderSettings) -> String {
         self.pinned_image(PROXY, &settings.proxy_image)
     }
     /// The sidecar of this image, with what its status keeps of it.
@@ -123,7 +123,7 @@ pub trait Workload: ControlledKind<Phase = WorkloadPhase> {
     }
     /// Puts what only its kind has there into the status, as it is in its phase, given what it refers to; whether that
     /// changed anything.
-    fn tell(&mut self, _inputs: &Inputs) -> bool {
+    fn report_status(&mut self, _inputs: &Inputs) -> bool {
         false
     }
     /// What of it is left out while the rest runs, as one sentence, as [`Workload::tell`] told it.
@@ -132,18 +132,18 @@ pub trait Workload: ControlledKind<Phase = WorkloadPhase> {
     }
     /// Why it is not ready although its Pods are: a reason, one sentence, and whether somebody has to act.
     fn unready(&self) -> Option<Unresolved> {
-        self.degraded().map(|sentence| Unresolved { reason: "Degraded", sentence, missing: true })
+        self.degraded().map(|sentence| Unresolved { reason: "Degraded", sentence, needs_user: true })
     }
     /// What it can do without, though it may still come, once that has been waited for.
-    fn without_late(&self, inputs: Inputs) -> Inputs {
+    fn omit_pending(&self, inputs: Inputs) -> Inputs {
         inputs
     }
     /// The NetworkPolicy that closes the port of its container.
-    fn network_policy(&self) -> Manifest;
+    fn network_policy(&self) -> ChildManifest;
     /// The overlay on its Pod template.
     fn pod_template(&self) -> Option<&Value>;
     /// Where it is reached inside the cluster.
-    fn endpoint(&self, settings: &Settings) -> String;
+    fn endpoint(&self, settings: &RenderSettings) -> String;
 
     /// Label selector of its Pods, as text.
     fn selector(&self) -> String {
@@ -156,16 +156,16 @@ pub trait Workload: ControlledKind<Phase = WorkloadPhase> {
     }
     /// What `resolve` pinned.
     fn pinned(&self) -> Option<&BTreeMap<String, String>> {
-        self.machine()?.inputs.as_ref()
+        self.common()?.inputs.as_ref()
     }
     /// Whether the spec moved since the status was written.
     fn is_edited(&self) -> bool {
-        self.machine().and_then(|machine| machine.observed_generation) != Some(self.generation())
+        self.common().and_then(|machine| machine.observed_generation) != Some(self.generation())
     }
 }
 
 /// With the NetworkPolicy of a workload that is to have one: before its Deployment, so that no Pod is open for a moment.
-pub(crate) fn with_policy<K: Workload>(cr: &K, world: &World, mut rendered: Rendered) -> Rendered {
+pub(crate) fn with_policy<K: WorkloadKind>(cr: &K, world: &Deps, mut rendered: RenderedWorkload) -> RenderedWorkload {
     if wants_policy(cr, world) {
         let before = rendered.running.len().saturating_sub(1);
         rendered.running.insert(before, cr.network_policy());
@@ -174,29 +174,29 @@ pub(crate) fn with_policy<K: Workload>(cr: &K, world: &World, mut rendered: Rend
 }
 
 /// Whether the Pods are to have a NetworkPolicy of ours.
-fn wants_policy<K: Workload>(cr: &K, world: &World) -> bool {
+fn wants_policy<K: WorkloadKind>(cr: &K, world: &Deps) -> bool {
     world.settings.network_policies && cr.traffic().proxy.enabled && !is_governed(cr, world)
 }
 
 /// Whether a NetworkPolicy of somebody else selects the Pods: ours would let in what that one keeps out.
-fn is_governed<K: Workload>(cr: &K, world: &World) -> bool {
+fn is_governed<K: WorkloadKind>(cr: &K, world: &Deps) -> bool {
     let key = cr.key();
     let mut labels = child_labels(K::LABEL, &key.name);
     let own = cr.pod_template().and_then(|overlay| overlay.pointer("/metadata/labels")).and_then(Value::as_object);
     let own = own.into_iter().flatten().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
     labels.extend(own);
-    world.views.is_ingress_governed(&key.namespace, &labels)
+    world.cache.is_ingress_governed(&key.namespace, &labels)
 }
 
 /// Everything a workload consists of.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rendered {
+pub struct RenderedWorkload {
     /// Changes when, and only when, the Pods must be replaced to see what was rendered.
     pub content_hash: String,
     /// What Pods read: applied in Rendering.
-    pub config: Vec<Manifest>,
+    pub config: Vec<ChildManifest>,
     /// Service, NetworkPolicy if there is one, and Deployment, in this order: applied in Deploying.
-    pub running: Vec<Manifest>,
+    pub running: Vec<ChildManifest>,
     /// Whether the user's overlay must be judged by the API server before anything is written.
     pub overlay: bool,
     /// The model that it talks to, as `openai/gpt-5`, of those that have one of their own.
@@ -205,12 +205,12 @@ pub struct Rendered {
     pub conditions: Vec<Condition>,
 }
 
-impl Rendered {
+impl RenderedWorkload {
     /// Judges how far the overlay takes the Pods.
     ///
     /// # Errors
     /// `Terminal`, naming the field.
-    pub(crate) fn check_pod_security(&self, settings: &Settings) -> Result<(), ActionError> {
+    pub(crate) fn check_pod_security(&self, settings: &RenderSettings) -> Result<(), ActionError> {
         let checked = check_pod_security(&self.running, self.overlay, settings.pod_security);
         checked.map_err(|error| ActionError::terminal(error.reason(), error.to_string()))
     }
@@ -220,22 +220,22 @@ impl Rendered {
 pub const TABLE: Table<WorkloadPhase> = Table {
     edges: EDGES,
     render_version: 0,
-    not_by_time: NOT_BY_TIME,
+    not_retryable: NOT_RETRYABLE,
     conditions: CONDITIONS,
-    available_by_phase: false,
-    steered_by: STEERED_BY,
+    available_follows_ready: false,
+    decision_paths: STEERED_BY,
 };
 
 /// Returns the actions of a workload with the table of its kind.
 ///
 /// # Errors
 /// A fault in the table or in the list of actions.
-pub fn registry<K: Workload>() -> Result<Registry<K>, BadTable> {
-    Registry::new(K::TABLE, actions(), outside)
+pub fn registry<K: WorkloadKind>() -> Result<Registry<K>, TableError> {
+    Registry::new(K::TABLE, actions(), external_digest)
 }
 
 /// The actions of a workload, in the order in which they are asked.
-pub fn actions<K: Workload>() -> Vec<Arc<dyn Action<K, World>>> {
+pub fn actions<K: WorkloadKind>() -> Vec<Arc<dyn Action<K, Deps>>> {
     vec![
         Arc::new(Accept),
         Arc::new(Resolve),

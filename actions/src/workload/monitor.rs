@@ -8,15 +8,17 @@ use crds::WorkloadPhase;
 use machine::{Action, ActionError, RECHECK};
 
 use super::{
-    Workload,
-    children::{Drift, drift, ensure, kind_of, recall, records, remove_unwanted, renew_service, scale, unnamed},
-    health::{STOPPING, explain, explain_waking, is_asleep, note_rollout, note_unready, observe},
+    WorkloadKind,
+    children::{
+        Drift, drift, ensure, kind_of, records, remove_unwanted, renew_service, restore_records, scale, unrecorded,
+    },
+    health::{STOPPING, explain, explain_cold_start, is_scaled_to_zero, note_rollout, note_unready, observe},
     images::{is_template_new, note_unknown_keys},
     inputs::{changed_inputs, inputs, is_unsettled},
     is_governed, replicas,
 };
 use crate::{
-    deps::World,
+    deps::Deps,
     kind::Context,
     ports::{ChildKind, ChildRef, DeploymentState},
 };
@@ -47,7 +49,7 @@ enum Repair {
 }
 
 #[async_trait]
-impl<K: Workload> Action<K, World> for Monitor {
+impl<K: WorkloadKind> Action<K, Deps> for Monitor {
     fn name(&self) -> &'static str {
         "monitor"
     }
@@ -64,7 +66,7 @@ impl<K: Workload> Action<K, World> for Monitor {
         let running = cr.phase() == Some(WorkloadPhase::Running);
         let inputs = inputs(cx, cr.as_ref());
         if let Some(why) = changed_inputs(cr.as_ref(), &inputs) {
-            cx.notes.because(why);
+            cx.notes.reason(why);
             return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
         }
         if running == (cr.replicas() == 0) {
@@ -72,22 +74,22 @@ impl<K: Workload> Action<K, World> for Monitor {
                 true => cx.notes.waiting("Stopping", STOPPING),
                 false => note_rollout(cx, cr.as_ref()),
             }
-            cx.notes.because(if running { "spec.replicas is 0" } else { "spec.replicas is more than 0" });
+            cx.notes.reason(if running { "spec.replicas is 0" } else { "spec.replicas is more than 0" });
             return Ok(Some(cr.moved_to(WorkloadPhase::Deploying)));
         }
         if has_policy(cr.as_ref()) && is_governed(cr.as_ref(), cx) {
-            cx.notes.because("a NetworkPolicy that somebody else made selects its Pods, so its own goes");
+            cx.notes.reason("a NetworkPolicy that somebody else made selects its Pods, so its own goes");
             return Ok(Some(cr.moved_to(WorkloadPhase::Deploying)));
         }
-        let live = cx.views.child(&cr.deployment());
+        let live = cx.cache.child(&cr.deployment());
         let state = live.as_ref().and_then(|live| live.deployment.clone()).unwrap_or_default();
         let mut next = cr.as_ref().clone();
-        recall(cx, &mut next);
-        next.hold();
-        match self.look(cx, cr.as_ref(), &state) {
+        restore_records(cx, &mut next);
+        next.add_finalizer();
+        match self.assess_children(cx, cr.as_ref(), &state) {
             Repair::None => {}
             Repair::Redeploy => {
-                cx.notes.because(match live {
+                cx.notes.reason(match live {
                     None => format!("{} is gone", cr.deployment()),
                     Some(_) => "the status does not say what was applied".to_owned(),
                 });
@@ -111,16 +113,16 @@ impl<K: Workload> Action<K, World> for Monitor {
             }
             Repair::Apply(_) if is_unsettled(cx, cr.as_ref(), &inputs) => {}
             Repair::Apply(child) => {
-                let rendered = cr.render(cx, replicas::carried(cr.as_ref(), Some(&state)))?;
+                let rendered = cr.render(cx, replicas::applied_replicas(cr.as_ref(), Some(&state)))?;
                 if cr.status().and_then(|status| status.content_hash.as_ref()) != Some(&rendered.content_hash) {
-                    cx.notes.because(format!("{child} was changed"));
+                    cx.notes.reason(format!("{child} was changed"));
                     return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
                 }
                 let deployment = cr.deployment();
                 let replaced = child == deployment || is_drifted(cx, cr.as_ref(), &deployment);
                 if replaced && is_template_new(cx, cr.as_ref())? {
                     let why = "and this version of the operator makes another Pod template of the spec: its Pods are replaced";
-                    cx.notes.because(format!("{deployment} was changed, {why}"));
+                    cx.notes.reason(format!("{deployment} was changed, {why}"));
                     return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
                 }
                 for manifest in rendered.config.iter().chain(&rendered.running) {
@@ -130,19 +132,19 @@ impl<K: Workload> Action<K, World> for Monitor {
                     }
                     let ensured = ensure(cx, &mut next, manifest).await?;
                     if ensured.is_done(&cx.notes, &manifest.child) {
-                        cx.notes.because(format!("{} was put back", manifest.child));
+                        cx.notes.reason(format!("{} was put back", manifest.child));
                     }
                 }
             }
         }
         // The answer to an apply is newer than what this step began with.
-        let state = cx.views.child(&cr.deployment()).and_then(|live| live.deployment.clone()).unwrap_or(state);
+        let state = cx.cache.child(&cr.deployment()).and_then(|live| live.deployment.clone()).unwrap_or(state);
         renew_service(cx, &mut next);
         observe(&mut next, Some(&state), !running);
-        if running && state.available < replicas::needed(cr.as_ref(), &state) {
-            self.ailing(cx, cr.as_ref(), &state)?;
+        if running && state.available < replicas::required(cr.as_ref(), &state) {
+            self.check_failing(cx, cr.as_ref(), &state)?;
         }
-        let told = next.tell(&inputs);
+        let told = next.report_status(&inputs);
         note_unready(cx, &next);
         note_unknown_keys(cx, &next);
         let changed = told || next.status() != cr.status() || next.has_finalizer() != cr.has_finalizer();
@@ -151,22 +153,24 @@ impl<K: Workload> Action<K, World> for Monitor {
 }
 
 /// Whether a NetworkPolicy was made for it.
-fn has_policy<K: Workload>(cr: &K) -> bool {
+fn has_policy<K: WorkloadKind>(cr: &K) -> bool {
     let children = cr.status().map(|status| status.children.as_slice()).unwrap_or_default();
     children.iter().any(|child| child.kind == ChildKind::NetworkPolicy.as_str())
 }
 
 impl Monitor {
     /// What the children ask for, the Deployment first.
-    fn look<K: Workload>(&self, cx: &Context, cr: &K, state: &DeploymentState) -> Repair {
+    fn assess_children<K: WorkloadKind>(&self, cx: &Context, cr: &K, state: &DeploymentState) -> Repair {
         let namespace = cr.meta().namespace.clone().unwrap_or_default();
         let deployment = cr.deployment();
-        match cx.views.child(&deployment) {
+        match cx.cache.child(&deployment) {
             None => return Repair::Redeploy,
             Some(live) if live.deleting => return Repair::Wait(deployment),
             Some(_) => {}
         }
-        let Some(record) = cx.baselines.record(cr.uid(), records(cr), &deployment) else { return Repair::Redeploy };
+        let Some(record) = cx.applied_records.record(cr.uid(), records(cr), &deployment) else {
+            return Repair::Redeploy;
+        };
         for known in cr.status().map(|status| status.children.as_slice()).unwrap_or_default() {
             let Some(kind) = kind_of(known) else { continue };
             let child = ChildRef { kind, namespace: namespace.clone(), name: known.name.clone() };
@@ -179,43 +183,43 @@ impl Monitor {
         if replicas::is_handed_over(cr, state) {
             return Repair::Apply(deployment);
         }
-        if replicas::due(cr, state, Some(&record)).is_some() {
+        if replicas::due_change(cr, state, Some(&record)).is_some() {
             return Repair::Scale;
         }
-        if unnamed(cx, cr).is_empty() { Repair::None } else { Repair::Remove }
+        if unrecorded(cx, cr).is_empty() { Repair::None } else { Repair::Remove }
     }
 
     /// Fewer Pods than wanted: say why, and fail when there has been none for long.
-    fn ailing<K: Workload>(&self, cx: &Context, cr: &K, state: &DeploymentState) -> Result<(), ActionError> {
-        if is_asleep(cr) {
-            explain_waking(cx, cr)
+    fn check_failing<K: WorkloadKind>(&self, cx: &Context, cr: &K, state: &DeploymentState) -> Result<(), ActionError> {
+        if is_scaled_to_zero(cr) {
+            explain_cold_start(cx, cr)
         } else {
             explain(cx, cr)
         }
         if state.available > 0 {
             return Ok(());
         }
-        let conditions = cr.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
+        let conditions = cr.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
         let gone = conditions.iter().find(|found| found.type_ == "Available" && found.status == "False");
         let Some(gone) = gone else {
             // One that is being woken counts as available for a while.
-            cx.notes.look_again(if is_asleep(cr) { UNHEALTHY_AFTER } else { SOON });
+            cx.notes.requeue_after(if is_scaled_to_zero(cr) { UNHEALTHY_AFTER } else { SOON });
             return Ok(());
         };
         let left = cx.time_left("unavailable", gone.last_transition_time.0, UNHEALTHY_AFTER);
         if left.is_zero() {
             return Err(ActionError::terminal("Unhealthy", "no Pod was available for 5 minutes"));
         }
-        cx.notes.look_again(left);
+        cx.notes.requeue_after(left);
         Ok(())
     }
 }
 
-fn is_drifted<K: Workload>(cx: &Context, cr: &K, child: &ChildRef) -> bool {
+fn is_drifted<K: WorkloadKind>(cx: &Context, cr: &K, child: &ChildRef) -> bool {
     drifted(cx, cr, child) != Drift::None
 }
 
-fn drifted<K: Workload>(cx: &Context, cr: &K, child: &ChildRef) -> Drift {
-    let Some(record) = cx.baselines.record(cr.uid(), records(cr), child) else { return Drift::None };
-    drift(cx.views.child(child).as_deref(), &record)
+fn drifted<K: WorkloadKind>(cx: &Context, cr: &K, child: &ChildRef) -> Drift {
+    let Some(record) = cx.applied_records.record(cr.uid(), records(cr), child) else { return Drift::None };
+    drift(cx.cache.child(child).as_deref(), &record)
 }

@@ -13,28 +13,28 @@ use std::borrow::Cow;
 use machine::ActionError;
 use serde_json::Value;
 
-use super::{Workload, children::is_ours};
-use crate::{kind::Context, ports::Manifest, render::MAX_OBJECT};
+use super::{WorkloadKind, children::is_owned};
+use crate::{kind::Context, ports::ChildManifest, render::MAX_OBJECT};
 
 /// The manifest, with the files of the live object that it would take away from Pods that run, as far as there is room.
-pub(super) async fn keep_old_files<'a, K: Workload>(
+pub(super) async fn keep_old_files<'a, K: WorkloadKind>(
     cx: &Context,
     cr: &K,
-    manifest: &'a Manifest,
-) -> Result<Cow<'a, Manifest>, ActionError> {
+    manifest: &'a ChildManifest,
+) -> Result<Cow<'a, ChildManifest>, ActionError> {
     if !K::READS_FILES {
         return Ok(Cow::Borrowed(manifest));
     }
     let Some(new) = manifest.body.get("data").and_then(Value::as_object) else { return Ok(Cow::Borrowed(manifest)) };
-    let Some(live) = cx.views.child(&manifest.child).filter(|live| is_ours(cr, live)) else {
+    let Some(live) = cx.cache.child(&manifest.child).filter(|live| is_owned(cr, live)) else {
         return Ok(Cow::Borrowed(manifest));
     };
     let old: Vec<_> = live.data.keys().filter(|key| !new.contains_key(*key)).collect();
     let key = cr.key();
-    if old.is_empty() || cx.views.pods(K::KIND, &key.namespace, &key.name).is_empty() {
+    if old.is_empty() || cx.cache.pods(K::KIND, &key.namespace, &key.name).is_empty() {
         return Ok(Cow::Borrowed(manifest));
     }
-    let mut values = cx.cluster.data(&manifest.child).await?;
+    let mut values = cx.client.get_data(&manifest.child).await?;
     let mut kept = manifest.clone();
     let size = |(key, value): (&String, &Value)| key.len() + value.as_str().map_or(0, str::len);
     let mut room = MAX_OBJECT.saturating_sub(new.iter().map(size).sum());

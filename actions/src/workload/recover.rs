@@ -9,24 +9,24 @@ use jiff::Timestamp;
 use machine::{Action, ActionError, ApiError, RECHECK, is_due};
 
 use super::{
-    Workload,
-    children::is_ours,
-    health::{Rollout, news, rollout},
+    WorkloadKind,
+    children::is_owned,
+    health::{Rollout, observed_change, rollout},
     inputs::inputs,
     replicas,
 };
-use crate::{deps::World, kind::Context, ports::Manifest, references::Inputs};
+use crate::{deps::Deps, kind::Context, ports::ChildManifest, references::Inputs};
 
 /// Nothing tells us that an object without our label is gone, so its name is looked at: this soon at first, ever more
 /// rarely the longer it is taken, and this rarely at last.
-const LOOKS: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
+const CHECK_INTERVALS: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
 
 /// See the module.
 #[derive(Debug)]
 pub struct Recover;
 
 #[async_trait]
-impl<K: Workload> Action<K, World> for Recover {
+impl<K: WorkloadKind> Action<K, Deps> for Recover {
     fn name(&self) -> &'static str {
         "recover"
     }
@@ -43,40 +43,40 @@ impl<K: Workload> Action<K, World> for Recover {
         let inputs = inputs(cx, cr.as_ref());
         let Some(why) = cause_gone(cx, cr.as_ref(), &inputs).await? else {
             if matches!(reason(cr.as_ref()), "NameConflict" | "SelectorImmutable" | "Refused") {
-                cx.notes.look_again(next_look(cx, cr.as_ref()));
+                cx.notes.requeue_after(next_check(cx, cr.as_ref()));
             }
-            return Ok(news(cx, cr.as_ref(), &inputs));
+            return Ok(observed_change(cx, cr.as_ref(), &inputs));
         };
-        cx.notes.because(why);
+        cx.notes.reason(why);
         Ok(Some(cr.moved_to(WorkloadPhase::Resolving)))
     }
 }
 
 /// When to look at the cause again: after a quarter of the time for which the object has been Failed, and not before the next
 /// attempt is due.
-fn next_look<K: Workload>(cx: &Context, cr: &K) -> Duration {
-    let conditions = cr.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
+fn next_check<K: WorkloadKind>(cx: &Context, cr: &K) -> Duration {
+    let conditions = cr.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
     let failed = conditions.iter().find(|found| found.type_ == "Stalled").map(|stalled| stalled.last_transition_time.0);
     let age = failed.and_then(|since| Duration::try_from(cx.clock.now().duration_since(since)).ok());
     let due = next_attempt(cr).and_then(|due| Duration::try_from(due.duration_since(cx.clock.now())).ok());
-    (age.unwrap_or_default() / 4).max(due.unwrap_or_default()).clamp(LOOKS.0, LOOKS.1)
+    (age.unwrap_or_default() / 4).max(due.unwrap_or_default()).clamp(CHECK_INTERVALS.0, CHECK_INTERVALS.1)
 }
 
 /// When the failure may be tried again, if time alone may mend it.
-fn next_attempt<K: Workload>(cr: &K) -> Option<Timestamp> {
-    let failure = cr.machine()?.failure.as_ref().filter(|failure| failure.retryable)?;
+fn next_attempt<K: WorkloadKind>(cr: &K) -> Option<Timestamp> {
+    let failure = cr.common()?.failure.as_ref().filter(|failure| failure.retryable)?;
     Some(failure.next_attempt_at.as_ref()?.0)
 }
 
 /// Why it is worth another attempt.
-async fn cause_gone<K: Workload>(cx: &Context, cr: &K, inputs: &Inputs) -> Result<Option<String>, ActionError> {
+async fn cause_gone<K: WorkloadKind>(cx: &Context, cr: &K, inputs: &Inputs) -> Result<Option<String>, ActionError> {
     if cr.is_edited() {
         return Ok(Some("spec.replicas was edited".to_owned()));
     }
     if let Some(why) = cr.pinned().and_then(|pinned| changed_since(cr, inputs, pinned)) {
         return Ok(Some(why));
     }
-    let failure = cr.machine().and_then(|machine| machine.failure.as_ref());
+    let failure = cr.common().and_then(|machine| machine.failure.as_ref());
     if failure.is_none() {
         return Ok(Some("the status does not say why it failed".to_owned()));
     }
@@ -90,14 +90,14 @@ async fn cause_gone<K: Workload>(cx: &Context, cr: &K, inputs: &Inputs) -> Resul
     }
     match reason(cr) {
         // Without our label it is in no cache.
-        "SelectorImmutable" if cx.cluster.look(&cr.deployment()).await?.is_none() => {
+        "SelectorImmutable" if cx.client.get(&cr.deployment()).await?.is_none() => {
             return Ok(Some("the Deployment is gone".to_owned()));
         }
-        reason if ENDED_BY_READY_PODS.contains(&reason) => match cx.views.child(&cr.deployment()) {
+        reason if ENDED_BY_READY_PODS.contains(&reason) => match cx.cache.child(&cr.deployment()) {
             None => return Ok(Some("the Deployment is gone".to_owned())),
             Some(child) => {
                 let state = child.deployment.clone().unwrap_or_default();
-                if state.available > 0 && rollout(&child, &state, replicas::wanted(cr, &state)) == Rollout::Done {
+                if state.available > 0 && rollout(&child, &state, replicas::desired(cr, &state)) == Rollout::Done {
                     return Ok(Some("the Pods are ready now".to_owned()));
                 }
             }
@@ -118,9 +118,9 @@ async fn cause_gone<K: Workload>(cx: &Context, cr: &K, inputs: &Inputs) -> Resul
 
 /// Whether the API server still refuses one of these, by a dry run of each: an admission policy or webhook changes its mind
 /// without a word. Where dry runs are not judged, only another attempt can tell.
-async fn still_refused(cx: &Context, manifests: impl Iterator<Item = &Manifest>) -> Result<bool, ActionError> {
+async fn still_refused(cx: &Context, manifests: impl Iterator<Item = &ChildManifest>) -> Result<bool, ActionError> {
     for manifest in manifests {
-        match cx.cluster.dry_run(manifest).await {
+        match cx.client.dry_run(manifest).await {
             Err(error) if error.is_undecided() => {}
             Err(ApiError::Invalid(_) | ApiError::Refused(_)) => return Ok(true),
             // The next attempt says so in its own words.
@@ -132,32 +132,32 @@ async fn still_refused(cx: &Context, manifests: impl Iterator<Item = &Manifest>)
 }
 
 /// Why what was resolved no longer holds, of a workload that may have been stopped when that was.
-fn changed_since<K: Workload>(cr: &K, inputs: &Inputs, pinned: &BTreeMap<String, String>) -> Option<String> {
+fn changed_since<K: WorkloadKind>(cr: &K, inputs: &Inputs, pinned: &BTreeMap<String, String>) -> Option<String> {
     match cr.replicas() {
         // Older builds pinned nothing for a stopped one, which says nothing about what changed since.
         0 if pinned.is_empty() => None,
-        0 => inputs.news_since(pinned),
+        0 => inputs.changed_since_stopped(pinned),
         _ => inputs.changed_since(pinned),
     }
 }
 
-async fn still_taken<K: Workload>(
+async fn still_taken<K: WorkloadKind>(
     cx: &Context,
     cr: &K,
-    manifests: impl Iterator<Item = &Manifest>,
+    manifests: impl Iterator<Item = &ChildManifest>,
 ) -> Result<bool, ActionError> {
     for manifest in manifests {
-        let seen = match cx.views.child(&manifest.child) {
+        let seen = match cx.cache.child(&manifest.child) {
             Some(seen) => Some(seen),
-            None => cx.cluster.look(&manifest.child).await?,
+            None => cx.client.get(&manifest.child).await?,
         };
-        if seen.is_some_and(|seen| !is_ours(cr, &seen)) {
+        if seen.is_some_and(|seen| !is_owned(cr, &seen)) {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-fn reason<K: Workload>(cr: &K) -> &str {
-    cr.machine().and_then(|machine| machine.failure.as_ref()).map_or("", |failure| failure.reason.as_str())
+fn reason<K: WorkloadKind>(cr: &K) -> &str {
+    cr.common().and_then(|machine| machine.failure.as_ref()).map_or("", |failure| failure.reason.as_str())
 }

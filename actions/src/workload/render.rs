@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use crds::WorkloadPhase;
-use machine::{Action, ActionError, ApiError, in_words};
+use machine::{Action, ActionError, ApiError, readable_message};
 use meta::set_condition;
 use serde_json::Value;
 
 use super::{
-    Workload,
-    children::{ensure, refuse_foreign},
+    WorkloadKind,
+    children::{check_owner, ensure},
     edges::RENDERED_CONDITIONS,
     health::note_rollout,
     images::render_with_images,
@@ -18,9 +18,9 @@ use super::{
     old_files::keep_old_files,
 };
 use crate::{
-    deps::World,
+    deps::Deps,
     kind::Context,
-    ports::{ChildKind, ChildRef, Manifest},
+    ports::{ChildKind, ChildManifest, ChildRef},
 };
 
 /// See the module.
@@ -28,7 +28,7 @@ use crate::{
 pub struct Render;
 
 #[async_trait]
-impl<K: Workload> Action<K, World> for Render {
+impl<K: WorkloadKind> Action<K, Deps> for Render {
     fn name(&self) -> &'static str {
         "render"
     }
@@ -40,14 +40,14 @@ impl<K: Workload> Action<K, World> for Render {
     async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let inputs = inputs(cx, cr.as_ref());
         if let Some(why) = changed_inputs(cr.as_ref(), &inputs) {
-            cx.notes.because(why);
+            cx.notes.reason(why);
             return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
         }
         if is_unsettled(cx, cr.as_ref(), &inputs) {
             return Ok(None);
         }
         if cr.replicas() > 0
-            && let Some(sentence) = cr.refused(cx)
+            && let Some(sentence) = cr.rejection(cx)
         {
             return Err(ActionError::terminal("InvalidSpec", sentence));
         }
@@ -55,22 +55,22 @@ impl<K: Workload> Action<K, World> for Render {
         let rendered = render_with_images(cx, &mut next)?;
         if rendered.overlay {
             for manifest in rendered.running.iter().filter(|found| found.child.kind == ChildKind::Deployment) {
-                if let Err(error) = cx.cluster.dry_run(manifest).await {
+                if let Err(error) = cx.client.dry_run(manifest).await {
                     // A name that is taken is refused for many reasons; that is the one to tell.
-                    if let Some(seen) = cx.cluster.look(&manifest.child).await? {
-                        refuse_foreign(cr.as_ref(), &seen)?;
+                    if let Some(seen) = cx.client.get(&manifest.child).await? {
+                        check_owner(cr.as_ref(), &seen)?;
                     }
                     if !error.is_undecided() {
-                        return Err(refused(error));
+                        return Err(rejection_error(error));
                     }
                 }
             }
         }
         next.set_phase(WorkloadPhase::Deploying);
         // Before there is a Deployment, which is to be drained.
-        next.hold();
+        next.add_finalizer();
         let mut config: Vec<_> = rendered.config.iter().collect();
-        config.sort_by_key(|manifest| !gains(cx, manifest));
+        config.sort_by_key(|manifest| !gains_key(cx, manifest));
         for manifest in config {
             let manifest = keep_old_files(cx, cr.as_ref(), manifest).await?;
             if !ensure(cx, &mut next, &manifest).await?.is_done(&cx.notes, &manifest.child) {
@@ -89,7 +89,7 @@ impl<K: Workload> Action<K, World> for Render {
         for condition in rendered.conditions {
             set_condition(conditions, condition);
         }
-        next.tell(&inputs);
+        next.report_status(&inputs);
         note_rollout(cx, cr.as_ref());
         Ok(Some(next))
     }
@@ -97,18 +97,18 @@ impl<K: Workload> Action<K, World> for Render {
 
 /// Whether a Secret gains a key that its ConfigMap has. It is applied first then, as the ConfigMap is otherwise: a container
 /// that starts in between finds the key in one of them.
-fn gains(cx: &Context, manifest: &Manifest) -> bool {
-    let Manifest { child, body } = manifest;
+fn gains_key(cx: &Context, manifest: &ChildManifest) -> bool {
+    let ChildManifest { child, body } = manifest;
     let keys = body.get("data").and_then(Value::as_object).filter(|_| child.kind == ChildKind::Secret);
-    let other = keys.and_then(|_| cx.views.child(&ChildRef { kind: ChildKind::ConfigMap, ..child.clone() }));
+    let other = keys.and_then(|_| cx.cache.child(&ChildRef { kind: ChildKind::ConfigMap, ..child.clone() }));
     other.is_some_and(|other| keys.into_iter().flatten().any(|(key, _)| other.data.contains_key(key)))
 }
 
-fn refused(error: ApiError) -> ActionError {
+fn rejection_error(error: ApiError) -> ActionError {
     match error {
         ApiError::Invalid(message) => {
             let message = format!("podTemplate is refused by the API server: {message}");
-            ActionError::terminal("InvalidSpec", in_words(&message))
+            ActionError::terminal("InvalidSpec", readable_message(&message))
         }
         other => other.into(),
     }

@@ -9,7 +9,7 @@
 
 use crds::{ChildRecord, Scaling};
 
-use super::Workload;
+use super::WorkloadKind;
 use crate::ports::DeploymentState;
 
 /// The scaler's field manager.
@@ -20,11 +20,11 @@ pub const REPLICAS: &str = "recif-replicas";
 
 /// What the scaler is to do about the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum ReplicasHandover {
     /// It is its own: any number may be set.
-    Own,
+    Owned,
     /// Apply this number, to take it over.
-    Take(i32),
+    Acquire(i32),
     /// Leave it out: the operator has it.
     Release,
     /// It is the operator's turn.
@@ -34,51 +34,51 @@ pub enum Turn {
 }
 
 /// Fewest Pods of a workload that runs and does not sleep.
-pub fn fewest(scaling: &Scaling) -> i32 {
+pub fn min_running(scaling: &Scaling) -> i32 {
     scaling.min_replicas.max(1)
 }
 
 /// The scaler's turn. `scaling`: of a workload that has it and is not stopped.
-pub fn scaler_turn(scaling: Option<&Scaling>, live: &DeploymentState) -> Turn {
-    let by = &live.replicas_by;
-    match (scaling, by.is_ours(), by.scaler) {
+pub fn handover(scaling: Option<&Scaling>, live: &DeploymentState) -> ReplicasHandover {
+    let by = &live.replicas_managers;
+    match (scaling, by.has_operator(), by.scaler) {
         // It was stopped, and is to be started by the operator.
-        (Some(_), true, false) if live.desired == 0 => Turn::Wait,
-        (Some(_), true, false) => Turn::Take(live.desired),
-        (Some(_), true, true) => Turn::Wait,
-        (Some(_), false, true) => Turn::Own,
+        (Some(_), true, false) if live.desired == 0 => ReplicasHandover::Wait,
+        (Some(_), true, false) => ReplicasHandover::Acquire(live.desired),
+        (Some(_), true, true) => ReplicasHandover::Wait,
+        (Some(_), false, true) => ReplicasHandover::Owned,
         // Just made, or taken by somebody else.
-        (Some(scaling), false, false) => Turn::Take(live.desired.max(fewest(scaling))),
-        (None, true, true) => Turn::Release,
-        (None, false, true) => Turn::Wait,
-        (None, _, false) => Turn::None,
+        (Some(scaling), false, false) => ReplicasHandover::Acquire(live.desired.max(min_running(scaling))),
+        (None, true, true) => ReplicasHandover::Release,
+        (None, false, true) => ReplicasHandover::Wait,
+        (None, _, false) => ReplicasHandover::None,
     }
 }
 
 /// The scaling that is in force: a stopped workload has none.
-pub(super) fn scaling<K: Workload>(cr: &K) -> Option<&Scaling> {
+pub(super) fn scaling<K: WorkloadKind>(cr: &K) -> Option<&Scaling> {
     cr.scaling().filter(|_| cr.replicas() > 0)
 }
 
 /// How many Pods are wanted: the user's number, or that of whoever else sets it.
-pub(super) fn wanted<K: Workload>(cr: &K, live: &DeploymentState) -> i32 {
-    let by_others = scaling(cr).is_some() || live.replicas_by.stranger().is_some();
+pub(super) fn desired<K: WorkloadKind>(cr: &K, live: &DeploymentState) -> i32 {
+    let by_others = scaling(cr).is_some() || live.replicas_managers.other_manager().is_some();
     if cr.replicas() > 0 && by_others { live.desired } else { cr.replicas() }
 }
 
 /// How many Pods make the workload ready: all that are wanted or, where the load says how many, the fewest there may be.
-pub(super) fn needed<K: Workload>(cr: &K, live: &DeploymentState) -> i32 {
-    let wanted = wanted(cr, live);
-    scaling(cr).map_or(wanted, |scaling| wanted.min(fewest(scaling)))
+pub(super) fn required<K: WorkloadKind>(cr: &K, live: &DeploymentState) -> i32 {
+    let wanted = desired(cr, live);
+    scaling(cr).map_or(wanted, |scaling| wanted.min(min_running(scaling)))
 }
 
 /// How many Pods of a new template are to become ready.
-pub(super) fn awaited<K: Workload>(cr: &K, live: Option<&DeploymentState>) -> i32 {
-    live.map_or_else(|| scaling(cr).map_or(cr.replicas(), fewest), |live| wanted(cr, live))
+pub(super) fn expected<K: WorkloadKind>(cr: &K, live: Option<&DeploymentState>) -> i32 {
+    live.map_or_else(|| scaling(cr).map_or(cr.replicas(), min_running), |live| desired(cr, live))
 }
 
 /// Whether the user's number is another one than when the Deployment was last applied, as its `record` says.
-fn is_edited<K: Workload>(cr: &K, record: Option<&ChildRecord>) -> bool {
+fn is_edited<K: WorkloadKind>(cr: &K, record: Option<&ChildRecord>) -> bool {
     match record.and_then(|record| record.replicas) {
         Some(known) => known != cr.replicas(),
         // The record of an older build.
@@ -88,68 +88,72 @@ fn is_edited<K: Workload>(cr: &K, record: Option<&ChildRecord>) -> bool {
 
 /// `replicas` as it goes into the operator's apply of the whole Deployment: the first number, and, because an apply without it
 /// could take it away, the number there is while that apply has it. `None`: left out.
-pub(super) fn carried<K: Workload>(cr: &K, live: Option<&DeploymentState>) -> Option<i32> {
+pub(super) fn applied_replicas<K: WorkloadKind>(cr: &K, live: Option<&DeploymentState>) -> Option<i32> {
     match live {
         None => scaling(cr).is_none().then(|| cr.replicas()),
-        Some(live) => (live.replicas_by.operator && !is_handed_over(cr, live)).then_some(live.desired),
+        Some(live) => (live.replicas_managers.operator && !is_handed_over(cr, live)).then_some(live.desired),
     }
 }
 
 /// Whether the scaler has taken the field over from the apply of the whole Deployment, which is to leave it out now.
-pub(super) fn is_handed_over<K: Workload>(cr: &K, live: &DeploymentState) -> bool {
-    live.replicas_by.operator && live.replicas_by.scaler && scaling(cr).is_some()
+pub(super) fn is_handed_over<K: WorkloadKind>(cr: &K, live: &DeploymentState) -> bool {
+    live.replicas_managers.operator && live.replicas_managers.scaler && scaling(cr).is_some()
 }
 
 /// A change of the field alone that is the operator's to make: another number, which is the user's unless the scaler's or,
 /// until the user edits it, a stranger's counts; or (`Some(None)`) to leave it to the scaler.
-pub(super) fn due<K: Workload>(cr: &K, live: &DeploymentState, record: Option<&ChildRecord>) -> Option<Option<i32>> {
-    let by = &live.replicas_by;
+pub(super) fn due_change<K: WorkloadKind>(
+    cr: &K,
+    live: &DeploymentState,
+    record: Option<&ChildRecord>,
+) -> Option<Option<i32>> {
+    let by = &live.replicas_managers;
     if let Some(scaling) = scaling(cr) {
         return match by.scaler {
-            true => by.number.then_some(None),
+            true => by.replicas_apply.then_some(None),
             // It was stopped, and is to be started.
-            false => (by.is_ours() && live.desired == 0).then(|| Some(fewest(scaling))),
+            false => (by.has_operator() && live.desired == 0).then(|| Some(min_running(scaling))),
         };
     }
     let edited = is_edited(cr, record);
-    if by.stranger().is_some() && !edited && cr.replicas() > 0 {
+    if by.other_manager().is_some() && !edited && cr.replicas() > 0 {
         return None;
     }
-    (cr.replicas() != live.desired || !by.is_ours() || edited).then(|| Some(cr.replicas()))
+    (cr.replicas() != live.desired || !by.has_operator() || edited).then(|| Some(cr.replicas()))
 }
 
 /// Whether the scaler has yet to take the field over.
-pub(super) fn is_awaited<K: Workload>(cr: &K, live: &DeploymentState) -> bool {
-    scaling(cr).is_some_and(|scaling| scaler_turn(Some(scaling), live) != Turn::Own)
+pub(super) fn awaits_scaler<K: WorkloadKind>(cr: &K, live: &DeploymentState) -> bool {
+    scaling(cr).is_some_and(|scaling| handover(Some(scaling), live) != ReplicasHandover::Owned)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::ReplicasBy;
+    use crate::ports::ReplicasManagers;
 
     fn live(desired: i32, operator: bool, scaler: bool) -> DeploymentState {
-        let replicas_by = ReplicasBy { operator, scaler, ..ReplicasBy::default() };
-        DeploymentState { desired, replicas_by, ..DeploymentState::default() }
+        let replicas_by = ReplicasManagers { operator, scaler, ..ReplicasManagers::default() };
+        DeploymentState { desired, replicas_managers: replicas_by, ..DeploymentState::default() }
     }
 
     #[test]
     fn the_scaler_takes_over_the_number_there_is_and_sets_its_own_when_it_has_it_alone() {
         let scaling = Scaling { min_replicas: 3, ..Scaling::default() };
-        let turn = |live| scaler_turn(Some(&scaling), &live);
-        assert_eq!(turn(live(5, true, false)), Turn::Take(5));
-        assert_eq!(turn(live(1, true, false)), Turn::Take(1), "not yet its own number");
-        assert_eq!(turn(live(5, true, true)), Turn::Wait);
-        assert_eq!(turn(live(5, false, true)), Turn::Own);
-        assert_eq!(turn(live(1, false, false)), Turn::Take(3), "just made");
-        assert_eq!(turn(live(7, false, false)), Turn::Take(7), "kubectl scale");
-        assert_eq!(turn(live(0, true, false)), Turn::Wait, "stopped");
+        let turn = |live| handover(Some(&scaling), &live);
+        assert_eq!(turn(live(5, true, false)), ReplicasHandover::Acquire(5));
+        assert_eq!(turn(live(1, true, false)), ReplicasHandover::Acquire(1), "not yet its own number");
+        assert_eq!(turn(live(5, true, true)), ReplicasHandover::Wait);
+        assert_eq!(turn(live(5, false, true)), ReplicasHandover::Owned);
+        assert_eq!(turn(live(1, false, false)), ReplicasHandover::Acquire(3), "just made");
+        assert_eq!(turn(live(7, false, false)), ReplicasHandover::Acquire(7), "kubectl scale");
+        assert_eq!(turn(live(0, true, false)), ReplicasHandover::Wait, "stopped");
     }
 
     #[test]
     fn the_scaler_lets_go_of_the_number_when_the_operator_has_it() {
-        assert_eq!(scaler_turn(None, &live(5, false, true)), Turn::Wait);
-        assert_eq!(scaler_turn(None, &live(5, true, true)), Turn::Release);
-        assert_eq!(scaler_turn(None, &live(5, true, false)), Turn::None);
+        assert_eq!(handover(None, &live(5, false, true)), ReplicasHandover::Wait);
+        assert_eq!(handover(None, &live(5, true, true)), ReplicasHandover::Release);
+        assert_eq!(handover(None, &live(5, true, false)), ReplicasHandover::None);
     }
 }

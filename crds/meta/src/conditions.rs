@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::{PhasedObject, UNDATED};
+use crate::{PhasedObject, UNSET_TIME};
 
 /// The reason of `Available` while nobody calls and no Pod runs.
 pub const SCALED_TO_ZERO: &str = "ScaledToZero";
@@ -14,7 +14,7 @@ pub fn condition(type_: &str, status: bool, reason: &str, message: impl Into<Str
         status: if status { "True" } else { "False" }.to_owned(),
         reason: reason.to_owned(),
         message: message.into(),
-        last_transition_time: Time(UNDATED),
+        last_transition_time: Time(UNSET_TIME),
         observed_generation: None,
     }
 }
@@ -39,6 +39,6 @@ pub fn update_condition(conditions: &mut Vec<Condition>, new: Condition) {
 /// The object with this condition set.
 #[must_use]
 pub fn with_condition<K: PhasedObject>(mut cr: K, new: Condition) -> K {
-    set_condition(&mut cr.machine_mut().conditions, new);
+    set_condition(&mut cr.common_mut().conditions, new);
     cr
 }

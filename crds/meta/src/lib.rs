@@ -5,15 +5,15 @@ mod conditions;
 mod key;
 mod object;
 mod phase;
+mod raw_conditions;
 pub mod schema;
 mod status;
-mod verbatim;
 
 pub use conditions::{SCALED_TO_ZERO, condition, set_condition, update_condition, with_condition};
 pub use key::Key;
 pub use object::PhasedObject;
-pub use phase::{Phase, Standing};
-pub use status::{FIRST_PHASE, Failure, HistoryEntry, MachineStatus, UNDATED};
+pub use phase::{Phase, PhaseClass};
+pub use status::{CommonStatus, FIRST_PHASE, Failure, HistoryEntry, UNSET_TIME};
 
 /// What every label and annotation of the API begins with.
 pub const ANNOTATION_PREFIX: &str = "recif.dev/";

@@ -5,7 +5,7 @@ use std::fmt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-use crate::{Key, MachineStatus, Phase};
+use crate::{CommonStatus, Key, Phase};
 
 /// An object with a phase, which a state machine takes through its life. Generic code reads and changes it through this trait.
 pub trait PhasedObject: Clone + fmt::Debug + Send + Sync + 'static {
@@ -24,9 +24,9 @@ pub trait PhasedObject: Clone + fmt::Debug + Send + Sync + 'static {
     /// The metadata, for an action that changes labels, annotations or finalizers.
     fn meta_mut(&mut self) -> &mut ObjectMeta;
     /// The machine's part of the status; `None` when there is no status at all.
-    fn machine(&self) -> Option<&MachineStatus>;
+    fn common(&self) -> Option<&CommonStatus>;
     /// The machine's part of the status, made if there is none.
-    fn machine_mut(&mut self) -> &mut MachineStatus;
+    fn common_mut(&mut self) -> &mut CommonStatus;
     /// The whole status as JSON; `Null` when there is none.
     fn status_json(&self) -> Value;
     /// SHA-256 (hex) of the spec, without what only moves the replica count.
@@ -35,7 +35,7 @@ pub trait PhasedObject: Clone + fmt::Debug + Send + Sync + 'static {
     fn same_spec(&self, other: &Self) -> bool;
 
     /// A digest of what it offers to those that refer to it, beside its spec and whether it is available.
-    fn offers(&self) -> Option<&str> {
+    fn published_digest(&self) -> Option<&str> {
         None
     }
     /// SHA-256 (hex) of what was rendered, for the trace.
@@ -48,11 +48,11 @@ pub trait PhasedObject: Clone + fmt::Debug + Send + Sync + 'static {
     }
     /// The phase as stored.
     fn raw_phase(&self) -> Option<&str> {
-        self.machine()?.phase.as_deref()
+        self.common()?.phase.as_deref()
     }
     /// Moves the object to another phase.
     fn set_phase(&mut self, phase: Self::Phase) {
-        self.machine_mut().phase = Some(phase.as_str().to_owned());
+        self.common_mut().phase = Some(phase.as_str().to_owned());
     }
     /// This object in that phase: what an action that moves returns.
     #[must_use]
@@ -62,7 +62,7 @@ pub trait PhasedObject: Clone + fmt::Debug + Send + Sync + 'static {
         next
     }
     /// Puts our finalizer on it, if the kind has one.
-    fn hold(&mut self) {
+    fn add_finalizer(&mut self) {
         if let Some(ours) = Self::FINALIZER.filter(|_| !self.has_finalizer()) {
             self.meta_mut().finalizers.get_or_insert_default().push(ours.to_owned());
         }

@@ -5,7 +5,7 @@ use std::{fmt, hash::Hash};
 /// What a phase says about the object, in kstatus terms. The machine derives `Ready`, `Reconciling` and `Stalled`
 /// from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum PhaseClass {
     /// On the way to what the spec asks for.
     Progressing,
     /// What the spec asks for is there.
@@ -32,15 +32,15 @@ pub trait Phase: Copy + Eq + Hash + Ord + fmt::Debug + fmt::Display + Send + Syn
     /// The name as stored in `status.phase`.
     fn as_str(self) -> &'static str;
     /// What the phase says about the object.
-    fn standing(self) -> Standing;
+    fn class(self) -> PhaseClass;
     /// What is done in it, as a sentence, for an object that waits for nothing else.
-    fn doing(self) -> &'static str;
+    fn default_message(self) -> &'static str;
     /// Reads `status.phase`; `None` for a name this build does not know.
     fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|phase| phase.as_str() == text)
     }
     /// Whether others may judge the object by this phase: it waits for nothing but changes.
     fn is_settled(self) -> bool {
-        matches!(self.standing(), Standing::Settled | Standing::Stopped | Standing::Failed)
+        matches!(self.class(), PhaseClass::Settled | PhaseClass::Stopped | PhaseClass::Failed)
     }
 }

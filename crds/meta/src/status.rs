@@ -17,7 +17,7 @@ use crate::schema;
 /// The part of a status that the state machine owns, the same for every kind.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct MachineStatus {
+pub struct CommonStatus {
     /// Where the object is in its life cycle: Pending, Resolving, then Available or Error for what others refer to, and
     /// Rendering, Deploying, Running, Failed, Terminated, Terminating for what runs Pods.
     // Kept as text, so that a phase written by a newer build survives.
@@ -51,17 +51,17 @@ pub struct MachineStatus {
     pub managed_by: Option<String>,
     /// Conditions that are stored in other words than ours, see [`MachineStatus::keep_verbatim`]. Not part of the API.
     #[serde(skip)]
-    pub verbatim: Vec<Value>,
+    pub raw_conditions: Vec<Value>,
 }
 
-impl MachineStatus {
+impl CommonStatus {
     /// The status that the schema gives to a new object: Pending from the moment it is stored, as a Pod is, and in progress for
     /// kstatus, also while no operator runs. The time is no time: 1970, as in the Gateway API; the first write dates it.
-    pub fn unseen() -> Value {
+    pub fn initial() -> Value {
         let condition = |(type_, status): (&str, &str)| {
             json!({
                 "type": type_, "status": status, "reason": "Pending", "message": "",
-                "lastTransitionTime": UNDATED.to_string(),
+                "lastTransitionTime": UNSET_TIME.to_string(),
             })
         };
         let said = [("Ready", "False"), ("Reconciling", "True"), ("Stalled", "False"), ("Available", "False")];
@@ -69,15 +69,15 @@ impl MachineStatus {
     }
 
     /// Whether no operator has written this status: there is none, or the one that the schema gives.
-    pub fn is_unseen(&self) -> bool {
+    pub fn is_initial(&self) -> bool {
         let new = self.phase.as_deref().is_none_or(|phase| phase == FIRST_PHASE);
         let written = self.observed_generation.is_some() || self.spec_digest.is_some() || !self.history.is_empty();
         new && !written
     }
 
     /// The phase that an operator wrote; `None` while none has.
-    pub fn seen_phase(&self) -> Option<&str> {
-        self.phase.as_deref().filter(|_| !self.is_unseen())
+    pub fn written_phase(&self) -> Option<&str> {
+        self.phase.as_deref().filter(|_| !self.is_initial())
     }
 }
 
@@ -85,7 +85,7 @@ impl MachineStatus {
 pub const FIRST_PHASE: &str = "Pending";
 
 /// The time of a condition that nobody has dated.
-pub const UNDATED: Timestamp = Timestamp::UNIX_EPOCH;
+pub const UNSET_TIME: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// A failure, or a retry on the way to one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -136,7 +136,7 @@ pub struct HistoryEntry {
 }
 
 fn epoch() -> MicroTime {
-    MicroTime(UNDATED)
+    MicroTime(UNSET_TIME)
 }
 
 #[cfg(test)]
@@ -146,17 +146,17 @@ mod tests {
     #[test]
     fn a_status_is_seen_once_an_operator_has_written_it() {
         let with = |field: &str, value: Value| {
-            let mut status = MachineStatus::unseen();
+            let mut status = CommonStatus::initial();
             status[field] = value;
             status
         };
-        let is_unseen = |status: &Value| MachineStatus::deserialize(status).unwrap().is_unseen();
+        let is_unseen = |status: &Value| CommonStatus::deserialize(status).unwrap().is_initial();
         let strangers = json!([{ "type": "Audited", "status": "True", "reason": "R", "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
         for unseen in [
             json!({}),
             json!({ "phase": "Pending" }),
-            MachineStatus::unseen(),
+            CommonStatus::initial(),
             with("conditions", strangers),
             with("lastInvocationAt", json!("2026-01-01T00:00:00Z")),
         ] {

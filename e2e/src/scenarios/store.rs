@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use serde_json::json;
-use testing::postgres::Server;
+use testing::postgres::PostgresServer;
 
 use super::{Scenario, scenarios};
 use crate::{
@@ -60,7 +60,7 @@ pub(super) async fn disturb(ns: &Namespace, round: usize) -> Result<()> {
 }
 
 async fn two_control_planes_on_one_postgresql_hold_what_a_list_shows(ns: Namespace) -> Result<()> {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     let url = server.url("postgresql");
     fill(&ns).await?;
     let copy = Copy::new(&ns, &url)?;
@@ -86,7 +86,7 @@ async fn two_control_planes_on_one_postgresql_hold_what_a_list_shows(ns: Namespa
 }
 
 async fn a_database_that_was_stopped_is_caught_up_with(ns: Namespace) -> Result<()> {
-    let mut server = Server::start().await;
+    let mut server = PostgresServer::start().await;
     let url = server.url("postgresql");
     let (control_plane, copy) = stored(&ns, &url).await?;
     server.stop();

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use sqlx::{AnyConnection, Connection as _, Row as _};
-use testing::postgres::Server;
+use testing::postgres::PostgresServer;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -95,7 +95,7 @@ async fn recovers(control_plane: ControlPlane, copy: &Copy<'_>) -> Result<()> {
 }
 
 async fn a_database_that_is_not_there_at_the_start_is_filled_when_it_comes(ns: Namespace) -> Result<()> {
-    let mut server = Server::start().await;
+    let mut server = PostgresServer::start().await;
     let url = server.url("postgresql");
     server.stop();
     fill(&ns).await?;
@@ -160,7 +160,7 @@ async fn pass(
 }
 
 async fn a_slow_database_delays_nobody(ns: Namespace) -> Result<()> {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     let url = server.url("postgresql");
     let (way, slow) = Way::to(&url).await?;
     fill(&ns).await?;
@@ -190,7 +190,7 @@ async fn a_slow_database_delays_nobody(ns: Namespace) -> Result<()> {
 }
 
 async fn a_database_that_does_not_answer_any_more_is_given_up_and_caught_up_with(ns: Namespace) -> Result<()> {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     let url = server.url("postgresql");
     let (way, silent) = Way::to(&url).await?;
     fill(&ns).await?;
@@ -285,7 +285,7 @@ async fn tables_of_a_newer_program_are_left_alone(ns: Namespace) -> Result<()> {
 }
 
 async fn a_process_killed_in_a_transaction_leaves_nothing_of_it(ns: Namespace) -> Result<()> {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     let url = server.url("postgresql");
     let (control_plane, copy) = stored(&ns, &url).await?;
     // Steps are written last, so whoever waits for their table has written the rest.
@@ -318,7 +318,7 @@ async fn are_mixed(copy: &Copy<'_>) -> Result<()> {
 }
 
 async fn tools_that_change_all_the_time_are_replaced_as_one(ns: Namespace) -> Result<()> {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     let url = server.url("postgresql");
     let tell = async |round: i32, tools: i32| {
         let names: Vec<String> = (0..tools).map(|number| format!("tool-{number}")).collect();

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crds::Kind;
+use crds::ApiKind;
 
 use super::{exit::Exit, names::is_name};
 use crate::cluster::{ForwardError, Live, ReadError};
@@ -177,7 +177,7 @@ impl CliError {
     }
 
     /// That the object is not there.
-    pub(super) fn missing(live: &Live, kind: &'static Kind, name: &str) -> Self {
+    pub(super) fn missing(live: &Live, kind: &'static ApiKind, name: &str) -> Self {
         let namespace = live.namespace.clone();
         Self::Missing { kind: kind.name, plural: kind.plural, namespace, name: name.to_owned() }
     }

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crds::{KINDS, Kind, Role};
+use crds::{ApiKind, KINDS, Role};
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -125,7 +125,7 @@ impl Wanted {
     }
 
     /// Prints what there is and what comes, for as long as nothing stops it.
-    async fn follow(&self, live: &Live, kind: &'static Kind, name: &str) -> Result<Exit, CliError> {
+    async fn follow(&self, live: &Live, kind: &'static ApiKind, name: &str) -> Result<Exit, CliError> {
         let (sender, mut events) = mpsc::channel(AHEAD);
         let mut followed = Followed::default();
         let mut looks = interval(LOOK);

@@ -3,9 +3,9 @@
 use actions::kind::ControlledKind;
 use std::fmt::Write;
 
-use crds::{Kind, RemoteMCPServer, Role};
-use machine::{At, By, Edge};
-use meta::{Phase, PhasedObject as _, Standing};
+use crds::{ApiKind, RemoteMCPServer, Role};
+use machine::{Edge, EdgeFrom, EdgeOwner};
+use meta::{Phase, PhaseClass, PhasedObject as _};
 use serde_json::{Value, json};
 
 use super::{
@@ -36,7 +36,7 @@ pub(super) fn run(args: &MachineArgs) -> Result<Exit, CliError> {
 }
 
 /// The phases and edges of a kind, in the form of the control plane's `/v1/machines`.
-fn data(kind: &Kind) -> Value {
+fn data(kind: &ApiKind) -> Value {
     let edges = match kind.role {
         Role::Reference if kind.name == RemoteMCPServer::KIND => rows(RemoteMCPServer::TABLE.edges),
         Role::Workload => rows(actions::workload::EDGES),
@@ -47,16 +47,16 @@ fn data(kind: &Kind) -> Value {
 
 fn rows<P: Phase>(edges: &[Edge<P>]) -> Vec<Value> {
     let from = |at| match at {
-        At::Nothing => "",
-        At::In(phase) => P::as_str(phase),
-        At::Any => "*",
+        EdgeFrom::Nothing => "",
+        EdgeFrom::In(phase) => P::as_str(phase),
+        EdgeFrom::Any => "*",
     };
     let row = |edge: &Edge<P>| json!({ "from": from(edge.from), "to": edge.to.as_str(), "by": edge.by.as_str(), "why": edge.why });
     edges.iter().map(row).collect()
 }
 
 /// The diagram of a kind.
-pub fn diagram(kind: &Kind) -> String {
+pub fn diagram(kind: &ApiKind) -> String {
     match kind.role {
         Role::Reference if kind.name == RemoteMCPServer::KIND => mermaid(RemoteMCPServer::TABLE.edges),
         Role::Workload => mermaid(actions::workload::EDGES),
@@ -71,26 +71,26 @@ pub fn diagram(kind: &Kind) -> String {
 pub fn mermaid<P: Phase>(edges: &[Edge<P>]) -> String {
     let mut boxes = String::new();
     let mut arrows = String::new();
-    let mut drawn: Vec<(P, By, &str)> = Vec::new();
+    let mut drawn: Vec<(P, EdgeOwner, &str)> = Vec::new();
     for edge in edges {
         let alike: Vec<_> = edges.iter().filter(|other| same_move(edge, other)).collect();
         let from = match edge.from {
-            At::Nothing => "[*]".to_owned(),
-            At::In(phase) if alike.len() < MANY => phase.to_string(),
-            At::In(_) if drawn.contains(&(edge.to, edge.by, edge.why)) => continue,
-            At::In(_) => {
+            EdgeFrom::Nothing => "[*]".to_owned(),
+            EdgeFrom::In(phase) if alike.len() < MANY => phase.to_string(),
+            EdgeFrom::In(_) if drawn.contains(&(edge.to, edge.by, edge.why)) => continue,
+            EdgeFrom::In(_) => {
                 drawn.push((edge.to, edge.by, edge.why));
                 let phases: Vec<_> = alike.iter().filter_map(|edge| phase(edge.from)).collect();
                 add_box(&mut boxes, &edge.by.as_str().to_lowercase(), &phases.join(", "))
             }
-            At::Any => {
+            EdgeFrom::Any => {
                 let but = P::TERMINATING.map(|phase| format!(" but {phase}")).unwrap_or_default();
                 add_box(&mut boxes, "any", &format!("any phase{but}"))
             }
         };
         let _ = writeln!(arrows, "    {from} --> {}: {}", edge.to, label(edge.by.as_str(), edge.why));
     }
-    for phase in P::ALL.iter().filter(|phase| phase.standing() == Standing::Terminating) {
+    for phase in P::ALL.iter().filter(|phase| phase.class() == PhaseClass::Terminating) {
         let _ = writeln!(arrows, "    {phase} --> [*]");
     }
     format!("stateDiagram-v2\n{boxes}{arrows}")
@@ -104,10 +104,10 @@ fn same_move<P: Phase>(one: &Edge<P>, other: &Edge<P>) -> bool {
     phase(other.from).is_some() && (one.to, one.by, one.why) == (other.to, other.by, other.why)
 }
 
-fn phase<P: Phase>(at: At<P>) -> Option<&'static str> {
+fn phase<P: Phase>(at: EdgeFrom<P>) -> Option<&'static str> {
     match at {
-        At::In(phase) => Some(phase.as_str()),
-        At::Nothing | At::Any => None,
+        EdgeFrom::In(phase) => Some(phase.as_str()),
+        EdgeFrom::Nothing | EdgeFrom::Any => None,
     }
 }
 
@@ -134,18 +134,18 @@ mod tests {
     use super::*;
 
     const TABLE: &[Edge<WorkloadPhase>] = &[
-        Edge::rule(At::Nothing, Pending, Rule::Admit, "first sight"),
+        Edge::rule(EdgeFrom::Nothing, Pending, Rule::Admit, "first sight"),
         Edge::new(Pending, Resolving, "accept", "valid; or so: it seems"),
-        Edge::rule(At::In(Pending), Failed, Rule::Fail, ""),
-        Edge::rule(At::In(Resolving), Failed, Rule::Fail, ""),
-        Edge::rule(At::In(Rendering), Failed, Rule::Fail, ""),
-        Edge::rule(At::Any, Pending, Rule::SpecChanged, "the spec changed"),
-        Edge::rule(At::Any, Terminating, Rule::Delete, "deletionTimestamp set"),
+        Edge::rule(EdgeFrom::In(Pending), Failed, Rule::Fail, ""),
+        Edge::rule(EdgeFrom::In(Resolving), Failed, Rule::Fail, ""),
+        Edge::rule(EdgeFrom::In(Rendering), Failed, Rule::Fail, ""),
+        Edge::rule(EdgeFrom::Any, Pending, Rule::SpecChanged, "the spec changed"),
+        Edge::rule(EdgeFrom::Any, Terminating, Rule::Delete, "deletionTimestamp set"),
     ];
 
     #[test]
     fn the_data_is_the_table() {
-        let data = data(Kind::find("agent").unwrap());
+        let data = data(ApiKind::find("agent").unwrap());
         assert_eq!(data["phases"][0], "Pending");
         let edges = data["edges"].as_array().unwrap();
         assert_eq!(edges.len(), actions::workload::EDGES.len());

@@ -5,7 +5,7 @@
 
 use std::{pin::pin, time::Duration};
 
-use crds::{KINDS, Kind, ROLLOUT_AT, Role};
+use crds::{ApiKind, KINDS, ROLLOUT_AT, Role};
 use futures::StreamExt as _;
 use jiff::{SignedDuration, Timestamp};
 use kube::api::DynamicObject;
@@ -120,7 +120,7 @@ fn last_seq(object: &DynamicObject) -> i64 {
 
 async fn until_done(
     live: &Live,
-    kind: &'static Kind,
+    kind: &'static ApiKind,
     name: &str,
     before: i64,
     at: &str,
@@ -159,7 +159,7 @@ fn is_stopped(object: &DynamicObject) -> bool {
 }
 
 /// Whether objects of the kind have Pods to be replaced.
-fn has_pods(kind: &'static Kind) -> Result<(), CliError> {
+fn has_pods(kind: &'static ApiKind) -> Result<(), CliError> {
     if kind.role == Role::Workload {
         return Ok(());
     }
@@ -167,7 +167,7 @@ fn has_pods(kind: &'static Kind) -> Result<(), CliError> {
     Err(CliError::NoPods { kind: kind.name, workloads: workloads.join(", ") })
 }
 
-fn told(kind: &Kind, name: &str, object: &DynamicObject) -> String {
+fn told(kind: &ApiKind, name: &str, object: &DynamicObject) -> String {
     let kind = kind.name.to_lowercase();
     if is_stopped(object) {
         return format!("{kind}/{name} is stopped: it takes the operator's images of then when it is started\n");

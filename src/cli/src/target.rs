@@ -3,7 +3,7 @@
 use std::{ffi::OsStr, path::PathBuf};
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use crds::{KINDS, Kind};
+use crds::{ApiKind, KINDS};
 
 use super::{CliError, names::is_name};
 use crate::cluster::{Connection, Live};
@@ -76,7 +76,7 @@ impl Target {
     ///
     /// # Errors
     /// [`CliError::UnknownKind`] or [`CliError::NoName`].
-    pub fn parse(&self) -> Result<(&'static Kind, &str), CliError> {
+    pub fn parse(&self) -> Result<(&'static ApiKind, &str), CliError> {
         let (word, name) = match self.object.as_slice() {
             [one] => one.split_once('/').unwrap_or((one.as_str(), "")),
             [kind, name] => (kind.as_str(), name.as_str()),
@@ -106,8 +106,8 @@ pub(super) fn check_name(name: &str) -> Result<(), CliError> {
 ///
 /// # Errors
 /// [`CliError::UnknownKind`], with the words that would do.
-pub(super) fn find_kind(word: &str) -> Result<&'static Kind, CliError> {
-    Kind::find(word).ok_or_else(|| {
+pub(super) fn find_kind(word: &str) -> Result<&'static ApiKind, CliError> {
+    ApiKind::find(word).ok_or_else(|| {
         let known: Vec<_> = KINDS.iter().map(|kind| format!("{} ({})", kind.name.to_lowercase(), kind.short)).collect();
         CliError::UnknownKind { word: word.to_owned(), instead: String::new(), known: known.join(", ") }
     })

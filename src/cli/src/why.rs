@@ -7,8 +7,8 @@
 
 use actions::render::MANAGED_BY_LABEL;
 use crds::{
-    Kind, MANAGED_BY, Role,
-    trouble::{brief, deployment_trouble, last_words, pod_trouble, reference_trouble, speaker},
+    ApiKind, MANAGED_BY, Role,
+    diagnosis::{deployment_problems, failing_container, first_lines, last_error, pod_problems, reference_problem},
 };
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::api::{DynamicObject, LogParams};
@@ -46,7 +46,7 @@ pub(super) async fn run(args: WhyArgs) -> Result<Exit, CliError> {
     if args.output == Output::Plain {
         print_foreign(&format!("{}\n", said.sentence))?;
     }
-    let details = if said.ready { Vec::new() } else { brief(collect(&live, kind, name, &object).await) };
+    let details = if said.ready { Vec::new() } else { first_lines(collect(&live, kind, name, &object).await) };
     let notes: Vec<_> = held_by_pods(&live, kind, name, &object).await.into_iter().collect();
     match args.output {
         Output::Json | Output::Yaml => {
@@ -61,12 +61,12 @@ pub(super) async fn run(args: WhyArgs) -> Result<Exit, CliError> {
 }
 
 /// Why an object is not Ready, as `recif why` says it: the sentence, then the details; nothing of one that is.
-pub(super) async fn trouble(live: &Live, kind: &'static Kind, name: &str, object: &DynamicObject) -> Vec<String> {
+pub(super) async fn trouble(live: &Live, kind: &'static ApiKind, name: &str, object: &DynamicObject) -> Vec<String> {
     let said = sentence(kind, object);
     if said.ready {
         return Vec::new();
     }
-    let details = brief(collect(live, kind, name, object).await);
+    let details = first_lines(collect(live, kind, name, object).await);
     [said.sentence].into_iter().chain(details.into_iter().map(|line| format!("  {line}"))).collect()
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Said {
 }
 
 /// What an object says of itself.
-pub(super) fn sentence(kind: &Kind, object: &DynamicObject) -> Said {
+pub(super) fn sentence(kind: &ApiKind, object: &DynamicObject) -> Said {
     let status = status_of(object);
     let why = crds::why::why(kind.name, &object.metadata, object.data.get("status").map(|_| &status));
     let generation = object.metadata.generation;
@@ -93,16 +93,16 @@ pub(super) fn sentence(kind: &Kind, object: &DynamicObject) -> Said {
 }
 
 /// The details, the references' first; what the caller may not read is left out, with a note.
-async fn collect(live: &Live, kind: &'static Kind, name: &str, object: &DynamicObject) -> Vec<String> {
+async fn collect(live: &Live, kind: &'static ApiKind, name: &str, object: &DynamicObject) -> Vec<String> {
     let mut lines = Vec::new();
     let references = serde_json::to_value(object).map(|object| kind.references(&object)).unwrap_or_default();
     for reference in references {
         // Secrets and ConfigMaps are none of ours, and the sentence names what is missing of them.
-        let Some(kind) = Kind::find(reference.kind.as_str()) else { continue };
+        let Some(kind) = ApiKind::find(reference.kind.as_str()) else { continue };
         let namespace = reference.namespace.as_deref().unwrap_or(&live.namespace);
         match live.object_in(namespace, kind, &reference.name).await {
             Ok(found) => {
-                lines.extend(reference_trouble(kind.name, &reference.name, found.as_ref().map(status_of).as_ref()));
+                lines.extend(reference_problem(kind.name, &reference.name, found.as_ref().map(status_of).as_ref()));
             }
             Err(error) => hint(&format!("note: {error}")),
         }
@@ -112,13 +112,13 @@ async fn collect(live: &Live, kind: &'static Kind, name: &str, object: &DynamicO
     }
     match live.deployment(name).await {
         // One of the same name that somebody else made says nothing of this object.
-        Ok(deployment) => lines.extend(deployment.iter().filter(|found| is_ours(found)).flat_map(deployment_trouble)),
+        Ok(deployment) => lines.extend(deployment.iter().filter(|found| is_ours(found)).flat_map(deployment_problems)),
         Err(error) => hint(&format!("note: {error}")),
     }
     match live.pods(&live.namespace, &pods_of(kind, name)).await {
         Ok(pods) => {
             for pod in &pods {
-                lines.extend(pod_trouble(pod));
+                lines.extend(pod_problems(pod));
                 lines.extend(said_by(live, pod).await);
             }
         }
@@ -128,8 +128,8 @@ async fn collect(live: &Live, kind: &'static Kind, name: &str, object: &DynamicO
 }
 
 /// What several Pods do not know of each other. A spec that does not say where that is kept is judged by the Agent's ConfigMap.
-async fn held_by_pods(live: &Live, kind: &Kind, name: &str, object: &DynamicObject) -> Option<String> {
-    let held = |storage: Option<&str>| crds::why::held_by_pods(kind.name, &object.data["spec"], storage);
+async fn held_by_pods(live: &Live, kind: &ApiKind, name: &str, object: &DynamicObject) -> Option<String> {
+    let held = |storage: Option<&str>| crds::why::pod_local_state(kind.name, &object.data["spec"], storage);
     held(Some("memory"))?;
     if let Some(text) = held(None) {
         return Some(text);
@@ -155,11 +155,11 @@ fn is_ours(deployment: &Deployment) -> bool {
 /// What the container that keeps the Pod from being ready wrote last.
 async fn said_by(live: &Live, pod: &Pod) -> Option<String> {
     let name = pod.metadata.name.as_deref()?;
-    let (container, previous) = speaker(pod)?;
+    let (container, previous) = failing_container(pod)?;
     let tail_lines = Some(LOG_LINES);
     let params = LogParams { container: Some(container.to_owned()), previous, tail_lines, ..LogParams::default() };
     match live.log(&live.namespace, name, &params, |_| true).await {
-        Ok(log) => last_words(&log).map(|words| format!("Pod {name}, {container} says: {words}")),
+        Ok(log) => last_error(&log).map(|words| format!("Pod {name}, {container} says: {words}")),
         Err(error) => {
             hint(&format!("note: {error}"));
             None
@@ -202,7 +202,7 @@ mod tests {
     async fn collected(live: &Live, kind: &str, spec: Value) -> Vec<String> {
         let object = json!({ "apiVersion": "agents.recif.dev/v1", "kind": kind,
             "metadata": { "namespace": "a", "name": "one" }, "spec": spec });
-        collect(live, Kind::find(kind).unwrap(), "one", &serde_json::from_value(object).unwrap()).await
+        collect(live, ApiKind::find(kind).unwrap(), "one", &serde_json::from_value(object).unwrap()).await
     }
 
     #[tokio::test]
@@ -222,7 +222,7 @@ mod tests {
             "status": { "containerStatuses": [{ "name": "agent", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
                 "state": { "waiting": { "reason": "ImagePullBackOff", "message": "Back-off pulling image" } } }] } }] });
         let live = live(&[("/api/v1/namespaces/a/pods", pods)]);
-        let kind = Kind::find("Agent").unwrap();
+        let kind = ApiKind::find("Agent").unwrap();
         let agent = |ready: &str| {
             let condition = json!({ "type": "Ready", "status": ready, "reason": "Deploying", "message": "m",
                 "lastTransitionTime": "2026-01-01T00:00:00Z" });
@@ -237,7 +237,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_spec_without_storage_is_judged_by_its_config_map() {
-        let kind = Kind::find("Agent").unwrap();
+        let kind = ApiKind::find("Agent").unwrap();
         let agent = |spec: Value| {
             let mut whole = json!({ "name": "one", "framework": "corail", "replicas": 2 });
             whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());

@@ -8,7 +8,7 @@ use std::{
 };
 
 use actions::{
-    ports::{Child, ChildKind, ChildRef, Cluster, Manifest, OwnerState},
+    ports::{CachedChild, ChildClient, ChildKind, ChildManifest, ChildRef, OwnerState},
     workload::REPLICAS,
 };
 use async_trait::async_trait;
@@ -35,7 +35,7 @@ const JSON: Option<&str> = Some("application/json");
 const NONE_YET: &str = "1";
 
 /// The children of each kind, as far as they are known.
-pub type ChildMaps = HashMap<ChildKind, Arc<ObjectMap<Child>>>;
+pub type ChildMaps = HashMap<ChildKind, Arc<ObjectMap<CachedChild>>>;
 
 /// The way to the children.
 pub struct ChildWriter {
@@ -56,7 +56,7 @@ impl ChildWriter {
     }
 
     /// Takes an answer that is a child into the cache.
-    fn keep(&self, kind: ChildKind, body: &[u8]) -> Result<Arc<Child>, serde_json::Error> {
+    fn keep(&self, kind: ChildKind, body: &[u8]) -> Result<Arc<CachedChild>, serde_json::Error> {
         let seen = read(kind, body)?;
         let object = seen.object.clone();
         if let Some(map) = self.maps.get(&kind) {
@@ -67,8 +67,8 @@ impl ChildWriter {
 }
 
 #[async_trait]
-impl Cluster for ChildWriter {
-    async fn look(&self, child: &ChildRef) -> Result<Option<Arc<Child>>, ApiError> {
+impl ChildClient for ChildWriter {
+    async fn get(&self, child: &ChildRef) -> Result<Option<Arc<CachedChild>>, ApiError> {
         let call = call("get", child);
         let request = outgoing(Method::GET, path(child), None, Vec::new());
         match self.transport.call(&call, request).await.map_err(|error| classify(Operation::Get, error)) {
@@ -85,7 +85,7 @@ impl Cluster for ChildWriter {
         }
     }
 
-    async fn owner(&self, kind: &'static str, owner: &Key) -> Result<Option<OwnerState>, ApiError> {
+    async fn get_owner(&self, kind: &'static str, owner: &Key) -> Result<Option<OwnerState>, ApiError> {
         #[derive(Deserialize)]
         struct Owner {
             metadata: ObjectMeta,
@@ -115,7 +115,7 @@ impl Cluster for ChildWriter {
         }
     }
 
-    async fn data(&self, child: &ChildRef) -> Result<BTreeMap<String, String>, ApiError> {
+    async fn get_data(&self, child: &ChildRef) -> Result<BTreeMap<String, String>, ApiError> {
         #[derive(Deserialize)]
         struct Data {
             #[serde(default)]
@@ -127,7 +127,7 @@ impl Cluster for ChildWriter {
         read.await.map(|found| found.data).map_err(|error| classify(Operation::Get, error))
     }
 
-    async fn apply(&self, manifest: &Manifest, uid: Option<&str>) -> Result<Arc<Child>, ApiError> {
+    async fn apply(&self, manifest: &ChildManifest, uid: Option<&str>) -> Result<Arc<CachedChild>, ApiError> {
         let child = &manifest.child;
         let (operation, guard) = match uid {
             Some(uid) => (Operation::Apply, ("uid", uid)),
@@ -138,7 +138,7 @@ impl Cluster for ChildWriter {
         self.transport.write(&call("apply", child), operation, request, keep).await
     }
 
-    async fn dry_run(&self, manifest: &Manifest) -> Result<(), ApiError> {
+    async fn dry_run(&self, manifest: &ChildManifest) -> Result<(), ApiError> {
         let request = apply_request(manifest, None, true);
         let answer = self.transport.call(&call("dry-run", &manifest.child), request).await;
         answer.map(|_| ()).map_err(|error| classify(Operation::Apply, error))
@@ -149,7 +149,7 @@ impl Cluster for ChildWriter {
         deployment: &ChildRef,
         uid: &str,
         replicas: Option<i32>,
-    ) -> Result<Arc<Child>, ApiError> {
+    ) -> Result<Arc<CachedChild>, ApiError> {
         let request = replicas_request(deployment, uid, replicas, REPLICAS);
         let keep = |body: &[u8]| self.keep(deployment.kind, body);
         self.transport.write(&call("scale", deployment), Operation::Apply, request, keep).await
@@ -182,7 +182,7 @@ fn path(child: &ChildRef) -> String {
 }
 
 /// `guard`: a field of the metadata, and what it must be.
-fn apply_request(manifest: &Manifest, guard: Option<(&str, &str)>, dry_run: bool) -> Outgoing {
+fn apply_request(manifest: &ChildManifest, guard: Option<(&str, &str)>, dry_run: bool) -> Outgoing {
     let mut target = Target::new(path(&manifest.child)).with("fieldManager", FIELD_MANAGER).with("force", "true");
     if dry_run {
         target = target.with("dryRun", "All");
@@ -220,9 +220,9 @@ mod tests {
     use super::*;
     use crate::testing::{answer, scripted};
 
-    fn manifest() -> Manifest {
+    fn manifest() -> ChildManifest {
         let child = ChildRef { kind: ChildKind::Service, namespace: "ns".into(), name: "a".into() };
-        Manifest { child, body: json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}) }
+        ChildManifest { child, body: json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}) }
     }
 
     fn service(version: u64) -> String {
@@ -230,7 +230,7 @@ mod tests {
             .to_string()
     }
 
-    fn maps() -> (ChildMaps, Arc<ObjectMap<Child>>) {
+    fn maps() -> (ChildMaps, Arc<ObjectMap<CachedChild>>) {
         let map = Arc::new(ObjectMap::default());
         (ChildMaps::from([(ChildKind::Service, map.clone())]), map)
     }
@@ -307,9 +307,9 @@ mod tests {
         let gone = answer(404, r#"{"message":"not found","code":404}"#.into());
         let (transport, mut requests) = scripted(vec![answer(200, owner.to_string()), gone]);
         let writer = ChildWriter::new(transport, maps().0);
-        let read = writer.owner("Agent", &Key::new("ns", "a")).await.unwrap().unwrap();
+        let read = writer.get_owner("Agent", &Key::new("ns", "a")).await.unwrap().unwrap();
         assert_eq!((read.meta.generation, read.seq), (Some(3), 5));
-        assert_eq!(writer.owner("Agent", &Key::new("ns", "a")).await, Ok(None));
+        assert_eq!(writer.get_owner("Agent", &Key::new("ns", "a")).await, Ok(None));
         assert_eq!(requests.recv().await.unwrap().line, "GET /apis/agents.recif.dev/v1/namespaces/ns/agents/a");
     }
 
@@ -319,6 +319,6 @@ mod tests {
         let (transport, _requests) = scripted(vec![gone(), gone()]);
         let writer = ChildWriter::new(transport, maps().0);
         assert_eq!(writer.delete(&manifest().child, "u1").await, Ok(()));
-        assert_eq!(writer.look(&manifest().child).await, Ok(None));
+        assert_eq!(writer.get(&manifest().child).await, Ok(None));
     }
 }

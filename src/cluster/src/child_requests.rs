@@ -1,12 +1,12 @@
 //! Holds what requests about children have in common.
 
-use actions::ports::{Child, ChildKind};
+use actions::ports::{CachedChild, ChildKind};
 
 use super::{decode, store::Seen};
 
 pub(super) const APPLY: Option<&str> = Some("application/apply-patch+yaml");
 
-pub(super) fn read(kind: ChildKind, body: &[u8]) -> Result<Seen<Child>, serde_json::Error> {
+pub(super) fn read(kind: ChildKind, body: &[u8]) -> Result<Seen<CachedChild>, serde_json::Error> {
     let text = str::from_utf8(body).map_err(serde::de::Error::custom)?;
     let head = decode::head(text)?;
     let child = decode::child(kind, &head, text)?;

@@ -9,7 +9,7 @@ use crds::{
     remote_mcp_server::RemoteMCPServerStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
-use meta::MachineStatus;
+use meta::CommonStatus;
 use serde::{Deserialize, de::value::MapDeserializer};
 use serde_json::value::RawValue;
 
@@ -59,7 +59,7 @@ customs! {
 /// The two long lists are read by themselves: whatever is flattened into another type is copied before it is read.
 fn read_status<'a, S: Deserialize<'a>>(
     stored: Option<&'a RawValue>,
-    machine: impl FnOnce(&mut S) -> &mut MachineStatus,
+    machine: impl FnOnce(&mut S) -> &mut CommonStatus,
 ) -> Result<Option<S>, serde_json::Error> {
     let Some(stored) = stored else { return Ok(None) };
     let mut fields: BTreeMap<Cow<'a, str>, &'a RawValue> = serde_json::from_str(stored.get())?;
@@ -71,7 +71,7 @@ fn read_status<'a, S: Deserialize<'a>>(
     }
     if let Some(conditions) = conditions {
         machine.conditions = read_list(conditions)?;
-        machine.keep_verbatim(&serde_json::from_str::<Vec<&RawValue>>(conditions.get())?);
+        machine.retain_raw(&serde_json::from_str::<Vec<&RawValue>>(conditions.get())?);
     }
     Ok(Some(status))
 }

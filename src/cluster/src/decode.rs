@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use actions::{
     discovery::Definitions,
-    ports::{Child, ChildKind, ChildRef, Controller, DeploymentState, ReplicasBy},
+    ports::{CachedChild, ChildKind, ChildRef, Controller, DeploymentState, ReplicasManagers},
     render::MANAGED_BY_LABEL,
     workload::{REPLICAS, SCALER},
 };
@@ -67,7 +67,7 @@ pub fn labels(json: &str) -> Result<(BTreeMap<String, String>, bool), serde_json
 ///
 /// # Errors
 /// When it does not look like one.
-pub fn child(kind: ChildKind, head: &Head, json: &str) -> Result<Child, serde_json::Error> {
+pub fn child(kind: ChildKind, head: &Head, json: &str) -> Result<CachedChild, serde_json::Error> {
     let wire: WireChild<'_> = serde_json::from_str(json)?;
     let fields = Fields::read(&wire.metadata.managed_fields)?;
     let deployment = (kind == ChildKind::Deployment).then(|| wire.deployment(&fields));
@@ -82,7 +82,7 @@ pub fn child(kind: ChildKind, head: &Head, json: &str) -> Result<Child, serde_js
     // keeps its memory.
     let is_kept = |name: &str| controller.is_none() && (name.starts_with("recif.dev/") || name == MANAGED_BY_LABEL);
     let labels = metadata.labels.into_iter().filter(|(name, _)| is_kept(name)).collect();
-    Ok(Child {
+    Ok(CachedChild {
         child: ChildRef { kind, namespace: head.key.namespace.clone(), name: head.key.name.clone() },
         uid: head.uid.clone(),
         resource_version: head.version,
@@ -166,7 +166,7 @@ struct FieldSet(BTreeMap<String, FieldSet>);
 #[derive(Default)]
 struct Fields {
     owned: Option<String>,
-    replicas_by: ReplicasBy,
+    replicas_by: ReplicasManagers,
 }
 
 impl Fields {
@@ -187,7 +187,7 @@ impl Fields {
             } else if has_replicas && entry.manager == SCALER && entry.operation == "Apply" {
                 found.replicas_by.scaler = true;
             } else if has_replicas && entry.manager == REPLICAS && entry.operation == "Apply" {
-                found.replicas_by.number = true;
+                found.replicas_by.replicas_apply = true;
             } else if has_replicas {
                 found.replicas_by.other = Some(entry.manager.clone().into_owned());
             }
@@ -262,7 +262,7 @@ impl WireChild<'_> {
             available: status.available_replicas,
             stalled: message("Progressing", "False"),
             replica_failure: message("ReplicaFailure", "True"),
-            replicas_by: fields.replicas_by.clone(),
+            replicas_managers: fields.replicas_by.clone(),
         }
     }
 }
@@ -271,11 +271,11 @@ impl WireChild<'_> {
 mod tests {
     use super::*;
 
-    fn read(kind: ChildKind, json: &str) -> Child {
+    fn read(kind: ChildKind, json: &str) -> CachedChild {
         child(kind, &head(json).unwrap(), json).unwrap()
     }
 
-    fn deployment(managed_fields: &str) -> Child {
+    fn deployment(managed_fields: &str) -> CachedChild {
         let json = format!(
             r#"{{"metadata":{{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7","generation":2,
             "ownerReferences":[{{"apiVersion":"agents.recif.dev/v1","kind":"Agent","name":"a","uid":"x","controller":true}}],
@@ -334,17 +334,17 @@ mod tests {
     #[test]
     fn replicas_belong_to_somebody_else_only_when_they_are_not_ours() {
         let kubectl = r#"{"manager":"kubectl","operation":"Update","subresource":"scale","fieldsV1":{"f:spec":{"f:replicas":{}}}}"#;
-        let by = |entries: &str| deployment(entries).deployment.unwrap().replicas_by;
-        assert_eq!(by(&format!("{OURS},{kubectl}")).stranger(), Some("kubectl"));
+        let by = |entries: &str| deployment(entries).deployment.unwrap().replicas_managers;
+        assert_eq!(by(&format!("{OURS},{kubectl}")).other_manager(), Some("kubectl"));
         let ours = OURS.replace("f:b", "f:replicas");
-        assert_eq!(by(&format!("{kubectl},{ours}")).stranger(), None);
-        assert_eq!(by(&kubectl.replace("f:spec", "f:template")), ReplicasBy::default());
+        assert_eq!(by(&format!("{kubectl},{ours}")).other_manager(), None);
+        assert_eq!(by(&kubectl.replace("f:spec", "f:template")), ReplicasManagers::default());
         let scaler = ours.replace("recif-operator", "recif-scaler");
-        let expected = ReplicasBy { operator: true, scaler: true, ..ReplicasBy::default() };
+        let expected = ReplicasManagers { operator: true, scaler: true, ..ReplicasManagers::default() };
         assert_eq!(by(&format!("{scaler},{ours}")), expected);
-        assert_eq!(by(&format!("{scaler},{kubectl}")).stranger(), None);
+        assert_eq!(by(&format!("{scaler},{kubectl}")).other_manager(), None);
         let number = by(&ours.replace("recif-operator", "recif-replicas"));
-        assert_eq!((number.is_ours(), number.operator, number.stranger()), (true, false, None));
+        assert_eq!((number.has_operator(), number.operator, number.other_manager()), (true, false, None));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use crds::FIELD_MANAGER;
 use http::Method;
-use machine::{ApiError, Objects};
+use machine::{ApiError, ObjectClient};
 use meta::{Key, PhasedObject};
 use serde_json::Value;
 
@@ -74,7 +74,7 @@ fn is_over<K: PhasedObject>(object: &K) -> bool {
 }
 
 #[async_trait]
-impl<K: PhasedObject + Custom> Objects<K> for CustomObjects<K> {
+impl<K: PhasedObject + Custom> ObjectClient<K> for CustomObjects<K> {
     fn newest(&self, key: &Key) -> Option<Arc<K>> {
         self.map.get(key)
     }

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use actions::ports::{Pod, PodTrouble};
+use actions::ports::{PodProblem, WorkloadPod};
 use serde::{Deserialize, de::IgnoredAny};
 
 use super::store::Head;
@@ -14,7 +14,7 @@ use super::store::Head;
 ///
 /// # Errors
 /// When it does not look like one.
-pub fn pod(head: &Head, json: &str) -> Result<Pod, serde_json::Error> {
+pub fn pod(head: &Head, json: &str) -> Result<WorkloadPod, serde_json::Error> {
     let wire: WirePod = serde_json::from_str(json)?;
     let condition = |type_: &str| wire.status.conditions.iter().find(|found| found.type_ == type_);
     let ready = condition("Ready").is_some_and(|found| found.status == "True");
@@ -23,12 +23,12 @@ pub fn pod(head: &Head, json: &str) -> Result<Pod, serde_json::Error> {
     let trouble = if ready {
         None
     } else if unschedulable {
-        Some(PodTrouble::Unschedulable)
+        Some(PodProblem::Unschedulable)
     } else {
         containers.find_map(|container| container.trouble(&wire.spec))
     };
     let cost = wire.metadata.annotations.deletion_cost;
-    Ok(Pod {
+    Ok(WorkloadPod {
         name: head.key.name.clone(),
         uid: head.uid.clone(),
         resource_version: head.version,
@@ -37,7 +37,7 @@ pub fn pod(head: &Head, json: &str) -> Result<Pod, serde_json::Error> {
         terminating: wire.metadata.deletion_timestamp.is_some(),
         ip: wire.status.pod_ip,
         deletion_cost: cost.and_then(|cost| cost.parse().ok()),
-        trouble,
+        problem: trouble,
     })
 }
 
@@ -132,18 +132,18 @@ struct Ended {
 }
 
 impl ContainerStatus {
-    fn trouble(&self, spec: &Spec) -> Option<PodTrouble> {
+    fn trouble(&self, spec: &Spec) -> Option<PodProblem> {
         let waiting = self.state.waiting.as_ref();
         match waiting.map_or("", |waiting| waiting.reason.as_str()) {
             "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull" | "InvalidImageName" | "ImageInspectError" => {
                 let mut containers = spec.init_containers.iter().chain(&spec.containers);
                 let image = containers.find(|found| found.name == self.name).map(|found| found.image.clone());
-                Some(PodTrouble::ImagePull { image: image.unwrap_or_default() })
+                Some(PodProblem::ImagePull { image: image.unwrap_or_default() })
             }
             "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
                 let message = waiting.map_or("", |waiting| waiting.message.as_str());
                 let object = missing_object(message).unwrap_or_else(|| format!("container \"{}\"", self.name));
-                Some(PodTrouble::CreateContainerConfigError { object })
+                Some(PodProblem::CreateContainerConfigError { object })
             }
             "CrashLoopBackOff" => Some(self.crash_loop()),
             // Between two attempts it runs or has just ended; that is no news as long as it goes on like this.
@@ -154,8 +154,8 @@ impl ContainerStatus {
         }
     }
 
-    fn crash_loop(&self) -> PodTrouble {
-        PodTrouble::CrashLoop { container: self.name.clone(), exit_code: self.exit_code().unwrap_or_default() }
+    fn crash_loop(&self) -> PodProblem {
+        PodProblem::CrashLoop { container: self.name.clone(), exit_code: self.exit_code().unwrap_or_default() }
     }
 
     fn exit_code(&self) -> Option<i32> {
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
     use crate::decode::head;
 
-    fn read(status: &str) -> Pod {
+    fn read(status: &str) -> WorkloadPod {
         let json = format!(
             r#"{{"metadata":{{"name":"p","namespace":"ns","uid":"u","resourceVersion":"1"}},
             "spec":{{"containers":[{{"name":"agent","image":"corail:latest"}}]}},"status":{status}}}"#
@@ -189,30 +189,30 @@ mod tests {
         pod(&head(&json).unwrap(), &json).unwrap()
     }
 
-    fn trouble(container: &str) -> Option<PodTrouble> {
-        read(&format!(r#"{{"containerStatuses":[{{"name":"agent",{container}}}]}}"#)).trouble
+    fn trouble(container: &str) -> Option<PodProblem> {
+        read(&format!(r#"{{"containerStatuses":[{{"name":"agent",{container}}}]}}"#)).problem
     }
 
     #[test]
     fn the_reason_is_a_class_and_what_the_user_wrote() {
-        let image = Some(PodTrouble::ImagePull { image: "corail:latest".into() });
+        let image = Some(PodProblem::ImagePull { image: "corail:latest".into() });
         for reason in ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull"] {
             assert_eq!(trouble(&format!(r#""state":{{"waiting":{{"reason":"{reason}"}}}}"#)), image);
         }
         let missing =
             r#""state":{"waiting":{"reason":"CreateContainerConfigError","message":"secret \"keys\" not found"}}"#;
         let object = r#"secret "keys""#.into();
-        assert_eq!(trouble(missing), Some(PodTrouble::CreateContainerConfigError { object }));
+        assert_eq!(trouble(missing), Some(PodProblem::CreateContainerConfigError { object }));
         let key = missing.replace(r#"secret \"keys\" not found"#, "couldn't find key a in Secret ns/keys");
         let object = r#"key "a" in Secret "keys""#.into();
-        assert_eq!(trouble(&key), Some(PodTrouble::CreateContainerConfigError { object }));
+        assert_eq!(trouble(&key), Some(PodProblem::CreateContainerConfigError { object }));
         assert_eq!(trouble(r#""state":{"waiting":{"reason":"ContainerCreating"}}"#), None);
     }
 
     #[test]
     fn a_crash_loop_does_not_flap_between_attempts() {
         let ended = r#""lastState":{"terminated":{"exitCode":3}},"restartCount":2"#;
-        let expected = Some(PodTrouble::CrashLoop { container: "agent".into(), exit_code: 3 });
+        let expected = Some(PodProblem::CrashLoop { container: "agent".into(), exit_code: 3 });
         for state in [r#"{"waiting":{"reason":"CrashLoopBackOff"}}"#, "{}", r#"{"terminated":{"exitCode":3}}"#] {
             assert_eq!(trouble(&format!(r#""state":{state},{ended}"#)), expected, "{state}");
         }
@@ -228,11 +228,11 @@ mod tests {
                 "status":{{"initContainerStatuses":[{{"name":"proxy",{sidecar}}}],
                 "containerStatuses":[{{"name":"agent","state":{{"waiting":{{"reason":"PodInitializing"}}}}}}]}}}}"#
             );
-            pod(&head(&json).unwrap(), &json).unwrap().trouble
+            pod(&head(&json).unwrap(), &json).unwrap().problem
         };
-        let image = Some(PodTrouble::ImagePull { image: "r/p".into() });
+        let image = Some(PodProblem::ImagePull { image: "r/p".into() });
         assert_eq!(with(r#""state":{"waiting":{"reason":"ImagePullBackOff"}}"#), image);
-        let crash = Some(PodTrouble::CrashLoop { container: "proxy".into(), exit_code: 2 });
+        let crash = Some(PodProblem::CrashLoop { container: "proxy".into(), exit_code: 2 });
         let ended = r#""restartCount":3,"lastState":{"terminated":{"exitCode":2}}"#;
         assert_eq!(with(&format!(r#""state":{{"waiting":{{"reason":"CrashLoopBackOff"}}}},{ended}"#)), crash);
         assert_eq!(
@@ -257,6 +257,6 @@ mod tests {
             r#"{"conditions":[{"type":"Ready","status":"True"}],
             "containerStatuses":[{"name":"agent","ready":true,"restartCount":5,"lastState":{"terminated":{"exitCode":1}}}]}"#,
         );
-        assert_eq!((pod.ready, pod.trouble), (true, None));
+        assert_eq!((pod.ready, pod.problem), (true, None));
     }
 }

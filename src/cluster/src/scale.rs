@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use actions::{
-    ports::{Child, ChildKind, ChildRef, Pod},
+    ports::{CachedChild, ChildKind, ChildRef, WorkloadPod},
     workload::SCALER,
 };
 use http::Method;
@@ -25,7 +25,7 @@ const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// The way to Deployments and Pods, under the scaler's name.
 pub struct ScaleWriter {
     transport: Arc<Transport>,
-    deployments: Arc<ObjectMap<Child>>,
+    deployments: Arc<ObjectMap<CachedChild>>,
 }
 
 impl fmt::Debug for ScaleWriter {
@@ -36,7 +36,7 @@ impl fmt::Debug for ScaleWriter {
 
 impl ScaleWriter {
     /// Writes through `transport`, and puts the answers into `deployments`.
-    pub fn new(transport: Arc<Transport>, deployments: Arc<ObjectMap<Child>>) -> Self {
+    pub fn new(transport: Arc<Transport>, deployments: Arc<ObjectMap<CachedChild>>) -> Self {
         Self { transport, deployments }
     }
 
@@ -44,7 +44,7 @@ impl ScaleWriter {
     ///
     /// # Errors
     /// As the API server answered.
-    pub async fn set_replicas(&self, deployment: &Child, replicas: Option<i32>) -> Result<(), ApiError> {
+    pub async fn set_replicas(&self, deployment: &CachedChild, replicas: Option<i32>) -> Result<(), ApiError> {
         let (namespace, name) = (&deployment.child.namespace, &deployment.child.name);
         let request = replicas_request(&deployment.child, &deployment.uid, replicas, SCALER);
         let call = Call { verb: "scale", kind: "Deployment", object: format!("{namespace}/{name}") };
@@ -60,7 +60,12 @@ impl ScaleWriter {
     ///
     /// # Errors
     /// As the API server answered.
-    pub async fn set_deletion_cost(&self, namespace: &str, pod: &Pod, cost: Option<i32>) -> Result<(), ApiError> {
+    pub async fn set_deletion_cost(
+        &self,
+        namespace: &str,
+        pod: &WorkloadPod,
+        cost: Option<i32>,
+    ) -> Result<(), ApiError> {
         let cost = cost.map(|cost| cost.to_string());
         let body = json!({ "metadata": { "uid": pod.uid, "annotations": { DELETION_COST: cost } } });
         let target = Target::new(Resource::POD.object(namespace, &pod.name)).with("fieldManager", SCALER).into_string();
@@ -110,7 +115,7 @@ mod tests {
         let (transport, mut asked) = scripted(vec![answer(200, stored(7)), answer(200, stored(8))]);
         let map = Arc::new(ObjectMap::default());
         let writer = ScaleWriter::new(transport, map.clone());
-        let deployment = Child {
+        let deployment = CachedChild {
             child: ChildRef { kind: ChildKind::Deployment, namespace: "ns".into(), name: "a".into() },
             uid: "u".into(),
             resource_version: 1,
@@ -125,7 +130,7 @@ mod tests {
         };
         writer.set_replicas(&deployment, Some(3)).await.unwrap();
         let state = map.get(&Key::new("ns", "a")).unwrap().deployment.clone().unwrap();
-        assert!(state.desired == 3 && state.replicas_by.scaler);
+        assert!(state.desired == 3 && state.replicas_managers.scaler);
         let request = asked.recv().await.unwrap();
         let target = "/apis/apps/v1/namespaces/ns/deployments/a?fieldManager=recif-scaler&force=true";
         assert_eq!(request.line, format!("PATCH {target}"));
@@ -139,7 +144,7 @@ mod tests {
         let gone = answer(404, r#"{"message":"not found","code":404}"#.into());
         let (transport, mut asked) = scripted(vec![answer(200, "{}".into()), gone]);
         let writer = ScaleWriter::new(transport, Arc::default());
-        let pod = Pod {
+        let pod = WorkloadPod {
             name: "p".into(),
             uid: "p".into(),
             resource_version: 1,
@@ -148,7 +153,7 @@ mod tests {
             terminating: false,
             ip: None,
             deletion_cost: None,
-            trouble: None,
+            problem: None,
         };
         writer.set_deletion_cost("ns", &pod, Some(-5)).await.unwrap();
         writer.set_deletion_cost("ns", &pod, None).await.unwrap();

@@ -11,9 +11,9 @@ use std::{
 
 use cluster::{Change, Head, ObjectMap};
 use crds::{
-    Kind,
+    ApiKind,
+    diagnosis::{deployment_problems, pod_problems},
     tool_server::{TOOLS_KEY, tools_config_map},
-    trouble::{deployment_trouble, pod_trouble},
 };
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -63,7 +63,7 @@ pub(super) struct ConfigMapSeen {
     /// Its texts, masked, by key; those of a server's tools are kept elsewhere.
     pub(super) files: Box<[(Box<str>, Box<str>)]>,
     /// The server whose tools it holds, and their definitions.
-    pub(super) tools: Option<(&'static Kind, Arc<str>)>,
+    pub(super) tools: Option<(&'static ApiKind, Arc<str>)>,
 }
 
 /// A Pod.
@@ -111,7 +111,7 @@ impl Around {
     }
 
     /// The Pods of a workload, by name.
-    pub(super) fn pods_of(&self, kind: &Kind, key: &Key) -> Vec<Arc<PodSeen>> {
+    pub(super) fn pods_of(&self, kind: &ApiKind, key: &Key) -> Vec<Arc<PodSeen>> {
         self.by_workload.of(&(label(kind), key.clone()))
     }
 
@@ -155,7 +155,7 @@ impl<K: Eq + Hash, T> Index<K, T> {
     }
 }
 
-fn label(kind: &Kind) -> String {
+fn label(kind: &ApiKind) -> String {
     format!("recif.dev/{}", kind.name.to_lowercase())
 }
 
@@ -164,7 +164,7 @@ pub(super) fn deployment(head: &Head, json: &str) -> Result<DeploymentSeen, Erro
     let deployment: Deployment = serde_json::from_str(json)?;
     let desired = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let ready = deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
-    let trouble = deployment_trouble(&deployment).into();
+    let trouble = deployment_problems(&deployment).into();
     let owners = deployment.metadata.owner_references.unwrap_or_default();
     let owner = owners.into_iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.into());
     Ok(DeploymentSeen { uid: head.uid.as_str().into(), owner: owner.unwrap_or_default(), desired, ready, trouble })
@@ -177,13 +177,13 @@ pub(super) fn config_map(head: &Head, json: &str) -> Result<ConfigMapSeen, Error
         map.metadata.owner_references.unwrap_or_default().into_iter().find(|owner| owner.controller == Some(true));
     let server = owner.filter(|owner| tools_config_map(&owner.kind, &owner.name) == head.key.name);
     let mut data = map.data.unwrap_or_default();
-    let tools = server.and_then(|owner| Some((Kind::find(&owner.kind)?, data.remove(TOOLS_KEY)?.into())));
+    let tools = server.and_then(|owner| Some((ApiKind::find(&owner.kind)?, data.remove(TOOLS_KEY)?.into())));
     let files = data.into_iter().map(|(name, text)| (name.as_str().into(), rendered(&name, &text).into()));
     Ok(ConfigMapSeen { files: files.collect(), tools })
 }
 
 /// The server of this kind whose tools a ConfigMap of this name holds.
-pub(super) fn server_of(kind: &Kind, config_map: &Key) -> Option<Key> {
+pub(super) fn server_of(kind: &ApiKind, config_map: &Key) -> Option<Key> {
     let name = config_map.name.strip_suffix(tools_config_map(kind.name, "").as_str())?;
     Some(Key::new(&config_map.namespace, name))
 }
@@ -208,7 +208,7 @@ pub(super) fn pod(head: &Head, json: &str) -> Result<PodSeen, Error> {
         uid: head.uid.as_str().into(),
         ip: status.and_then(|status| status.pod_ip.as_deref()?.parse().ok()),
         state: state.into(),
-        trouble: pod_trouble(&pod).into(),
+        trouble: pod_problems(&pod).into(),
         workloads: labels.map(|(label, name)| (label.clone(), Key::new(&head.key.namespace, name))).collect(),
     })
 }

@@ -6,7 +6,7 @@ use cluster::{
     access::{Access, Network, No, OWN_AUTHORIZATION, Penalties, Standing, Unavailable, bearer},
     reviews::{Identity, Right},
 };
-use crds::{KINDS, Kind, digest::sha256_hex};
+use crds::{ApiKind, KINDS, digest::sha256_hex};
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
@@ -168,7 +168,7 @@ impl Auth {
     pub(super) async fn may_get(
         &self,
         caller: &Caller,
-        kind: &Kind,
+        kind: &ApiKind,
         namespace: &str,
         name: &str,
     ) -> Result<(), Problem> {
@@ -197,7 +197,7 @@ impl Auth {
     pub(super) async fn sees(
         &self,
         caller: &Caller,
-        kind: &Kind,
+        kind: &ApiKind,
         namespace: &str,
         name: &str,
     ) -> Result<bool, Problem> {
@@ -208,7 +208,7 @@ impl Auth {
     ///
     /// # Errors
     /// Nobody knows him, or nobody can be asked.
-    pub(super) async fn may_list(&self, caller: &Caller, kind: &Kind, namespace: &str) -> Result<bool, Problem> {
+    pub(super) async fn may_list(&self, caller: &Caller, kind: &ApiKind, namespace: &str) -> Result<bool, Problem> {
         let right = Right { verb: "list", resource: kind.plural, subresource: "", namespace, name: "" };
         self.may(caller, &right).await
     }
@@ -222,7 +222,7 @@ impl Auth {
         &self,
         caller: &Caller,
         fleet: &Fleet,
-        kinds: &[&'static Kind],
+        kinds: &[&'static ApiKind],
         namespaces: &[String],
     ) -> Result<Visible, Problem> {
         if matches!(self, Self::None { .. }) {
@@ -250,11 +250,11 @@ impl Auth {
     pub(super) fn sighted(
         visible: &Visible,
         fleet: &Fleet,
-        kinds: &[&'static Kind],
+        kinds: &[&'static ApiKind],
         namespaces: &[String],
     ) -> Result<(), Problem> {
         let Some(sights) = visible.sights() else { return Ok(()) };
-        let wanted = |kind: &Kind| kinds.is_empty() || kinds.iter().any(|wanted| wanted.name == kind.name);
+        let wanted = |kind: &ApiKind| kinds.is_empty() || kinds.iter().any(|wanted| wanted.name == kind.name);
         let mut there = false;
         for ((row, _), sight) in (0_u8..).zip(KINDS).zip(sights).filter(|((_, kind), _)| wanted(kind)) {
             if !matches!(sight, Sight::Namespaces(names) if names.is_empty()) {
@@ -275,7 +275,7 @@ impl Auth {
     async fn sight(
         &self,
         caller: &Caller,
-        kind: &'static Kind,
+        kind: &'static ApiKind,
         mut there: Vec<String>,
         named: &[String],
     ) -> Result<Sight, Problem> {
@@ -331,7 +331,7 @@ fn unavailable() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the API server cannot be asked who you are: try again")
 }
 
-fn forbidden(verb: &str, kind: &Kind, namespace: &str) -> Problem {
+fn forbidden(verb: &str, kind: &ApiKind, namespace: &str) -> Problem {
     let place = if namespace.is_empty() { "in any namespace".to_owned() } else { format!("in namespace {namespace}") };
     let detail = format!(
         "you may not {verb} {plural} {place}: it takes the right to {verb} {plural} in API group {}, which the ClusterRole \

@@ -87,7 +87,7 @@ async fn a_caller_is_who_his_token_says() {
 #[tokio::test]
 async fn an_object_is_shown_to_whom_may_get_it() {
     let (_, auth) = auth();
-    let kind = Kind::find("Agent").unwrap();
+    let kind = ApiKind::find("Agent").unwrap();
     for (name, namespace, expected) in [
         ("admin", "c", Ok(())),
         ("alice", "a", Ok(())),
@@ -109,7 +109,7 @@ async fn an_object_is_shown_to_whom_may_get_it() {
 #[tokio::test]
 async fn what_nobody_has_heard_of_is_not_asked_about() {
     let (roles, auth) = auth();
-    let (stage, agents) = (stage(), Kind::find("Agent").unwrap());
+    let (stage, agents) = (stage(), ApiKind::find("Agent").unwrap());
     let mut named: Vec<_> = (0..40).map(|number| format!("n{number}")).collect();
     named.push("a".into());
     let visible = auth.visible(&caller(&auth, "alice"), &stage.fleet, &[agents], &named).await.unwrap();
@@ -120,7 +120,7 @@ async fn what_nobody_has_heard_of_is_not_asked_about() {
 #[tokio::test(start_paused = true)]
 async fn what_was_allowed_stays_so_for_a_while_when_the_api_server_is_away() {
     let (roles, auth) = auth();
-    let agents = Kind::find("Agent").unwrap();
+    let agents = ApiKind::find("Agent").unwrap();
     let mut fields = HeaderMap::new();
     fields.insert("authorization", HeaderValue::from_static("Bearer good-admin"));
     assert_eq!(auth.may_get(&auth.caller(&fields).unwrap(), agents, "a", "shared").await, Ok(()));
@@ -133,8 +133,8 @@ async fn what_was_allowed_stays_so_for_a_while_when_the_api_server_is_away() {
 #[tokio::test]
 async fn a_list_shows_the_namespaces_that_the_caller_may_list() {
     let (roles, auth) = auth();
-    let (stage, agents) = (stage(), Kind::find("Agent").unwrap());
-    let seen = async |name: &str, kinds: &[&'static Kind], namespaces: &[String]| {
+    let (stage, agents) = (stage(), ApiKind::find("Agent").unwrap());
+    let seen = async |name: &str, kinds: &[&'static ApiKind], namespaces: &[String]| {
         let caller = caller(&auth, name);
         let visible =
             auth.visible(&caller, &stage.fleet, kinds, namespaces).await.map_err(|problem| problem.status())?;
@@ -148,12 +148,12 @@ async fn a_list_shows_the_namespaces_that_the_caller_may_list() {
     assert_eq!(seen("alice", &[agents], &b).await, Err(403));
     assert_eq!(seen("one", &[agents], &[]).await, Err(403), "an empty list would say that there is nothing");
     assert_eq!(seen("one", &[], &[]).await, Err(403), "of no kind is there anything that he may list");
-    let tools = Kind::find("Tool").unwrap();
+    let tools = ApiKind::find("Tool").unwrap();
     assert_eq!(seen("one", &[agents, tools], &[]).await, Err(403));
     let before = roles.asked.lock().unwrap().len();
     assert_eq!(seen("alice", &[agents], &[]).await, Ok("a".into()));
     assert_eq!(roles.asked.lock().unwrap().len(), before, "what is known is not asked again");
-    let models = Kind::find("Model").unwrap();
+    let models = ApiKind::find("Model").unwrap();
     assert_eq!(seen("alice", &[models], &[]).await, Ok(String::new()), "there is no Model that she could not see");
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actions::ports::ChildKind;
 use cluster::{Change, Head, ObjectMap, Source, Watches, resource::Resource, watch::Decode};
-use crds::{KINDS, Kind};
+use crds::{ApiKind, KINDS};
 use meta::Key;
 use tokio::task::JoinSet;
 
@@ -48,7 +48,7 @@ pub(super) fn watch_around(watches: &Watches, around: &Around, fleet: &Arc<Fleet
     watches.watch(source(events, Arc::new(around::event)), &around.events, tasks);
 }
 /// The server that a change of a ConfigMap is about, and its tools now: none when the ConfigMap holds them no more.
-fn tools(change: &Change<ConfigMapSeen>) -> Option<(&'static Kind, Key, Option<Arc<str>>)> {
+fn tools(change: &Change<ConfigMapSeen>) -> Option<(&'static ApiKind, Key, Option<Arc<str>>)> {
     let held = |seen: &Option<Arc<ConfigMapSeen>>| seen.as_ref().and_then(|seen| seen.tools.clone());
     let new = held(&change.new);
     let (kind, _) = new.clone().or_else(|| held(&change.old))?;

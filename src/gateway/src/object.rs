@@ -10,7 +10,7 @@ use crds::{
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use meta::MachineStatus;
+use meta::CommonStatus;
 use serde::Deserialize;
 
 /// A kind that is reached through the gateway.
@@ -129,7 +129,7 @@ fn left_out(status: &Status) -> Box<[(Box<str>, Box<str>)]> {
     status.flows.iter().filter(is_out).map(|flow| (flow.name.as_str().into(), why(flow).into())).collect()
 }
 
-fn halt(kind: Kind, head: &Head, metadata: Meta, status: &MachineStatus) -> Option<Halt> {
+fn halt(kind: Kind, head: &Head, metadata: Meta, status: &CommonStatus) -> Option<Halt> {
     let deleting = metadata.deletion_timestamp.is_some() || status.phase.as_deref() == Some("Terminating");
     let ended = matches!(status.phase.as_deref(), Some("Failed" | "Terminated"));
     // The only wait that a user has to end.
@@ -198,7 +198,7 @@ struct Expose {
 #[serde(rename_all = "camelCase")]
 struct Status {
     #[serde(flatten)]
-    machine: MachineStatus,
+    machine: CommonStatus,
     #[serde(default)]
     last_invocation_at: Option<String>,
     #[serde(default)]

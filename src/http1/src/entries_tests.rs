@@ -130,7 +130,7 @@ fn good_messages_come_through_the_same_in_pieces_of_every_size() {
 #[test]
 fn bad_requests_are_refused_the_same_cut_at_every_byte() {
     use super::{Bad, Fields, RequestHead, head_length};
-    for bad in bad_requests::heads("/x") {
+    for bad in bad_requests::bad_heads("/x") {
         let verdict = |cut: usize| -> Option<Bad> {
             let mut scanned = 0;
             for end in [cut, bad.bytes.len()] {

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use futures::stream;
 use serde_json::{Map, Value, json};
-use testing::mcp_server::Reference;
+use testing::mcp_server::ReferenceServer;
 use tokio::net::TcpListener;
 use url::Url;
 
@@ -34,7 +34,7 @@ fn object(value: Value) -> Map<String, Value> {
 
 #[tokio::test]
 async fn the_reference_server_is_called_and_listed() {
-    let server = Reference::start(0);
+    let server = ReferenceServer::start(0);
     let session = Session::connect(client(), &Server::at(&server.url()), DEADLINE).await.unwrap();
     let call = async |name: &str, arguments: Value| session.call_tool(name, object(arguments), DEADLINE).await;
     assert_eq!(call("echo", json!({"message": "hi"})).await.unwrap(), "Echo: hi");
@@ -50,7 +50,7 @@ async fn the_reference_server_is_called_and_listed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_is_kept_and_opened_again_after_the_server_restarted() {
     let (sessions, client) = (Sessions::default(), client());
-    let server = Reference::start(0);
+    let server = ReferenceServer::start(0);
     let url = server.url();
     let echo = async || {
         sessions.call_tool(&client, &Server::at(&url), "echo", object(json!({"message": "x"})), DEADLINE).await
@@ -60,21 +60,21 @@ async fn a_session_is_kept_and_opened_again_after_the_server_restarted() {
     let port = server.port();
     drop(server);
     assert!(matches!(echo().await.unwrap_err(), McpError::Broken { .. }));
-    let _server = Reference::start(port);
+    let _server = ReferenceServer::start(port);
     assert_eq!(echo().await.unwrap(), "Echo: x");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_forgot_its_sessions_gets_a_new_one() {
     let (sessions, client) = (Sessions::default(), client());
-    let server = Reference::start(0);
+    let server = ReferenceServer::start(0);
     let (url, port) = (server.url(), server.port());
     let echo = async || {
         sessions.call_tool(&client, &Server::at(&url), "echo", object(json!({"message": "x"})), DEADLINE).await
     };
     assert_eq!(echo().await.unwrap(), "Echo: x");
     drop(server);
-    let _server = Reference::start(port);
+    let _server = ReferenceServer::start(port);
     assert_eq!(echo().await.unwrap(), "Echo: x");
 }
 

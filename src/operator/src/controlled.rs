@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use actions::{kind::ControlledKind, ports::ChildKind};
 use cluster::{ObjectMap, cache::CustomMaps, custom::Custom};
-use crds::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, Refers, RemoteMCPServer, Tool};
+use crds::{Agent, Flow, FlowSet, HasReferences, MCPServer, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
 
 /// A kind that the operator runs.
-pub trait Controlled: ControlledKind + Custom + Refers {
+pub trait Controlled: ControlledKind + Custom + HasReferences {
     /// Kinds of children it makes.
     const CHILDREN: &'static [ChildKind] = &[];
     /// Whether it runs Pods.

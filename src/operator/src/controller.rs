@@ -7,14 +7,14 @@ use std::{
     time::Duration,
 };
 
-use actions::{deps::World, ports::ChildKind};
+use actions::{deps::Deps, ports::ChildKind};
 use cluster::{
     Board, CustomObjects, ObjectMap, Transport,
     cache::{NamespaceSeen, Referrers},
 };
 use crds::RefKind;
 use futures::future::BoxFuture;
-use machine::{ApiError, BadTable, Clock, Driver, Next, Sink};
+use machine::{ApiError, Clock, Driver, Requeue, Sink, TableError};
 use meta::{Key, PhasedObject};
 use tokio::sync::watch;
 
@@ -27,7 +27,7 @@ pub struct Shared {
     /// What writes go through.
     pub transport: Arc<Transport>,
     /// The ports of the actions.
-    pub world: Arc<World>,
+    pub world: Arc<Deps>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Who refers to what.
@@ -60,7 +60,7 @@ pub trait Controller: Send + Sync {
 
 struct Running<K: Controlled> {
     queue: Arc<Queue>,
-    driver: Arc<Driver<K, World>>,
+    driver: Arc<Driver<K, Deps>>,
     map: Arc<ObjectMap<K>>,
     unknown: Arc<Unknown>,
 }
@@ -83,15 +83,17 @@ impl<K: Controlled> Controller for Running<K> {
             let (driver, unknown) = (driver.clone(), unknown.clone());
             async move {
                 match unknown.keeps::<K>(&key) {
-                    None => driver.step(&key).await,
-                    Some(found) if found.refused => driver.refuse(&key, ApiError::Forbidden(found.why)).await,
-                    Some(_) => Next::After(ON_ITS_WAY),
+                    None => driver.reconcile(&key).await,
+                    Some(found) if found.refused => {
+                        driver.report_unreadable(&key, ApiError::Forbidden(found.why)).await
+                    }
+                    Some(_) => Requeue::After(ON_ITS_WAY),
                 }
             }
         };
         Box::pin(async move {
             // Not before: a standby makes this future and polls it once it leads.
-            self.driver.begin();
+            self.driver.start_leading();
             self.queue.run(|| self.map.keys(), workers, step).await;
         })
     }
@@ -101,7 +103,7 @@ impl<K: Controlled> Controller for Running<K> {
 ///
 /// # Errors
 /// A fault in the kind's table of edges or its list of actions.
-pub fn controller<K: Controlled>(shared: &Shared) -> Result<Arc<dyn Controller>, BadTable> {
+pub fn controller<K: Controlled>(shared: &Shared) -> Result<Arc<dyn Controller>, TableError> {
     let queue = Arc::new(if shared.lose_wakes { Queue::lossy() } else { Queue::default() });
     let map = K::map(&shared.maps.views.kinds);
     wire(shared, map, &queue);
@@ -110,7 +112,7 @@ pub fn controller<K: Controlled>(shared: &Shared) -> Result<Arc<dyn Controller>,
         Driver::new(K::registry()?, shared.world.clone(), objects, shared.clock.clone(), shared.sinks.clone());
     driver.set_instance(&shared.instance);
     let unknown =
-        Arc::new(Unknown::new(shared.board.clone(), shared.maps.views.kinds.clone(), shared.world.views.clone()));
+        Arc::new(Unknown::new(shared.board.clone(), shared.maps.views.kinds.clone(), shared.world.cache.clone()));
     Ok(Arc::new(Running { queue, driver: Arc::new(driver), map: map.clone(), unknown }))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cluster::ObjectMap;
 use crds::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, RemoteMCPServer, Tool, tool::ServerRef};
-use machine::BadTable;
+use machine::TableError;
 use meta::Key;
 
 use super::{
@@ -18,7 +18,7 @@ use super::{
 ///
 /// # Errors
 /// A fault in a kind's table of edges or its list of actions.
-pub fn controllers(shared: &Shared) -> Result<Arc<[Arc<dyn Controller>]>, BadTable> {
+pub fn controllers(shared: &Shared) -> Result<Arc<[Arc<dyn Controller>]>, TableError> {
     let controllers = vec![
         controller::<Agent>(shared)?,
         controller::<Flow>(shared)?,

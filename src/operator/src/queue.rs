@@ -16,7 +16,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use machine::Next;
+use machine::Requeue;
 use meta::Key;
 use tokio::{
     sync::Notify,
@@ -102,7 +102,7 @@ impl Queue {
     pub async fn run<W, F>(&self, keys: impl FnOnce() -> Vec<Key>, workers: usize, work: W)
     where
         W: Fn(Key) -> F + Send + Sync + 'static,
-        F: Future<Output = Next> + Send + 'static,
+        F: Future<Output = Requeue> + Send + 'static,
     {
         let _term = Term::begin(self);
         // Listed only now: what comes into being after the list was made is added, and no longer dropped.
@@ -173,15 +173,15 @@ impl Inner {
         Some(key)
     }
 
-    fn finish(&mut self, key: Key, next: Next, now: Instant) {
+    fn finish(&mut self, key: Key, next: Requeue, now: Instant) {
         let again = matches!(self.slots.remove(&key), Some(Slot::Working { again: true }));
         match next {
             _ if again => self.make_ready(key),
-            Next::Again => self.make_ready(key),
-            Next::After(delay) => self.delay(key, now + delay.min(LONGEST)),
+            Requeue::Now => self.make_ready(key),
+            Requeue::After(delay) => self.delay(key, now + delay.min(LONGEST)),
             // With all keys at rest, the memory that a busy time took is given back.
-            Next::Idle if self.slots.is_empty() => *self = Self { running: self.running, ..Self::default() },
-            Next::Idle => {}
+            Requeue::OnChange if self.slots.is_empty() => *self = Self { running: self.running, ..Self::default() },
+            Requeue::OnChange => {}
         }
     }
 
@@ -195,17 +195,17 @@ impl Inner {
 const LOST_OF: u64 = 100;
 
 /// When a lossy queue looks again.
-fn soon(next: Next) -> Next {
+fn soon(next: Requeue) -> Requeue {
     const SOON: Duration = Duration::from_secs(5);
     match next {
-        Next::Again => Next::Again,
-        Next::After(delay) => Next::After(delay.min(SOON)),
-        Next::Idle => Next::After(SOON),
+        Requeue::Now => Requeue::Now,
+        Requeue::After(delay) => Requeue::After(delay.min(SOON)),
+        Requeue::OnChange => Requeue::After(SOON),
     }
 }
 
 /// The driver catches the panics of actions, so this is a defect of its own; the object must not be forgotten for it.
-const AFTER_PANIC: Next = Next::After(Duration::from_secs(60));
+const AFTER_PANIC: Requeue = Requeue::After(Duration::from_secs(60));
 /// Nothing needs a longer delay, and an instant can overflow.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
@@ -224,7 +224,7 @@ mod tests {
         keys: &[&str],
         workers: usize,
         took: Duration,
-        next: impl Fn(&Key) -> Next + Send + Sync + 'static,
+        next: impl Fn(&Key) -> Requeue + Send + Sync + 'static,
     ) -> (Arc<Queue>, mpsc::UnboundedReceiver<(String, Duration)>, tokio::task::JoinHandle<()>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let queue = Arc::new(Queue::default());
@@ -248,7 +248,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_key_is_queued_once() {
-        let (queue, mut steps, _task) = start(&["a", "a", "b"], 1, SECOND, |_| Next::Idle);
+        let (queue, mut steps, _task) = start(&["a", "a", "b"], 1, SECOND, |_| Requeue::OnChange);
         sleep(SECOND / 2).await;
         queue.add(&key("b"));
         assert_eq!(queue.depth(), 1);
@@ -260,7 +260,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_key_added_while_it_is_worked_on_is_worked_on_again_and_never_twice_at_once() {
-        let (queue, mut steps, _task) = start(&["a"], 4, SECOND, |_| Next::Idle);
+        let (queue, mut steps, _task) = start(&["a"], 4, SECOND, |_| Requeue::OnChange);
         sleep(SECOND / 2).await;
         queue.add(&key("a"));
         queue.add(&key("a"));
@@ -272,7 +272,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn adding_overrides_a_delay() {
-        let (queue, mut steps, _task) = start(&["a"], 1, Duration::ZERO, |_| Next::After(SECOND * 60));
+        let (queue, mut steps, _task) = start(&["a"], 1, Duration::ZERO, |_| Requeue::After(SECOND * 60));
         steps.recv().await.unwrap();
         sleep(SECOND).await;
         queue.add(&key("a"));
@@ -288,7 +288,7 @@ mod tests {
         let _task = tokio::spawn(async move {
             let work = move |_| {
                 let sent = sender.send(begun.elapsed());
-                async move { if sent.is_ok() { Next::After(SECOND * 600) } else { Next::Idle } }
+                async move { if sent.is_ok() { Requeue::After(SECOND * 600) } else { Requeue::OnChange } }
             };
             running.run(|| vec![key("a")], 1, work).await;
         });
@@ -314,7 +314,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_moved_goes_on_at_once_behind_the_others() {
-        let (_queue, mut steps, task) = start(&["a", "b"], 1, SECOND, |_| Next::Again);
+        let (_queue, mut steps, task) = start(&["a", "b"], 1, SECOND, |_| Requeue::Now);
         for expected in ["a", "b", "a", "b"] {
             assert_eq!(steps.recv().await.unwrap().0, expected);
         }
@@ -330,7 +330,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_more_workers_than_asked_for() {
-        let (_queue, mut steps, _task) = start(&["a", "b", "c"], 2, SECOND, |_| Next::Idle);
+        let (_queue, mut steps, _task) = start(&["a", "b", "c"], 2, SECOND, |_| Requeue::OnChange);
         let mut times = Vec::new();
         for _ in 0..3 {
             times.push(steps.recv().await.unwrap().1);
@@ -350,7 +350,7 @@ mod tests {
             };
             let work = move |key: Key| {
                 let sent = sender.send(key.name);
-                async move { if sent.is_ok() { Next::Idle } else { Next::Again } }
+                async move { if sent.is_ok() { Requeue::OnChange } else { Requeue::Now } }
             };
             running.run(listed, 1, work).await;
         });
@@ -360,7 +360,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_end_of_a_term_drops_the_work_and_takes_nothing_more() {
-        let (queue, mut steps, task) = start(&["a", "b"], 1, SECOND, |_| Next::Again);
+        let (queue, mut steps, task) = start(&["a", "b"], 1, SECOND, |_| Requeue::Now);
         steps.recv().await.unwrap();
         task.abort();
         assert!(task.await.unwrap_err().is_cancelled());

@@ -3,9 +3,9 @@
 use std::{net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
 use actions::{
-    applied::Baselines,
-    deps::World,
-    render::{PodSecurity, Settings},
+    applied::AppliedRecords,
+    deps::Deps,
+    render::{PodSecurity, RenderSettings},
 };
 use clap::ArgAction;
 use cluster::{
@@ -153,7 +153,7 @@ enum OperatorError {
     #[error(transparent)]
     Connect(#[from] client::ConnectError),
     #[error("the tables of the state machine are wrong: {0}")]
-    Table(#[from] machine::BadTable),
+    Table(#[from] machine::TableError),
     #[error("the system has no random numbers: {0}")]
     Random(#[from] getrandom::Error),
     #[error(transparent)]
@@ -200,7 +200,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let images = (runner_image, proxy_image);
     let settings = settings::settings(operators, database, ollama_base_url, images, pod_security);
     let settings = settings.map_err(OperatorError::Flag)?;
-    let settings = Settings { network_policies, ..settings };
+    let settings = RenderSettings { network_policies, ..settings };
     logs::init(log_format, &log).map_err(|error| OperatorError::Flag(format!("--log {log}: {error}")))?;
     let crash = crash_at.filter(|at| !at.is_empty()).map(|at| CrashPoint::parse(&at)).transpose();
     let crash = crash.map_err(OperatorError::Flag)?.unwrap_or_default();
@@ -223,19 +223,19 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let board = Arc::new(Board::default());
     let children = Arc::new(ChildWriter::new(transport.clone(), maps.views.children.clone()));
     let discoverer = Arc::new(Discoverer::new(children.clone(), denied, maps.views.keys.clone()));
-    let world = World {
-        views: Arc::new(Caches::new(&maps.views, board.clone())),
-        cluster: children,
-        discoveries: discoverer.clone(),
+    let world = Deps {
+        cache: Arc::new(Caches::new(&maps.views, board.clone())),
+        client: children,
+        discovery: discoverer.clone(),
         settings: Arc::new(settings),
-        baselines: Default::default(),
-        settling: Default::default(),
-        verdicts: Default::default(),
+        applied_records: Default::default(),
+        debounce: Default::default(),
+        prompt_rejections: Default::default(),
     };
     let sinks: Vec<Arc<dyn Sink>> = vec![Arc::new(PhaseTrace), Arc::new(steps.clone()), Arc::new(Events(events))];
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let behind_gateways = Arc::<GatewayMap>::default();
-    let fleet = LiveFleet::new(&transport, &maps.views, &world.views, &clock, behind_gateways.clone(), board.clone());
+    let fleet = LiveFleet::new(&transport, &maps.views, &world.cache, &clock, behind_gateways.clone(), board.clone());
     let scaler =
         Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, PROXY_PORT, maps.views.keys.clone(), scaler_metrics));
     let world = Arc::new(world);
@@ -281,7 +281,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     });
     let work = Work { controllers, workers: workers.into(), scaler, discoverer, holder, keys, secret };
     let main = async {
-        let leading = terms(&board, election.as_mut(), &work, &shared.world.baselines, &steps);
+        let leading = terms(&board, election.as_mut(), &work, &shared.world.applied_records, &steps);
         tokio::select! { biased; () = stop.cancelled() => {}, () = leading => {} }
         Ok(())
     };
@@ -311,7 +311,7 @@ async fn terms(
     board: &Board,
     mut election: Option<&mut Elector>,
     work: &Work,
-    baselines: &Baselines,
+    baselines: &AppliedRecords,
     steps: &StepMetrics,
 ) {
     board.settled().await;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use actions::render::{Namespaces, PodSecurity, Settings, dsn};
+use actions::render::{Namespaces, PodSecurity, RenderSettings, dsn};
 
 /// Of the operator: its namespace and the domain of the cluster; the agents' database and where it is inherited; their Ollama; the
 /// images of the runner and of the sidecar.
@@ -15,11 +15,11 @@ pub(super) fn settings(
     ollama_base_url: Option<String>,
     (runner_image, proxy_image): (String, String),
     pod_security: PodSecurity,
-) -> Result<Settings, String> {
+) -> Result<RenderSettings, String> {
     if let Some(url) = &database_url {
         dsn::expand(url, &operator_namespace, &cluster_domain).map_err(|error| format!("DATABASE_URL: {error}"))?;
     }
-    Ok(Settings {
+    Ok(RenderSettings {
         operator_namespace,
         cluster_domain,
         database_url,

@@ -10,7 +10,7 @@ pub(super) struct Events(pub(super) EventQueue);
 
 impl Sink for Events {
     fn record(&self, step: &StepRecord) {
-        let Some(announce) = &step.announce else { return };
+        let Some(announce) = &step.event else { return };
         self.0.tell(EventNote {
             api_version: format!("{GROUP}/{VERSION}"),
             kind: step.kind,

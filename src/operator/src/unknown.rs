@@ -5,9 +5,9 @@
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
-use actions::ports::{ChildKind, Views};
+use actions::ports::{CacheReader, ChildKind};
 use cluster::{Board, ObjectMap, Unlisted, cache::CustomMaps};
-use crds::{RefKind, Reference, Refers, tool::ServerRef};
+use crds::{HasReferences, RefKind, Reference, tool::ServerRef};
 use meta::{Key, PhasedObject};
 
 use super::controlled::Controlled;
@@ -19,7 +19,7 @@ const USERS_OF_TOOLS: [&str; 4] = ["Tool", "Agent", "Flow", "FlowSet"];
 pub(super) struct Unknown {
     board: Arc<Board>,
     kinds: CustomMaps,
-    views: Arc<dyn Views>,
+    views: Arc<dyn CacheReader>,
 }
 
 impl fmt::Debug for Unknown {
@@ -30,7 +30,7 @@ impl fmt::Debug for Unknown {
 
 impl Unknown {
     /// Of these caches, as this board says.
-    pub(super) fn new(board: Arc<Board>, kinds: CustomMaps, views: Arc<dyn Views>) -> Self {
+    pub(super) fn new(board: Arc<Board>, kinds: CustomMaps, views: Arc<dyn CacheReader>) -> Self {
         Self { board, kinds, views }
     }
 
@@ -53,7 +53,7 @@ impl Unknown {
     }
 
     /// Follows what it refers to, as far as its users read on.
-    fn referred(&self, key: &Key, object: &impl Refers) -> Option<Unlisted> {
+    fn referred(&self, key: &Key, object: &impl HasReferences) -> Option<Unlisted> {
         let mut seen = HashSet::new();
         let mut open: Vec<(Key, Reference)> =
             object.references().into_iter().map(|found| (key.clone(), found)).collect();
@@ -67,7 +67,7 @@ impl Unknown {
                 return Some(unlisted);
             }
             let found = Key::new(namespace, name);
-            if kind.passes_on() && seen.insert((kind, found.clone())) {
+            if kind.is_transitive() && seen.insert((kind, found.clone())) {
                 let further = self.references(kind, &found);
                 open.extend(further.into_iter().map(|reference| (found.clone(), reference)));
             }
@@ -76,7 +76,7 @@ impl Unknown {
     }
 
     fn references(&self, kind: RefKind, key: &Key) -> Vec<Reference> {
-        fn of<K: PhasedObject + Refers>(map: &ObjectMap<K>, key: &Key) -> Vec<Reference> {
+        fn of<K: PhasedObject + HasReferences>(map: &ObjectMap<K>, key: &Key) -> Vec<Reference> {
             map.get(key).map(|object| object.references()).unwrap_or_default()
         }
         match kind {

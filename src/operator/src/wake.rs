@@ -4,7 +4,7 @@
 //! itself. Who refers to an object is woken by what a reference is judged by, and by nothing else of it, so that an
 //! annotation on a Tool that a thousand agents use costs nothing.
 
-use actions::ports::{Child, DeploymentState, Pod, ReplicasBy};
+use actions::ports::{CachedChild, DeploymentState, ReplicasManagers, WorkloadPod};
 use cluster::{Cause, Change, cache::workload_label};
 use crds::GROUP;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -37,7 +37,7 @@ pub fn wakes_referrers<K: PhasedObject>(change: &Change<K>) -> bool {
 /// What a reference is judged by: identity and spec, whether it settled or is available, and what it says of itself. The
 /// address of a workload is written with a move.
 fn judged_by<K: PhasedObject>(object: &K) -> impl PartialEq + '_ {
-    let status = object.machine();
+    let status = object.common();
     let condition = |type_: &str| status.and_then(|it| it.conditions.iter().find(|found| found.type_ == type_));
     let (ready, available) = (condition("Ready"), condition("Available"));
     (
@@ -45,12 +45,12 @@ fn judged_by<K: PhasedObject>(object: &K) -> impl PartialEq + '_ {
         status.map(|status| (status.phase.as_deref(), status.observed_generation)),
         ready.map(|ready| (ready.status.as_str(), ready.reason.as_str(), ready.message.as_str())),
         available.map(|available| available.status.as_str()),
-        object.offers(),
+        object.published_digest(),
     )
 }
 
 /// Whether those that refer to this Secret or ConfigMap are to be looked at.
-pub fn wakes_readers(change: &Change<Child>) -> bool {
+pub fn wakes_readers(change: &Change<CachedChild>) -> bool {
     match (&change.old, &change.new) {
         (Some(old), Some(new)) => old.uid != new.uid || old.data != new.data,
         _ => true,
@@ -58,7 +58,7 @@ pub fn wakes_readers(change: &Change<Child>) -> bool {
 }
 
 /// Whether the owner of a child is to be looked at.
-pub fn wakes_owner(change: &Change<Child>) -> bool {
+pub fn wakes_owner(change: &Change<CachedChild>) -> bool {
     match (&change.old, &change.new, change.cause) {
         // The step that applied it has the answer; only what happened beside the apply is news.
         (None, Some(_), Cause::Write) => false,
@@ -66,7 +66,7 @@ pub fn wakes_owner(change: &Change<Child>) -> bool {
             old.uid != new.uid || old.deleting != new.deleting || progress(old) != progress(new)
         }
         (Some(old), Some(new), Cause::Watch) => {
-            let newer = Child { resource_version: old.resource_version, ..new.as_ref().clone() };
+            let newer = CachedChild { resource_version: old.resource_version, ..new.as_ref().clone() };
             **old != newer
         }
         _ => true,
@@ -74,23 +74,24 @@ pub fn wakes_owner(change: &Change<Child>) -> bool {
 }
 
 /// A Deployment's state, without what an apply of ours changes in it.
-fn progress(child: &Child) -> Option<DeploymentState> {
+fn progress(child: &CachedChild) -> Option<DeploymentState> {
     let state = child.deployment.clone()?;
     // The operator has its turn when the scaler has had its own.
-    let replicas_by = ReplicasBy { scaler: state.replicas_by.scaler, ..ReplicasBy::default() };
-    Some(DeploymentState { desired: 0, replicas_by, ..state })
+    let replicas_by = ReplicasManagers { scaler: state.replicas_managers.scaler, ..ReplicasManagers::default() };
+    Some(DeploymentState { desired: 0, replicas_managers: replicas_by, ..state })
 }
 
 /// Whether the workload of a Pod is to be looked at.
-pub fn wakes_workload(change: &Change<Pod>) -> bool {
+pub fn wakes_workload(change: &Change<WorkloadPod>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
-    let judged = |pod: &Pod| (pod.uid.clone(), pod.ready, pod.terminating, pod.trouble.clone(), pod.labels.clone());
+    let judged =
+        |pod: &WorkloadPod| (pod.uid.clone(), pod.ready, pod.terminating, pod.problem.clone(), pod.labels.clone());
     judged(old) != judged(new)
 }
 
 /// The objects of this kind that a child belongs or belonged to: by controller reference, else by label.
-pub fn owners<'a>(kind: &'static str, change: &'a Change<Child>) -> impl Iterator<Item = Key> + 'a {
-    let owner = move |child: &Child| {
+pub fn owners<'a>(kind: &'static str, change: &'a Change<CachedChild>) -> impl Iterator<Item = Key> + 'a {
+    let owner = move |child: &CachedChild| {
         let name = match &child.controller {
             Some(controller) if controller.group == GROUP && controller.kind == kind => Some(&controller.name),
             Some(_) => None,
@@ -102,8 +103,8 @@ pub fn owners<'a>(kind: &'static str, change: &'a Change<Child>) -> impl Iterato
 }
 
 /// The workloads of this kind that a Pod belongs or belonged to.
-pub fn workloads<'a>(kind: &'static str, change: &'a Change<Pod>) -> impl Iterator<Item = Key> + 'a {
-    let workload = move |pod: &Pod| {
+pub fn workloads<'a>(kind: &'static str, change: &'a Change<WorkloadPod>) -> impl Iterator<Item = Key> + 'a {
+    let workload = move |pod: &WorkloadPod| {
         let name = pod.labels.get(&workload_label(kind))?;
         Some(Key::new(&change.key.namespace, name))
     };

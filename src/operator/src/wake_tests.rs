@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use actions::ports::{ChildKind, ChildRef, Controller, PodTrouble};
+use actions::ports::{ChildKind, ChildRef, Controller, PodProblem};
 use crds::{Agent, MCPServer, RemoteMCPServer, Tool};
 use serde_json::{Value, json};
 
@@ -140,14 +140,14 @@ fn a_server_is_woken_by_its_spec_and_never_by_what_it_told() {
 
 #[test]
 fn a_server_is_woken_when_its_definitions_are_not_as_it_left_them() {
-    let kept = |owned: &str| Child {
+    let kept = |owned: &str| CachedChild {
         child: ChildRef { kind: ChildKind::ConfigMap, namespace: "ns".into(), name: "s.mcp-tools".into() },
         controller: Some(Controller { kind: "RemoteMCPServer".into(), ..child().controller.unwrap() }),
         owned: Some(owned.into()),
         deployment: None,
         ..child()
     };
-    let touched = Child { resource_version: 9, ..kept("1") };
+    let touched = CachedChild { resource_version: 9, ..kept("1") };
     for (what, new, cause, expected) in [
         ("drift", Some(kept("2")), Cause::Watch, true),
         ("gone", None, Cause::Watch, true),
@@ -160,8 +160,8 @@ fn a_server_is_woken_when_its_definitions_are_not_as_it_left_them() {
     }
 }
 
-fn child() -> Child {
-    Child {
+fn child() -> CachedChild {
+    CachedChild {
         child: ChildRef { kind: ChildKind::Deployment, namespace: "ns".into(), name: "a".into() },
         uid: "u".into(),
         resource_version: 1,
@@ -176,15 +176,15 @@ fn child() -> Child {
     }
 }
 
-fn ready() -> Child {
+fn ready() -> CachedChild {
     let state = DeploymentState { ready: 1, ..DeploymentState::default() };
-    Child { deployment: Some(state), resource_version: 2, ..child() }
+    CachedChild { deployment: Some(state), resource_version: 2, ..child() }
 }
 
 #[test]
 fn an_owner_is_woken_by_its_child_but_not_by_its_own_apply() {
-    let newer = Child { resource_version: 2, ..child() };
-    let drifted = Child { owned: None, ..newer.clone() };
+    let newer = CachedChild { resource_version: 2, ..child() };
+    let drifted = CachedChild { owned: None, ..newer.clone() };
     let table = [
         ("made", None, Some(child()), Cause::Watch, true),
         ("gone", Some(child()), None, Cause::Watch, true),
@@ -202,27 +202,27 @@ fn an_owner_is_woken_by_its_child_but_not_by_its_own_apply() {
 
 #[test]
 fn an_owner_is_found_by_reference_and_a_stripped_child_by_label() {
-    let found = |old: Option<Child>, new: Option<Child>| -> Vec<String> {
+    let found = |old: Option<CachedChild>, new: Option<CachedChild>| -> Vec<String> {
         owners("Agent", &change(old, new, Cause::Watch)).map(|key| key.name).collect()
     };
     assert_eq!(found(None, Some(child())), ["a"]);
-    assert_eq!(found(Some(child()), Some(Child { controller: None, ..child() })), ["a"]);
+    assert_eq!(found(Some(child()), Some(CachedChild { controller: None, ..child() })), ["a"]);
     let foreign = Controller { kind: "Other".into(), ..child().controller.unwrap() };
-    assert_eq!(found(Some(child()), Some(Child { controller: Some(foreign.clone()), ..child() })), ["a"]);
-    assert!(found(None, Some(Child { controller: Some(foreign), ..child() })).is_empty());
+    assert_eq!(found(Some(child()), Some(CachedChild { controller: Some(foreign.clone()), ..child() })), ["a"]);
+    assert!(found(None, Some(CachedChild { controller: Some(foreign), ..child() })).is_empty());
 }
 
 #[test]
 fn readers_are_woken_by_data_only() {
-    let secret = |value: &str| Child { data: BTreeMap::from([("k".into(), value.into())]), ..child() };
+    let secret = |value: &str| CachedChild { data: BTreeMap::from([("k".into(), value.into())]), ..child() };
     assert!(wakes_readers(&change(Some(secret("1")), Some(secret("2")), Cause::Watch)));
-    let labelled = Child { labels: BTreeMap::new(), ..secret("1") };
+    let labelled = CachedChild { labels: BTreeMap::new(), ..secret("1") };
     assert!(!wakes_readers(&change(Some(secret("1")), Some(labelled), Cause::Watch)));
 }
 
 #[test]
 fn a_workload_is_woken_by_the_health_of_its_pods() {
-    let pod = Pod {
+    let pod = WorkloadPod {
         name: "p".into(),
         uid: "p".into(),
         resource_version: 1,
@@ -231,10 +231,10 @@ fn a_workload_is_woken_by_the_health_of_its_pods() {
         terminating: false,
         ip: None,
         deletion_cost: None,
-        trouble: None,
+        problem: None,
     };
-    let newer = Pod { resource_version: 2, ..pod.clone() };
-    let troubled = Pod { trouble: Some(PodTrouble::Unschedulable), ..pod.clone() };
+    let newer = WorkloadPod { resource_version: 2, ..pod.clone() };
+    let troubled = WorkloadPod { problem: Some(PodProblem::Unschedulable), ..pod.clone() };
     assert!(!wakes_workload(&change(Some(pod.clone()), Some(newer), Cause::Watch)));
     let change = change(Some(pod), Some(troubled), Cause::Watch);
     assert!(wakes_workload(&change));

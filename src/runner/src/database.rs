@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crds::postgres_url::{BadPostgresUrl, PostgresUrl, is_postgres};
+use crds::postgres_url::{PostgresUrl, PostgresUrlError, is_postgres};
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
@@ -33,9 +33,9 @@ impl Dsn {
 
     /// What a connection needs.
     fn options(&self) -> Result<PgConnectOptions, String> {
-        let unusable = |problem: BadPostgresUrl| format!("its URL {problem}");
+        let unusable = |problem: PostgresUrlError| format!("its URL {problem}");
         let PostgresUrl { url, .. } = PostgresUrl::read(&self.0).map_err(unusable)?;
-        let options = PgConnectOptions::from_str(url.as_str()).map_err(|_| unusable(BadPostgresUrl::Unread))?;
+        let options = PgConnectOptions::from_str(url.as_str()).map_err(|_| unusable(PostgresUrlError::Malformed))?;
         Ok(options.disable_statement_logging())
     }
 }

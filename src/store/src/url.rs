@@ -7,7 +7,7 @@ use std::{
     str::FromStr,
 };
 
-use crds::postgres_url::{BadPostgresUrl, PostgresUrl, is_postgres};
+use crds::postgres_url::{PostgresUrl, PostgresUrlError, is_postgres};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use url::Url;
 
@@ -92,14 +92,14 @@ impl DatabaseUrl {
     }
 
     fn postgres(&self) -> Result<Source, StoreError> {
-        let unusable = |problem: BadPostgresUrl| StoreError::Url(format!("the URL of the database {problem}"));
+        let unusable = |problem: PostgresUrlError| StoreError::Url(format!("the URL of the database {problem}"));
         let PostgresUrl { url: given, place } = PostgresUrl::read(&self.0).map_err(unusable)?;
         let mut url = given.clone();
         // Said first, so that the user's own name counts.
         url.set_query(Some("application_name=recif-control-plane"));
         url.query_pairs_mut().extend_pairs(given.query_pairs());
         // Read once now, so that a bad value is told at the start.
-        sqlx::postgres::PgConnectOptions::from_str(url.as_str()).map_err(|_| unusable(BadPostgresUrl::Unread))?;
+        sqlx::postgres::PgConnectOptions::from_str(url.as_str()).map_err(|_| unusable(PostgresUrlError::Malformed))?;
         Ok(Source { engine: Engine::Postgres, url, file: None, place })
     }
 }

@@ -15,7 +15,7 @@ pub struct BadRequest {
 }
 
 /// A request that is passed on, but for a part of it.
-pub struct Cleaned {
+pub struct SanitizedRequest {
     /// What is left out of it.
     pub name: &'static str,
     /// Its bytes.
@@ -27,15 +27,15 @@ pub struct Cleaned {
 }
 
 /// Requests whose head or body would tell a server behind something else than a relay has judged.
-pub fn cleaned(path: &str) -> Vec<Cleaned> {
+pub fn sanitized_requests(path: &str) -> Vec<SanitizedRequest> {
     let get = |name, absent, fields: &str| {
         let bytes = format!("GET {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes();
-        Cleaned { name, bytes, absent, body: "" }
+        SanitizedRequest { name, bytes, absent, body: "" }
     };
     let post = |name, absent, fields: &str, body: &str, passed| {
         let coding = "Transfer-Encoding: chunked";
         let bytes = format!("POST {path} HTTP/1.1\r\nHost: h\r\n{fields}{coding}\r\n\r\n{body}").into_bytes();
-        Cleaned { name, bytes, absent, body: passed }
+        SanitizedRequest { name, bytes, absent, body: passed }
     };
     let (upgrade, h2c) = (&["upgrade", "settings", "h2c", "connection"][..], "AAEAABAAAAIAAAAB");
     vec![
@@ -71,7 +71,7 @@ pub fn cleaned(path: &str) -> Vec<Cleaned> {
 }
 
 /// Heads that are refused before anything is done with them. `path` is one that would be served otherwise.
-pub fn heads(path: &str) -> Vec<BadRequest> {
+pub fn bad_heads(path: &str) -> Vec<BadRequest> {
     let refused = |status, name, text: String| BadRequest { name, bytes: text.into_bytes(), status };
     let get = |name, fields: &str| refused(400, name, format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
     let post =
@@ -161,7 +161,7 @@ pub fn heads(path: &str) -> Vec<BadRequest> {
 }
 
 /// Bodies whose framing is refused: the head may have been passed on, but the message must never be ended.
-pub fn bodies(path: &str) -> Vec<BadRequest> {
+pub fn bad_bodies(path: &str) -> Vec<BadRequest> {
     [
         "x\r\n",
         "\r\n",

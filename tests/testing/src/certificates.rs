@@ -26,7 +26,7 @@ pub fn file(name: &str) -> PathBuf {
 }
 
 /// Puts TLS before a server at this address; the port at which `localhost` has it.
-pub async fn secured(plain: String) -> u16 {
+pub async fn serve_tls(plain: String) -> u16 {
     let certificate = CertificateDer::from_pem_file(file("one.crt")).unwrap();
     let key = PrivateKeyDer::from_pem_file(file("one.key")).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());

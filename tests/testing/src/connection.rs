@@ -8,7 +8,7 @@ use tokio::{io::AsyncReadExt as _, net::TcpStream, time::timeout};
 pub const SOON: Duration = Duration::from_secs(10);
 
 /// Reads one head, byte by byte, so that nothing behind it is taken.
-pub async fn head(io: &mut TcpStream) -> String {
+pub async fn read_head(io: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {
         bytes.push(timeout(SOON, io.read_u8()).await.unwrap().unwrap());
@@ -17,7 +17,7 @@ pub async fn head(io: &mut TcpStream) -> String {
 }
 
 /// Reads so many bytes.
-pub async fn exactly(io: &mut TcpStream, length: usize) -> String {
+pub async fn read_exactly(io: &mut TcpStream, length: usize) -> String {
     let mut bytes = vec![0; length];
     timeout(SOON, io.read_exact(&mut bytes)).await.unwrap().unwrap();
     String::from_utf8(bytes).unwrap()

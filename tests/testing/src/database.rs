@@ -8,11 +8,11 @@ use std::{
 
 use sqlx::{AnyPool, AssertSqlSafe, Row as _, any::AnyPoolOptions};
 
-use crate::postgres::Server;
+use crate::postgres::PostgresServer;
 
 /// An empty database. What it holds goes with it.
 #[derive(Debug)]
-pub struct Database {
+pub struct TestDatabase {
     /// Its URL.
     pub url: String,
     /// The test's own connections.
@@ -20,7 +20,7 @@ pub struct Database {
     folder: Option<PathBuf>,
 }
 
-impl Database {
+impl TestDatabase {
     /// A file of SQLite's, in a folder that is not there yet.
     pub fn sqlite() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -30,7 +30,7 @@ impl Database {
     }
 
     /// A database of that name.
-    pub async fn postgres(server: &Server, name: &str) -> Self {
+    pub async fn postgres(server: &PostgresServer, name: &str) -> Self {
         let name = &name[..name.len().min(60)];
         let mut administrator = server.connect().await;
         let create = format!("CREATE DATABASE {name}");
@@ -61,7 +61,7 @@ impl Database {
     }
 }
 
-impl Drop for Database {
+impl Drop for TestDatabase {
     fn drop(&mut self) {
         if let Some(folder) = &self.folder {
             let _ = fs::remove_dir_all(folder);

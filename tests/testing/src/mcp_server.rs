@@ -11,12 +11,12 @@ use crate::peers;
 
 /// The reference server; its end is the end of the process.
 #[derive(Debug)]
-pub struct Reference {
+pub struct ReferenceServer {
     process: Child,
     port: u16,
 }
 
-impl Reference {
+impl ReferenceServer {
     /// At `port`, or any when it is 0.
     pub fn start(port: u16) -> Self {
         let mut node = peers::node("mcp_server.cjs");
@@ -38,7 +38,7 @@ impl Reference {
     }
 }
 
-impl Drop for Reference {
+impl Drop for ReferenceServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();

@@ -16,14 +16,14 @@ use crate::peers;
 pub const PASSWORD: &str = "very-SECRET";
 
 /// A server. It is stopped, and its files are removed, when it is dropped.
-pub struct Server {
+pub struct PostgresServer {
     binaries: PathBuf,
     folder: PathBuf,
     port: u16,
     process: Option<Child>,
 }
 
-impl Server {
+impl PostgresServer {
     /// Debian's PostgreSQL.
     pub async fn start() -> Self {
         let versions = fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL is missing: run hack/cluster packages");
@@ -123,7 +123,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for PostgresServer {
     fn drop(&mut self) {
         self.stop();
         let _ = fs::remove_dir_all(&self.folder);

@@ -5,13 +5,13 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn another_namespace_uses_a_server_while_it_is_allowed_to() {
     let sim = Sim::new();
-    sim.serve(URL, tells(&[("echo", "Echoes")]));
-    let elsewhere = Id { namespace: "tools".to_owned(), ..server_id() };
+    sim.serve(URL, lists_tools(&[("echo", "Echoes")]));
+    let elsewhere = ObjectId { namespace: "tools".to_owned(), ..server_id() };
     sim.store().create(&elsewhere, server(json!({})));
     let server = json!({"name": "everything", "namespace": "tools", "toolName": "echo"});
     let spec = json!({"name": "echo", "type": "mcp", "mcpServerRef": server});
     sim.store().create(&tool_id("echo"), object("Tool", spec));
-    let namespace = Id { kind: "Namespace", namespace: String::new(), name: "team".to_owned() };
+    let namespace = ObjectId { kind: "Namespace", namespace: String::new(), name: "team".to_owned() };
     sim.store().create(&namespace, json!({"kind": "Namespace", "metadata": {"labels": {"team": "a"}}}));
     let mut operator = Operator::start(&sim);
     let mut phases = Vec::new();
@@ -41,7 +41,7 @@ async fn another_namespace_uses_a_server_while_it_is_allowed_to() {
 #[tokio::test(start_paused = true)]
 async fn a_servers_headers_reach_those_that_call_its_tools_and_read_nothing_of_theirs() {
     let sim = Sim::new();
-    sim.serve(URL, tells(&[("echo", "Echoes")]));
+    sim.serve(URL, lists_tools(&[("echo", "Echoes")]));
     let from = |type_: &str, name: &str| json!({"type": type_, "name": name, "key": "k"});
     let headers = json!([
         {"name": "Authorization", "valueFrom": from("Secret", "keys")},
@@ -90,8 +90,8 @@ async fn a_servers_headers_reach_those_that_call_its_tools_and_read_nothing_of_t
 #[tokio::test(start_paused = true)]
 async fn secrets_of_a_servers_namespace_are_looked_for_in_no_other() {
     let sim = Sim::new();
-    sim.serve(URL, tells(&[("echo", "Echoes")]));
-    let elsewhere = |kind: &'static str, name: &str| Id { namespace: "tools".to_owned(), ..id(kind, name) };
+    sim.serve(URL, lists_tools(&[("echo", "Echoes")]));
+    let elsewhere = |kind: &'static str, name: &str| ObjectId { namespace: "tools".to_owned(), ..id(kind, name) };
     let header = json!({"name": "Authorization", "valueFrom": {"type": "Secret", "name": "keys", "key": "k"}});
     let spec = json!({"headersFrom": [header, {"name": "X-Plain", "value": "v"}], "allowedNamespaces": {"from": "All"},
                "tls": {"caSecretRef": {"name": "keys", "key": "k"}}});
@@ -122,7 +122,7 @@ async fn secrets_of_a_servers_namespace_are_looked_for_in_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_servers_authorities_reach_those_that_call_its_tools() {
     let sim = Sim::new();
-    sim.serve(URL, tells(&[("echo", "Echoes")]));
+    sim.serve(URL, lists_tools(&[("echo", "Echoes")]));
     sim.store().create(&server_id(), server(json!({"tls": {"caSecretRef": {"name": "ca"}}})));
     sim.store().create(&id("Secret", "ca"), secret(json!({"ca.crt": "MQ=="})));
     sim.store().create(&tool_id("echo"), served("echo"));
@@ -156,9 +156,9 @@ async fn a_servers_authorities_reach_those_that_call_its_tools() {
 #[tokio::test(start_paused = true)]
 async fn a_service_of_another_namespace_is_asked_only_where_its_server_allows_it() {
     let sim = Sim::new();
-    let team = Id { kind: "Namespace", namespace: String::new(), name: server_id().namespace };
+    let team = ObjectId { kind: "Namespace", namespace: String::new(), name: server_id().namespace };
     sim.store().create(&team, json!({"kind": "Namespace", "metadata": {"labels": {"team": "a"}}}));
-    let files = Id { namespace: "tools".to_owned(), ..id("MCPServer", "files") };
+    let files = ObjectId { namespace: "tools".to_owned(), ..id("MCPServer", "files") };
     let spec = json!({"transportType": "http", "deployment": {"image": "i"}});
     sim.store().create(&files, object("MCPServer", spec));
     let urls =
@@ -173,7 +173,7 @@ async fn a_service_of_another_namespace_is_asked_only_where_its_server_allows_it
     ];
     for (at, host) in urls.iter().chain(&others).enumerate() {
         let url = format!("http://{host}:3000/mcp");
-        sim.serve(&url, tells(&[("echo", "Echoes")]));
+        sim.serve(&url, lists_tools(&[("echo", "Echoes")]));
         let remote = id(
             "RemoteMCPServer",
             ["s0", "s1", "s2", "s3", "other", "outside", "internet", "encoded", "wide", "pod"][at],

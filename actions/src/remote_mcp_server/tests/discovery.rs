@@ -29,10 +29,10 @@ async fn other_tools_are_told_in_place_and_move_only_their_users() {
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
     sim.take_requests();
-    sim.serve(URL, tells(&[("echo", "Echoes"), ("add", "Adds two numbers")]));
+    sim.serve(URL, lists_tools(&[("echo", "Echoes"), ("add", "Adds two numbers")]));
     operator.run(2 * MINUTE).await;
     assert_eq!(sim.take_writes(), ["Apply ConfigMap/everything.mcp-tools", "Status RemoteMCPServer/everything"]);
-    sim.serve(URL, tells(&[("echo", "Echoes a text"), ("add", "Adds two numbers")]));
+    sim.serve(URL, lists_tools(&[("echo", "Echoes a text"), ("add", "Adds two numbers")]));
     operator.run(2 * MINUTE).await;
     assert!(sim.take_writes().contains(&"Apply Deployment/a".to_owned()));
     let tools = at(&sim, &id("ConfigMap", "a-config"), "/data/CORAIL_TOOLS");
@@ -61,7 +61,7 @@ async fn a_server_that_is_down_keeps_its_tools_and_drags_nobody_along() {
     sim.store().create(&agent_id("b"), agent(json!({"tools": ["add"]})));
     operator.run(MINUTE).await;
     assert_eq!(phase(&sim, &agent_id("b")), "Running", "what is known is enough for a new one");
-    sim.serve(URL, tells(&[("echo", "Echoes"), ("add", "Adds")]));
+    sim.serve(URL, lists_tools(&[("echo", "Echoes"), ("add", "Adds")]));
     operator.run(2 * MINUTE).await;
     assert_eq!(phase(&sim, &server_id()), "Available");
     assert_eq!(condition(&sim, &tool_id("echo"), "ServerReachable").unwrap().0, "True");
@@ -72,7 +72,7 @@ async fn a_tool_is_in_error_while_its_server_does_not_have_it() {
     let sim = world();
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
-    sim.serve(URL, tells(&[("add", "Adds")]));
+    sim.serve(URL, lists_tools(&[("add", "Adds")]));
     operator.run(2 * MINUTE).await;
     assert_eq!((phase(&sim, &tool_id("echo")), phase(&sim, &tool_id("add"))), (json!("Error"), json!("Available")));
     assert_eq!(message(&sim, &tool_id("echo")), r#"remotemcpserver "everything" has no tool "echo": it has add"#);
@@ -80,7 +80,7 @@ async fn a_tool_is_in_error_while_its_server_does_not_have_it() {
     sim.take_requests();
     operator.run(60 * MINUTE).await;
     assert_eq!(sim.take_requests(), []);
-    sim.serve(URL, tells(&[("echo", "Echoes"), ("add", "Adds")]));
+    sim.serve(URL, lists_tools(&[("echo", "Echoes"), ("add", "Adds")]));
     operator.run(2 * MINUTE).await;
     assert_eq!((phase(&sim, &tool_id("echo")), phase(&sim, &agent_id("a"))), (json!("Available"), json!("Running")));
 }
@@ -93,7 +93,7 @@ async fn a_tool_waits_for_a_server_that_is_not_there() {
     operator.run(MINUTE).await;
     assert_eq!(phase(&sim, &tool_id("echo")), "Resolving");
     assert_eq!(message(&sim, &tool_id("echo")), r#"remotemcpserver "everything" not found"#);
-    sim.serve(URL, tells(&[("echo", "Echoes")]));
+    sim.serve(URL, lists_tools(&[("echo", "Echoes")]));
     sim.store().create(&server_id(), server(json!({})));
     operator.run(MINUTE).await;
     assert_eq!(phase(&sim, &tool_id("echo")), "Available");
@@ -102,7 +102,7 @@ async fn a_tool_waits_for_a_server_that_is_not_there() {
 #[tokio::test(start_paused = true)]
 async fn a_secret_that_is_missing_is_waited_for_and_one_that_changes_is_used_at_once() {
     let sim = Sim::new();
-    sim.serve(URL, tells(&[("echo", "Echoes")]));
+    sim.serve(URL, lists_tools(&[("echo", "Echoes")]));
     let header = json!({"name": "Authorization", "valueFrom": {"type": "Secret", "name": "keys", "key": "token"}});
     sim.store().create(&server_id(), server(json!({"headersFrom": [header], "resync": "1h"})));
     let mut operator = Operator::start(&sim);
@@ -111,7 +111,7 @@ async fn a_secret_that_is_missing_is_waited_for_and_one_that_changes_is_used_at_
     sim.store().create(&id("Secret", "keys"), secret(json!({"token": "MQ=="})));
     operator.run(MINUTE).await;
     assert_eq!(phase(&sim, &server_id()), "Available");
-    sim.serve(URL, tells(&[("echo", "Echoes"), ("secret", "Only with the new token")]));
+    sim.serve(URL, lists_tools(&[("echo", "Echoes"), ("secret", "Only with the new token")]));
     sim.store().edit(&id("Secret", "keys"), |body| body["data"]["token"] = json!("Mg=="));
     operator.run(MINUTE).await;
     assert_eq!(at(&sim, &server_id(), "/status/toolCount"), 2, "long before its resync");
@@ -122,7 +122,7 @@ async fn an_edit_asks_the_new_server() {
     let sim = world();
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
-    sim.serve("http://other/", tells(&[("echo", "Echoes")]));
+    sim.serve("http://other/", lists_tools(&[("echo", "Echoes")]));
     sim.store().edit(&server_id(), |body| body["spec"]["url"] = json!("http://other/"));
     operator.run(MINUTE).await;
     assert_eq!(phase(&sim, &server_id()), "Available");
@@ -140,12 +140,12 @@ async fn definitions_that_somebody_deletes_or_changes_come_back_and_those_of_oth
     sim.store().delete(&definitions(), Cascade::Background);
     operator.run(MINUTE).await;
     assert_eq!(at(&sim, &definitions(), "/data"), kept);
-    sim.store().meddle(&definitions(), "/data/tools.json", Some(json!("[]")), "kubectl");
+    sim.store().edit_as(&definitions(), "/data/tools.json", Some(json!("[]")), "kubectl");
     operator.run(MINUTE).await;
     assert_eq!(at(&sim, &definitions(), "/data"), kept);
 
     let sim = Sim::new();
-    sim.serve(URL, tells(&[("echo", "Echoes")]));
+    sim.serve(URL, lists_tools(&[("echo", "Echoes")]));
     let foreign = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": {"mine": "1"}});
     sim.store().create(&definitions(), foreign);
     sim.store().create(&server_id(), server(json!({})));
@@ -161,16 +161,16 @@ async fn definitions_that_somebody_deletes_or_changes_come_back_and_those_of_oth
 #[tokio::test(start_paused = true)]
 async fn it_ends_the_same_wherever_the_operator_dies() {
     let calm = world();
-    live(&calm, 5 * MINUTE).await;
+    run_with_restarts(&calm, 5 * MINUTE).await;
     for nth in 0.. {
         let sim = world();
         let mut died = false;
         sim.plan(move |request, _| {
             let dies = !died && request.is_write() && request.nth_write == nth;
             died |= dies;
-            if dies { crate::fake::Fault::DieUnanswered } else { crate::fake::Fault::No }
+            if dies { crate::fake::RequestFault::DieUnanswered } else { crate::fake::RequestFault::No }
         });
-        live(&sim, 5 * MINUTE).await;
+        run_with_restarts(&sim, 5 * MINUTE).await;
         for id in [server_id(), tool_id("echo"), agent_id("a")] {
             assert_eq!(phase(&sim, &id), phase(&calm, &id), "{id} after write {nth}");
         }
@@ -186,7 +186,7 @@ async fn one_that_is_made_again_under_its_name_is_asked_anew() {
     let sim = world();
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
-    sim.serve(URL, tells(&[("echo", "Another"), ("add", "Adds")]));
+    sim.serve(URL, lists_tools(&[("echo", "Another"), ("add", "Adds")]));
     sim.store().delete(&server_id(), Cascade::Background);
     sim.store().create(&server_id(), server(json!({})));
     operator.run(MINUTE).await;
@@ -202,7 +202,7 @@ async fn a_server_that_fails_in_other_words_is_told_in_those() {
     let sim = world();
     let mut operator = Operator::start(&sim);
     for words in ["it answers HTTP 500", "it answers HTTP 401: give it credentials"] {
-        sim.serve(URL, Err(Undiscovered { reason: "ServerRefused", message: words.into() }));
+        sim.serve(URL, Err(DiscoveryError { reason: "ServerRefused", message: words.into() }));
         operator.run(3 * MINUTE).await;
         assert_eq!((phase(&sim, &server_id()), message(&sim, &server_id())), (json!("Error"), words.to_owned()));
     }

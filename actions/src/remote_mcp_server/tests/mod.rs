@@ -9,32 +9,32 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::{
-    discovery::{Definition, Outcome, Undiscovered},
-    fake::{self, Cascade, Id, Operator, Sim, agent, agent_id, id, live, object, secret, tool_id},
+    discovery::{DiscoveryError, DiscoveryResult, McpToolDefinition},
+    fake::{self, Cascade, ObjectId, Operator, Sim, agent, agent_id, id, object, run_with_restarts, secret, tool_id},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
 const URL: &str = "https://mcp.example/mcp";
 
-fn server_id() -> Id {
+fn server_id() -> ObjectId {
     id("RemoteMCPServer", "everything")
 }
 
-fn definitions() -> Id {
+fn definitions() -> ObjectId {
     id("ConfigMap", "everything.mcp-tools")
 }
 
-fn definition(name: &str, description: &str) -> Definition {
+fn definition(name: &str, description: &str) -> McpToolDefinition {
     let input_schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
-    Definition { name: name.into(), description: description.into(), input_schema, output_schema: None }
+    McpToolDefinition { name: name.into(), description: description.into(), input_schema, output_schema: None }
 }
 
-fn tells(tools: &[(&str, &str)]) -> Outcome {
-    fake::tells(&tools.iter().map(|(name, description)| definition(name, description)).collect::<Vec<_>>())
+fn lists_tools(tools: &[(&str, &str)]) -> DiscoveryResult {
+    fake::lists_tools(&tools.iter().map(|(name, description)| definition(name, description)).collect::<Vec<_>>())
 }
 
-fn down() -> Outcome {
-    Err(Undiscovered { reason: "ServerTimeout", message: "the server did not answer within 30 s".into() })
+fn down() -> DiscoveryResult {
+    Err(DiscoveryError { reason: "ServerTimeout", message: "the server did not answer within 30 s".into() })
 }
 
 fn server(more: Value) -> Value {
@@ -50,29 +50,29 @@ fn served(tool: &str) -> Value {
     object("Tool", json!({"name": format!("my-{tool}"), "type": "mcp", "mcpServerRef": server}))
 }
 
-fn at(sim: &Sim, id: &Id, pointer: &str) -> Value {
+fn at(sim: &Sim, id: &ObjectId, pointer: &str) -> Value {
     sim.store().at(id, pointer)
 }
 
-fn phase(sim: &Sim, id: &Id) -> Value {
+fn phase(sim: &Sim, id: &ObjectId) -> Value {
     at(sim, id, "/status/phase")
 }
 
-fn condition(sim: &Sim, id: &Id, type_: &str) -> Option<(String, String, String)> {
+fn condition(sim: &Sim, id: &ObjectId, type_: &str) -> Option<(String, String, String)> {
     let all = at(sim, id, "/status/conditions");
     let found = all.as_array()?.iter().find(|found| found["type"] == type_)?;
     let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
     Some((text("status"), text("reason"), text("message")))
 }
 
-fn message(sim: &Sim, id: &Id) -> String {
+fn message(sim: &Sim, id: &ObjectId) -> String {
     condition(sim, id, "Ready").map(|(.., message)| message).unwrap_or_default()
 }
 
 /// A server with two tools, a Tool for each, and an Agent that has one of them.
 fn world() -> Sim {
     let sim = Sim::new();
-    sim.serve(URL, tells(&[("echo", "Echoes"), ("add", "Adds")]));
+    sim.serve(URL, lists_tools(&[("echo", "Echoes"), ("add", "Adds")]));
     sim.store().create(&server_id(), server(json!({})));
     sim.store().create(&tool_id("echo"), served("echo"));
     sim.store().create(&tool_id("add"), served("add"));

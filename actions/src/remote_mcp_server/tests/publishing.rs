@@ -9,7 +9,7 @@ fn published(sim: &Sim, name: &str) -> Value {
 /// A server that publishes its two tools, and an Agent that has one of them, all at rest.
 async fn publishing() -> (Sim, Operator) {
     let sim = Sim::new();
-    sim.serve(URL, tells(&[("echo", "Echoes"), ("add", "Adds")]));
+    sim.serve(URL, lists_tools(&[("echo", "Echoes"), ("add", "Adds")]));
     sim.store().create(&server_id(), server(json!({"publish": {"enabled": true}})));
     sim.store().create(&agent_id("a"), agent(json!({"tools": ["echo"]})));
     let mut operator = Operator::start(&sim);
@@ -21,7 +21,7 @@ async fn publishing() -> (Sim, Operator) {
 #[tokio::test(start_paused = true)]
 async fn published_tools_are_tools_that_an_agent_lists_and_then_cost_nothing() {
     let sim = Sim::new();
-    sim.serve(URL, tells(&[("get_time", "Tells the time"), ("set_time", "Sets it"), ("admin", "Anything")]));
+    sim.serve(URL, lists_tools(&[("get_time", "Tells the time"), ("set_time", "Sets it"), ("admin", "Anything")]));
     let publish = json!({"enabled": true, "prefix": "clock-", "include": ["*_time"], "exclude": ["set_*"]});
     sim.store().create(&server_id(), server(json!({"publish": publish})));
     sim.store().create(&agent_id("a"), agent(json!({"tools": ["clock-get-time"]})));
@@ -53,7 +53,7 @@ async fn published_tools_follow_the_server_and_stay_in_error_while_they_are_used
     operator.run(2 * MINUTE).await;
     assert_eq!(at(&sim, &tool_id("add"), "/spec/description"), "Adds");
 
-    sim.serve(URL, tells(&[("more", "More")]));
+    sim.serve(URL, lists_tools(&[("more", "More")]));
     operator.run(2 * MINUTE).await;
     assert_eq!((published(&sim, "add"), phase(&sim, &tool_id("more"))), (Value::Null, json!("Available")));
     assert_eq!(condition(&sim, &tool_id("echo"), "Ready").unwrap().1, "ToolNotFound");
@@ -108,7 +108,7 @@ async fn nothing_is_withdrawn_for_a_servers_past() {
 async fn no_definitions_are_kept_for_a_servers_past() {
     let other = "http://other.example/mcp";
     let (sim, _) = publishing().await;
-    sim.serve(other, tells(&[("sub", "Subtracts")]));
+    sim.serve(other, lists_tools(&[("sub", "Subtracts")]));
     let mut past = past_and_present(&sim, |body| body["spec"]["url"] = json!(other)).await;
     let tools = id("ConfigMap", &crds::tool_server::tools_config_map("RemoteMCPServer", "everything"));
     let held = at(&sim, &tools, "/data");
@@ -122,9 +122,9 @@ async fn no_definitions_are_kept_for_a_servers_past() {
 async fn fields_of_others_stay_and_cost_nothing() {
     let (sim, mut operator) = publishing().await;
     let tools = crds::tool_server::tools_config_map("RemoteMCPServer", "everything");
-    sim.store().meddle(&tool_id("add"), "/spec/timeout", Some(json!(60)), "kubectl");
-    sim.store().meddle(&tool_id("echo"), "/spec/category", Some(json!("mine")), "kubectl");
-    sim.store().meddle(&id("ConfigMap", &tools), "/data/note", Some(json!("mine")), "kubectl");
+    sim.store().edit_as(&tool_id("add"), "/spec/timeout", Some(json!(60)), "kubectl");
+    sim.store().edit_as(&tool_id("echo"), "/spec/category", Some(json!("mine")), "kubectl");
+    sim.store().edit_as(&id("ConfigMap", &tools), "/data/note", Some(json!("mine")), "kubectl");
     sim.take_requests();
     operator.run(2 * MINUTE).await;
     sim.take_requests();
@@ -132,7 +132,7 @@ async fn fields_of_others_stay_and_cost_nothing() {
     assert_eq!(sim.take_requests(), []);
     assert_eq!(at(&sim, &tool_id("add"), "/spec/timeout"), 60);
 
-    sim.serve(URL, tells(&[("echo", "Echoes"), ("add", "")]));
+    sim.serve(URL, lists_tools(&[("echo", "Echoes"), ("add", "")]));
     operator.run(2 * MINUTE).await;
     assert_eq!(at(&sim, &tool_id("add"), "/spec/description"), Value::Null, "what is told no more goes");
     assert_eq!(at(&sim, &tool_id("add"), "/spec/timeout"), 60);
@@ -157,7 +157,7 @@ async fn another_writer_of_our_fields_starts_no_write_war_and_is_said() {
         let (sim, mut operator) = publishing().await;
         sim.take_requests();
         for _ in 0..20 * 60 {
-            sim.store().meddle(&object, field, Some(json!("[]")), "other-operator");
+            sim.store().edit_as(&object, field, Some(json!("[]")), "other-operator");
             operator.run(Duration::from_secs(1)).await;
         }
         let applied = format!("Apply {object}");
@@ -174,7 +174,7 @@ async fn another_writer_of_our_fields_starts_no_write_war_and_is_said() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_of_somebody_else_is_left_alone_and_said() {
     let sim = Sim::new();
-    sim.serve(URL, tells(&[("echo", "Echoes"), ("add", "Adds")]));
+    sim.serve(URL, lists_tools(&[("echo", "Echoes"), ("add", "Adds")]));
     sim.store().create(&tool_id("echo"), crate::fake::tool("http://mine"));
     sim.store().create(&server_id(), server(json!({"publish": {"enabled": true}})));
     let mut operator = Operator::start(&sim);
@@ -189,19 +189,19 @@ async fn a_tool_of_somebody_else_is_left_alone_and_said() {
 #[tokio::test(start_paused = true)]
 async fn tools_that_a_crash_left_behind_are_found_when_publishing_is_switched_off() {
     let sim = Sim::new();
-    sim.serve(URL, tells(&[("echo", "Echoes"), ("add", "Adds")]));
+    sim.serve(URL, lists_tools(&[("echo", "Echoes"), ("add", "Adds")]));
     sim.store().create(&server_id(), server(json!({"publish": {"enabled": true}})));
     let mut died = false;
     sim.plan(move |request, _| {
         let dies = !died && request.is_write() && request.id.kind == "Tool";
         died |= dies;
-        if dies { crate::fake::Fault::DieUnanswered } else { crate::fake::Fault::No }
+        if dies { crate::fake::RequestFault::DieUnanswered } else { crate::fake::RequestFault::No }
     });
     let mut operator = Operator::start(&sim);
     operator.run(2 * MINUTE).await;
     assert!(published(&sim, "add").is_object() || published(&sim, "echo").is_object(), "one of them was made");
     sim.store().edit(&server_id(), |body| body["spec"]["publish"]["enabled"] = json!(false));
-    sim.heal();
+    sim.clear_faults();
     Operator::start(&sim).run(2 * MINUTE).await;
     assert_eq!((published(&sim, "add"), published(&sim, "echo")), (Value::Null, Value::Null));
     assert_eq!(at(&sim, &server_id(), "/status/publishedTools"), Value::Null);
@@ -244,7 +244,7 @@ async fn a_copy_of_a_published_tool_is_its_makers() {
 async fn a_crd_that_drops_what_publishing_goes_by_starts_no_loop() {
     let sim = Sim::new();
     sim.store().unknown = &["publishedTools"];
-    sim.serve(URL, tells(&[("echo", "Echoes")]));
+    sim.serve(URL, lists_tools(&[("echo", "Echoes")]));
     sim.store().create(&server_id(), server(json!({"publish": {"enabled": true}})));
     let mut operator = Operator::start(&sim);
     operator.run(10 * MINUTE).await;
@@ -259,13 +259,13 @@ async fn a_crd_that_drops_what_publishing_goes_by_starts_no_loop() {
 async fn a_tool_that_is_refused_keeps_no_other_from_being_published() {
     use machine::ApiError;
 
-    use crate::fake::{Fault, Verb};
+    use crate::fake::{RequestFault, Verb};
     for error in [ApiError::Refused("not today".into()), ApiError::Invalid("too long".into())] {
         let sim = Sim::new();
-        sim.serve(URL, tells(&[("add", "Adds"), ("echo", "Echoes")]));
+        sim.serve(URL, lists_tools(&[("add", "Adds"), ("echo", "Echoes")]));
         sim.plan(move |request, _| match request.verb {
-            Verb::Apply if request.id == tool_id("add") => Fault::Refuse(error.clone()),
-            _ => Fault::No,
+            Verb::Apply if request.id == tool_id("add") => RequestFault::Refuse(error.clone()),
+            _ => RequestFault::No,
         });
         sim.store().create(&server_id(), server(json!({"publish": {"enabled": true}})));
         Operator::start(&sim).run(2 * MINUTE).await;

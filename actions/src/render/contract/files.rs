@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::{FlowModel, Place};
+use super::{FlowModel, FlowPlacement};
 
 /// Where the files of sets are, below `/genkit`.
 pub(super) fn folder(flow: &str) -> String {
@@ -11,12 +11,12 @@ pub(super) fn folder(flow: &str) -> String {
 }
 
 /// `config.json` of a flow.
-pub(super) fn config(model: &FlowModel, entrypoint: &str, flow: &str, place: Place) -> String {
+pub(super) fn config(model: &FlowModel, entrypoint: &str, flow: &str, place: FlowPlacement) -> String {
     let FlowModel { model, plugin, credentials } = model;
-    let files = credentials.as_ref().filter(|_| place == Place::InSet);
+    let files = credentials.as_ref().filter(|_| place == FlowPlacement::InSet);
     // As variables, only those that must be there: a Secret may have keys that no variable can be called.
     let declared = || plugin.credential_keys.iter().map(String::as_str).collect::<Vec<_>>();
-    pretty(&Config {
+    pretty(&FlowConfigFile {
         default_model: DefaultModel {
             provider: &model.provider,
             model: &model.model,
@@ -42,7 +42,7 @@ pub(super) const MOUNT: &str = "/genkit";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Config<'a> {
+struct FlowConfigFile<'a> {
     default_model: DefaultModel<'a>,
     plugin: Plugin<'a>,
     entrypoint: &'a str,
@@ -76,17 +76,17 @@ struct Plugin<'a> {
 /// `manifest.json` of a set: each flow's name and entry.
 pub(super) fn manifest<'a>(flows: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     #[derive(Serialize)]
-    struct Manifest<'a> {
-        flows: Vec<Entry<'a>>,
+    struct SetManifest<'a> {
+        flows: Vec<SetEntry<'a>>,
     }
     #[derive(Serialize)]
-    struct Entry<'a> {
+    struct SetEntry<'a> {
         name: &'a str,
         entrypoint: &'a str,
         dir: String,
     }
-    let flows = flows.map(|(name, entrypoint)| Entry { name, entrypoint, dir: folder(name) }).collect();
-    pretty(&Manifest { flows })
+    let flows = flows.map(|(name, entrypoint)| SetEntry { name, entrypoint, dir: folder(name) }).collect();
+    pretty(&SetManifest { flows })
 }
 
 /// JSON, indented by two spaces.

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
-use super::Contract;
+use super::FlowContract;
 
 /// Flow, kind of file, file name, to bytes. An empty flow: of all of them.
-type Parts<'a> = BTreeMap<(&'a str, &'static str, &'a str), &'a str>;
+type HashedFiles<'a> = BTreeMap<(&'a str, &'static str, &'a str), &'a str>;
 
 /// SHA-256 (hex) of everything in `contract`, and of the data that the environment refers to.
-pub(super) fn content_hash(contract: &Contract, data: &BTreeMap<String, String>) -> String {
+pub(super) fn content_hash(contract: &FlowContract, data: &BTreeMap<String, String>) -> String {
     let manifest = contract.manifest();
-    let mut parts = Parts::new();
+    let mut parts = HashedFiles::new();
     if let Some(manifest) = &manifest {
         parts.insert(("", "manifest", "manifest.json"), manifest);
     }

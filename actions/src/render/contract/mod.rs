@@ -77,7 +77,7 @@ pub struct Credentials {
 
 /// Whether a flow has its Pods for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum FlowPlacement {
     Alone,
     InSet,
 }
@@ -100,23 +100,23 @@ struct FlowFiles {
 
 /// Everything that the Pods of a Flow or FlowSet read.
 #[derive(Debug, Clone)]
-pub struct Contract {
+pub struct FlowContract {
     /// Name of the Flow or FlowSet.
     name: String,
-    place: Place,
+    placement: FlowPlacement,
     flows: Vec<FlowFiles>,
     /// SHA-256 (hex) of all of it.
     pub content_hash: String,
 }
 
-impl Contract {
+impl FlowContract {
     /// The contract of a Flow. `data` holds the digest of each Secret and ConfigMap that its environment refers to.
     ///
     /// # Errors
     /// [`RenderError`]: content that is too large, or tools that cannot be told apart.
     pub fn of_flow(flow: &FlowParts, data: &BTreeMap<String, String>) -> Result<Self, RenderError> {
-        let files = FlowFiles::new(flow, &flow.name, Place::Alone)?;
-        Ok(Self::new(&flow.name, Place::Alone, vec![files], data))
+        let files = FlowFiles::new(flow, &flow.name, FlowPlacement::Alone)?;
+        Ok(Self::new(&flow.name, FlowPlacement::Alone, vec![files], data))
     }
 
     /// The contract of a FlowSet with these flows, in the order of the spec.
@@ -129,14 +129,14 @@ impl Contract {
         for header in files.iter().flat_map(|flow| &flow.headers) {
             let first = sources.entry(header.name.as_str()).or_insert(header);
             if *first != header {
-                return Err(RenderError::HeaderClash(header.name.clone()));
+                return Err(RenderError::HeaderConflict(header.name.clone()));
             }
         }
-        Ok(Self::new(name, Place::InSet, files, data))
+        Ok(Self::new(name, FlowPlacement::InSet, files, data))
     }
 
-    fn new(name: &str, place: Place, flows: Vec<FlowFiles>, data: &BTreeMap<String, String>) -> Self {
-        let mut contract = Self { name: name.to_owned(), place, flows, content_hash: String::new() };
+    fn new(name: &str, place: FlowPlacement, flows: Vec<FlowFiles>, data: &BTreeMap<String, String>) -> Self {
+        let mut contract = Self { name: name.to_owned(), placement: place, flows, content_hash: String::new() };
         contract.content_hash = hash::content_hash(&contract, data);
         contract
     }
@@ -150,13 +150,13 @@ impl Contract {
 
     /// Secrets whose keys become variables of the container.
     pub(super) fn env_from(&self) -> impl Iterator<Item = &str> {
-        let alone = self.flows.iter().filter(|_| self.place == Place::Alone);
+        let alone = self.flows.iter().filter(|_| self.placement == FlowPlacement::Alone);
         alone.filter_map(|flow| flow.credentials.as_ref()).map(|credentials| credentials.secret.as_str())
     }
 
     fn manifest(&self) -> Option<String> {
         let flows = || self.flows.iter().map(|flow| (flow.name.as_str(), flow.entrypoint.as_str()));
-        (self.place == Place::InSet).then(|| files::manifest(flows()))
+        (self.placement == FlowPlacement::InSet).then(|| files::manifest(flows()))
     }
 }
 
@@ -165,17 +165,17 @@ impl Contract {
 /// # Errors
 /// As [`Contract::of_set`].
 pub fn check_member(set: &str, flow: &FlowParts) -> Result<(), RenderError> {
-    FlowFiles::new(flow, &format!("{set}-{}", flow.name), Place::InSet).map(drop)
+    FlowFiles::new(flow, &format!("{set}-{}", flow.name), FlowPlacement::InSet).map(drop)
 }
 
 fn member(set: &str, flow: &FlowParts) -> Result<FlowFiles, RenderError> {
-    FlowFiles::new(flow, &format!("{set}-{}", flow.name), Place::InSet)
+    FlowFiles::new(flow, &format!("{set}-{}", flow.name), FlowPlacement::InSet)
         .map_err(|error| RenderError::InFlow { flow: flow.name.clone(), error: Box::new(error) })
 }
 
 impl FlowFiles {
     /// The files of a flow whose objects begin with `prefix`.
-    fn new(flow: &FlowParts, prefix: &str, place: Place) -> Result<Self, RenderError> {
+    fn new(flow: &FlowParts, prefix: &str, place: FlowPlacement) -> Result<Self, RenderError> {
         let entrypoint = flow.prompts.first().map(|(name, _)| name.clone()).unwrap_or_default();
         let prompts = flow.prompts.iter().map(|(name, text)| (format!("{name}.prompt"), text.clone())).collect();
         let (mut plain_tools, mut secret_tools) = (BTreeMap::new(), BTreeMap::new());
@@ -186,7 +186,7 @@ impl FlowFiles {
             let name = tool_file::name(object, tool);
             if let Some(other) = seen.insert(name, object) {
                 let (one, other, name) = (other.clone(), object.clone(), name.to_owned());
-                return Err(RenderError::ToolsAlike { name, one, other });
+                return Err(RenderError::DuplicateToolName { name, one, other });
             }
             let file = tool_file::tool_file(object, tool);
             let mut folder = &mut plain_tools;
@@ -196,7 +196,7 @@ impl FlowFiles {
                 }
                 for header in header_variables(&tool.spec) {
                     match headers.iter().find(|known| known.name == header.name) {
-                        Some(known) if *known != header => return Err(RenderError::HeaderClash(header.name)),
+                        Some(known) if *known != header => return Err(RenderError::HeaderConflict(header.name)),
                         Some(_) => {}
                         None => headers.push(header),
                     }

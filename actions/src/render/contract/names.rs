@@ -44,7 +44,7 @@ fn check_files<'a>(what: &'static str, suffix: &str, names: impl Iterator<Item =
             return bad("is too long for a key of a ConfigMap");
         }
         if !seen.insert(name) {
-            return Err(RenderError::Twice { what, name: name.to_owned() });
+            return Err(RenderError::DuplicateName { what, name: name.to_owned() });
         }
     }
     Ok(())

@@ -6,17 +6,21 @@ use kube::Resource;
 use serde_json::{Value, json};
 
 use super::{
-    Contract, FlowFiles, Place,
+    FlowContract, FlowFiles, FlowPlacement,
     files::{MOUNT, folder},
 };
 use crate::{
-    ports::{ChildKind, Manifest},
+    ports::{ChildKind, ChildManifest},
     render::{labels::child, workload::base64},
 };
 
-impl Contract {
+impl FlowContract {
     /// The ConfigMaps and Secrets, in the order of the flows.
-    pub(in crate::render) fn children<K: Resource<DynamicType = ()>>(&self, owner: &K, label: &str) -> Vec<Manifest> {
+    pub(in crate::render) fn children<K: Resource<DynamicType = ()>>(
+        &self,
+        owner: &K,
+        label: &str,
+    ) -> Vec<ChildManifest> {
         let config_map = |name: String, files: &BTreeMap<String, String>| {
             child(owner, label, ChildKind::ConfigMap, name, json!({ "data": files }))
         };
@@ -42,13 +46,13 @@ impl Contract {
     /// The volume with all files, and where it is mounted.
     pub(in crate::render) fn volume(&self) -> (Value, &'static str) {
         let mut sources = Vec::new();
-        if self.place == Place::InSet {
+        if self.placement == FlowPlacement::InSet {
             sources.push(source("configMap", &format!("{}-manifest", self.name), &[file("", "manifest.json")]));
         }
         let mut credentials: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
         for flow in &self.flows {
             let prefix = self.prefix(flow);
-            let base = if self.place == Place::InSet { folder(&flow.name) + "/" } else { String::new() };
+            let base = if self.placement == FlowPlacement::InSet { folder(&flow.name) + "/" } else { String::new() };
             let config = flow.config.iter().map(|_| file(&base, "config.json")).collect::<Vec<_>>();
             let files = |below: &str, files: &BTreeMap<String, String>| -> Vec<Value> {
                 files.keys().map(|name| file(&format!("{base}{below}/"), name)).collect()
@@ -64,7 +68,7 @@ impl Contract {
                     sources.push(source(kind, &format!("{prefix}-{suffix}"), &items));
                 }
             }
-            if let Some(found) = flow.credentials.as_ref().filter(|_| self.place == Place::InSet) {
+            if let Some(found) = flow.credentials.as_ref().filter(|_| self.placement == FlowPlacement::InSet) {
                 let items = credentials.entry(&found.secret).or_default();
                 items.extend(found.values.keys().map(|key| file(&format!("{base}credentials/"), key)));
             }
@@ -76,9 +80,9 @@ impl Contract {
 
     /// What the names of a flow's objects begin with.
     fn prefix(&self, flow: &FlowFiles) -> String {
-        match self.place {
-            Place::Alone => self.name.clone(),
-            Place::InSet => format!("{}-{}", self.name, flow.name),
+        match self.placement {
+            FlowPlacement::Alone => self.name.clone(),
+            FlowPlacement::InSet => format!("{}-{}", self.name, flow.name),
         }
     }
 }

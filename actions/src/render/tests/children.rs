@@ -4,14 +4,19 @@ use serde_json::{Value, json};
 
 use super::{PROXY_IMAGE, agent, bare, settings, template, tool, with_tools};
 use crate::{
-    ports::{ChildKind, Manifest},
+    ports::{ChildKind, ChildManifest},
     render::{
-        AGENT_LABEL, AGENT_PORT, Settings, ToolSlot, agent_config, agent_config_children, agent_workload_children,
-        endpoint, selector_text,
+        AGENT_LABEL, AGENT_PORT, RenderSettings, ToolSlot, agent_config, agent_config_children,
+        agent_workload_children, endpoint, selector_text,
     },
 };
 
-fn children(spec: Value, tools: &[ToolSlot<'_>], settings: &Settings, replicas: Option<i32>) -> Vec<Manifest> {
+fn children(
+    spec: Value,
+    tools: &[ToolSlot<'_>],
+    settings: &RenderSettings,
+    replicas: Option<i32>,
+) -> Vec<ChildManifest> {
     let agent = agent(spec);
     let config = agent_config(&agent, &with_tools(tools), settings).unwrap();
     let mut children = agent_config_children(&agent, &config);
@@ -19,7 +24,7 @@ fn children(spec: Value, tools: &[ToolSlot<'_>], settings: &Settings, replicas: 
     children
 }
 
-fn bodies(children: Vec<Manifest>) -> Vec<Value> {
+fn bodies(children: Vec<ChildManifest>) -> Vec<Value> {
     children.into_iter().map(|child| child.body).collect()
 }
 
@@ -77,7 +82,7 @@ fn they_come_in_the_order_in_which_they_are_applied_each_under_its_own_name() {
             "Deployment/my-agent"
         ]
     );
-    for Manifest { child, body } in &children {
+    for ChildManifest { child, body } in &children {
         assert_eq!(body["apiVersion"], child.kind.api_version());
         assert_eq!(body["kind"], child.kind.as_str());
         assert_eq!(body["metadata"]["name"], child.name);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{OPERATORS, agent, bare, config, config_with, settings, tool, with_tools};
 use crate::render::{
-    Namespaces, RenderError, Settings, ToolSlot, agent_config, agent_config_children, agent_workload_children,
+    Namespaces, RenderError, RenderSettings, ToolSlot, agent_config, agent_config_children, agent_workload_children,
     env::check_sizes,
 };
 
@@ -18,7 +18,7 @@ const OPERATORS_EXPANDED: &str =
 
 #[test]
 fn storage_is_what_the_spec_says_and_else_what_the_database_allows() {
-    let (none, operators) = (bare(), Settings { database_url: Some(OPERATORS.to_owned()), ..bare() });
+    let (none, operators) = (bare(), RenderSettings { database_url: Some(OPERATORS.to_owned()), ..bare() });
     let missing = Err(RenderError::MissingDatabaseUrl);
     for (storage, own, settings, expected) in [
         (None, None, &none, Ok(("memory", None))),
@@ -50,7 +50,7 @@ fn storage_is_what_the_spec_says_and_else_what_the_database_allows() {
 fn the_operators_database_is_inherited_where_it_is_said_to_be() {
     let only = |names: &[&str]| {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        Settings { database_namespaces: Namespaces::These(names), ..settings() }
+        RenderSettings { database_namespaces: Namespaces::These(names), ..settings() }
     };
     let spec = || json!({ "knowledgeBases": ["docs"] });
     assert_eq!(config(spec(), &only(&["default"])), config(spec(), &settings()));
@@ -70,7 +70,7 @@ fn an_unreadable_database_names_its_field_and_hides_its_password() {
     assert_eq!(own.reason(), "InvalidDatabaseUrl");
     assert!(own.to_string().starts_with("spec.databaseUrl: postgres://u:***@db/r "), "{own}");
 
-    let operators = Settings { database_url: Some(bad.to_owned()), ..bare() };
+    let operators = RenderSettings { database_url: Some(bad.to_owned()), ..bare() };
     for spec in [json!({}), json!({ "storage": "memory", "knowledgeBases": ["docs"] })] {
         let error = config(spec, &operators).unwrap_err().to_string();
         assert!(error.starts_with("DATABASE_URL of the operator: postgres://u:***@db/r "), "{error}");
@@ -146,7 +146,8 @@ fn an_env_name_of_ours_is_refused() {
     ] {
         let spec = json!({ "port": port, "env": [{ "name": name, "value": "x" }] });
         let error = config(spec, &settings()).err();
-        let expected = taken.then(|| RenderError::EnvTaken { field: "spec.env", kind: "agent", name: name.to_owned() });
+        let expected =
+            taken.then(|| RenderError::EnvReserved { field: "spec.env", kind: "agent", name: name.to_owned() });
         assert_eq!(error, expected, "{name} with port {port}");
     }
 }
@@ -154,7 +155,7 @@ fn an_env_name_of_ours_is_refused() {
 #[test]
 fn a_variable_that_comes_twice_is_refused() {
     let env = json!([{ "name": "A", "value": "1" }, { "name": "A", "value": "2" }]);
-    assert_eq!(config(json!({ "env": env }), &bare()), Err(RenderError::EnvTwice("A".to_owned())));
+    assert_eq!(config(json!({ "env": env }), &bare()), Err(RenderError::DuplicateEnv("A".to_owned())));
 }
 
 #[test]
@@ -204,7 +205,7 @@ proptest! {
         } else {
             format!("postgres://u:{password}@db/r")
         };
-        let settings = Settings {
+        let settings = RenderSettings {
             database_url: Some(dsn.clone()),
             ollama_base_url: Some(format!("http://u:{password}@ollama:11434")),
             ..bare()

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::tool;
 use crate::{
-    ports::Manifest,
+    ports::ChildManifest,
     render::{
-        Contract, Credentials, FLOW, FLOW_SET, FlowImages, FlowModel, FlowParts, FlowTool, check_member, check_names,
-        flow_config_children, flow_workload_children,
+        Credentials, FLOW, FLOW_SET, FlowContract, FlowImages, FlowModel, FlowParts, FlowTool, check_member,
+        check_names, flow_config_children, flow_workload_children,
     },
 };
 
@@ -88,7 +88,7 @@ fn flow(spec: Value) -> Flow {
     serde_json::from_value(json!({ "metadata": metadata, "spec": base })).unwrap()
 }
 
-fn bodies(children: impl IntoIterator<Item = Manifest>) -> Vec<Value> {
+fn bodies(children: impl IntoIterator<Item = ChildManifest>) -> Vec<Value> {
     children.into_iter().map(|child| child.body).collect()
 }
 
@@ -105,7 +105,7 @@ fn a_flow_with_everything() {
         "podTemplate": { "spec": { "containers": [{ "name": "flow", "env": [{ "name": "A", "value": "1" }] }] } },
     }));
     flow.metadata.annotations = Some([(crds::ROLLOUT_AT.to_owned(), "2026-01-01T00:00:00Z".to_owned())].into());
-    let contract = Contract::of_flow(&parts("f"), &Texts::new()).unwrap();
+    let contract = FlowContract::of_flow(&parts("f"), &Texts::new()).unwrap();
     let runtime = &flow.spec.runtime;
     let mut children = flow_config_children(&flow, FLOW, runtime, &contract);
     children.extend(flow_workload_children(&flow, FLOW, runtime, &contract, images("runner:1"), Some(2)).unwrap());
@@ -119,7 +119,7 @@ fn the_authorities_of_a_tools_server_are_a_variable_of_the_container() {
     let header_values = [("TOOL_SEARCH_TLS_CA".to_owned(), "33".to_owned())].into();
     let search = FlowTool::Object { tool: Arc::new(search), url: None, header_values };
     let parts = FlowParts { tools: [("search".to_owned(), search)].into(), ..parts("f") };
-    let (flow, contract) = (flow(json!({})), Contract::of_flow(&parts, &Texts::new()).unwrap());
+    let (flow, contract) = (flow(json!({})), FlowContract::of_flow(&parts, &Texts::new()).unwrap());
     let runtime = &flow.spec.runtime;
     let config = bodies(flow_config_children(&flow, FLOW, runtime, &contract));
     let file = config.iter().find_map(|body| body["data"]["search.json"].as_str()).unwrap();
@@ -161,7 +161,7 @@ fn a_set_whose_flows_share_a_secret() {
     };
     let shared = || Some(keys("openai-keys", &[("OPENAI_API_KEY", "22"), ("ORG", "33")]));
     let flows = [with("write", shared()), with("read", shared()), with("echo", None), parts("act")];
-    let contract = Contract::of_set("s", &flows, &Texts::new()).unwrap();
+    let contract = FlowContract::of_set("s", &flows, &Texts::new()).unwrap();
     let mut children = flow_config_children(&set, FLOW_SET, &set.spec.runtime, &contract);
     children.extend(
         flow_workload_children(&set, FLOW_SET, &set.spec.runtime, &contract, images("reg/runner"), None).unwrap(),
@@ -172,7 +172,7 @@ fn a_set_whose_flows_share_a_secret() {
 /// Pods must not be replaced because a new build writes the same thing in another way.
 #[test]
 fn the_content_hash_is_the_same_in_every_build() {
-    let hash = |parts| Contract::of_flow(&parts, &Texts::new()).unwrap().content_hash;
+    let hash = |parts| FlowContract::of_flow(&parts, &Texts::new()).unwrap().content_hash;
     insta::assert_snapshot!(hash(parts("f")));
 }
 
@@ -181,7 +181,7 @@ fn whatever_the_containers_read_moves_the_content_hash() {
     let hash = |change: &dyn Fn(&mut FlowParts)| {
         let mut parts = parts("f");
         change(&mut parts);
-        Contract::of_flow(&parts, &Texts::new()).unwrap().content_hash
+        FlowContract::of_flow(&parts, &Texts::new()).unwrap().content_hash
     };
     let first = hash(&|_| {});
     let credentials = |parts: &mut FlowParts, change: &dyn Fn(&mut Credentials)| {
@@ -214,7 +214,7 @@ fn whatever_the_containers_read_moves_the_content_hash() {
     }
     assert_eq!(hash(&|parts| parts.tools.reverse()), first, "the order of tools is not read");
     let data = |digest: &str| Texts::from([("Secret/env".to_owned(), digest.to_owned())]);
-    let hash_with = |data| Contract::of_flow(&parts("f"), &data).unwrap().content_hash;
+    let hash_with = |data| FlowContract::of_flow(&parts("f"), &data).unwrap().content_hash;
     assert_ne!(hash_with(data("1")), hash_with(data("2")), "the data of the environment");
 }
 
@@ -228,7 +228,7 @@ proptest! {
         let hash = |texts: &Texts| {
             let prompts: Vec<_> = texts.clone().into_iter().collect();
             let flow = FlowParts { name: "f".into(), prompts, tools: Vec::new(), model: None };
-            Contract::of_flow(&flow, &Texts::new()).unwrap().content_hash
+            FlowContract::of_flow(&flow, &Texts::new()).unwrap().content_hash
         };
         prop_assert_eq!(hash(&one) == hash(&other), one == other);
     }
@@ -241,7 +241,7 @@ proptest! {
         let hash = |prompts: Vec<(String, String)>, names: Vec<String>| {
             let tools = names.into_iter().map(|name| (name, FlowTool::Builtin)).collect();
             let flow = FlowParts { name: "f".into(), prompts, tools, model: None };
-            Contract::of_flow(&flow, &Texts::new()).unwrap().content_hash
+            FlowContract::of_flow(&flow, &Texts::new()).unwrap().content_hash
         };
         let names = |tools: &[(String, String)]| tools.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
         let mut sorted = (prompts.clone(), tools.clone());
@@ -257,7 +257,7 @@ proptest! {
                 let prompts = texts.clone().into_iter().collect();
                 FlowParts { name: name.into(), prompts, tools: Vec::new(), model: None }
             };
-            Contract::of_set("s", &[flow("one", one), flow("other", other)], &Texts::new()).unwrap().content_hash
+            FlowContract::of_set("s", &[flow("one", one), flow("other", other)], &Texts::new()).unwrap().content_hash
         };
         let before = hash(&one, &other);
         let name = one.keys().nth(which % one.len()).unwrap().clone();
@@ -295,9 +295,9 @@ fn names_must_do_as_files_and_routes() {
 fn what_the_runner_could_not_use_is_refused() {
     let prompt = |size: usize| FlowParts { prompts: vec![("a".into(), "x".repeat(size))], ..parts("f") };
     let name = "a.prompt".len();
-    assert!(Contract::of_flow(&prompt(1024 * 1024 - name), &Texts::new()).is_ok());
+    assert!(FlowContract::of_flow(&prompt(1024 * 1024 - name), &Texts::new()).is_ok());
     let said = |result: Result<(), crate::render::RenderError>| result.unwrap_err().to_string();
-    let alone = |parts: &FlowParts| said(Contract::of_flow(parts, &Texts::new()).map(drop));
+    let alone = |parts: &FlowParts| said(FlowContract::of_flow(parts, &Texts::new()).map(drop));
     assert!(alone(&prompt(1024 * 1024)).starts_with("ConfigMap/f-prompts would hold 1048584 bytes"));
     assert!(said(check_member("s", &prompt(1024 * 1024))).starts_with("ConfigMap/s-f-prompts would hold"));
 
@@ -311,17 +311,17 @@ fn what_the_runner_could_not_use_is_refused() {
     };
     let clash = |one, other| FlowParts { tools: vec![("a".into(), one), ("b".into(), other)], ..parts("f") };
     assert!(alone(&clash(secret("a-b", "x"), secret("a_b", "y"))).contains("TOOL_A_B_KEY"));
-    assert!(Contract::of_flow(&clash(secret("a-b", "x"), secret("a_b", "x")), &Texts::new()).is_ok());
+    assert!(FlowContract::of_flow(&clash(secret("a-b", "x"), secret("a_b", "x")), &Texts::new()).is_ok());
     let sets = [
         FlowParts { tools: vec![("a".into(), secret("a-b", "x"))], ..parts("one") },
         FlowParts { tools: vec![("a".into(), secret("a_b", "y"))], ..parts("other") },
     ];
-    assert!(said(Contract::of_set("s", &sets, &Texts::new()).map(drop)).contains("TOOL_A_B_KEY"));
+    assert!(said(FlowContract::of_set("s", &sets, &Texts::new()).map(drop)).contains("TOOL_A_B_KEY"));
 }
 
 #[test]
 fn a_variable_of_ours_cannot_be_set_by_the_user() {
-    let contract = Contract::of_flow(&parts("f"), &Texts::new()).unwrap();
+    let contract = FlowContract::of_flow(&parts("f"), &Texts::new()).unwrap();
     for name in ["PORT", "RECIF_FLOW_NAME", "RECIF_CONTRACT_VERSION", "TOOL_SHOP_X_API_KEY"] {
         let env = json!([{ "name": name, "value": "1" }]);
         let overlay = json!({ "spec": { "containers": [{ "name": "flow", "env": env }] } });

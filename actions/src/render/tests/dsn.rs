@@ -3,18 +3,18 @@
 use proptest::prelude::*;
 use serde::Deserialize;
 
-use crate::render::dsn::{BadDsn, expand, expand_http, knowledge_base, mask};
+use crate::render::dsn::{DsnError, expand, expand_http, knowledge_base, mask};
 
 const NAMESPACE: &str = "recif-system";
 const DOMAIN: &str = "cluster.local";
 
 #[derive(Deserialize)]
 struct Vectors {
-    cases: Vec<Case>,
+    cases: Vec<DsnCase>,
 }
 
 #[derive(Deserialize)]
-struct Case {
+struct DsnCase {
     name: String,
     input: String,
     expanded: Option<String>,
@@ -24,7 +24,7 @@ struct Case {
 #[test]
 fn documented_cases() {
     let vectors: Vectors = serde_json::from_str(include_str!("../testdata/dsn.json")).unwrap();
-    for Case { name, input, expanded, knowledge_base: derived } in vectors.cases {
+    for DsnCase { name, input, expanded, knowledge_base: derived } in vectors.cases {
         assert_eq!(expand(&input, NAMESPACE, DOMAIN).ok(), expanded, "{name}: expanded");
         assert_eq!(knowledge_base(&input, NAMESPACE, DOMAIN).ok(), derived, "{name}: knowledge base");
     }
@@ -168,7 +168,7 @@ proptest! {
             format!("host={host} password={password}"),
         ] {
             let errors = [expand(&dsn, NAMESPACE, DOMAIN).err(), knowledge_base(&dsn, NAMESPACE, DOMAIN).err()];
-            for error in errors.iter().flatten().map(BadDsn::to_string).chain([mask(&dsn)]) {
+            for error in errors.iter().flatten().map(DsnError::to_string).chain([mask(&dsn)]) {
                 prop_assert!(!error.contains(&password), "{error}");
             }
         }

@@ -15,7 +15,8 @@ use crds::{Agent, Tool};
 use serde_json::{Value, json};
 
 use super::{
-    AgentParts, Config, Namespaces, PodSecurity, RenderError, Settings, ToolSlot, agent_config, agent_workload_children,
+    AgentConfig, AgentParts, Namespaces, PodSecurity, RenderError, RenderSettings, ToolSlot, agent_config,
+    agent_workload_children,
 };
 
 const OPERATORS: &str = "postgres://recif:recif_dev@recif-postgresql:5432/recif?sslmode=disable";
@@ -23,8 +24,8 @@ const OPERATORS: &str = "postgres://recif:recif_dev@recif-postgresql:5432/recif?
 const PROXY_IMAGE: &str = "recif.local/proxy:1";
 
 /// An operator without database and Ollama.
-fn bare() -> Settings {
-    Settings {
+fn bare() -> RenderSettings {
+    RenderSettings {
         operator_namespace: "recif-system".to_owned(),
         cluster_domain: "cluster.local".to_owned(),
         database_url: None,
@@ -38,8 +39,8 @@ fn bare() -> Settings {
 }
 
 /// An operator with both.
-fn settings() -> Settings {
-    Settings {
+fn settings() -> RenderSettings {
+    RenderSettings {
         database_url: Some(OPERATORS.to_owned()),
         ollama_base_url: Some("http://ollama:11434".to_owned()),
         ..bare()
@@ -75,7 +76,7 @@ fn merge(base: &mut Value, more: Value) {
     base.as_object_mut().unwrap().extend(more);
 }
 
-fn config(spec: Value, settings: &Settings) -> Result<Config, RenderError> {
+fn config(spec: Value, settings: &RenderSettings) -> Result<AgentConfig, RenderError> {
     agent_config(&agent(spec), &AgentParts::default(), settings)
 }
 
@@ -83,7 +84,7 @@ fn with_tools<'a>(tools: &[ToolSlot<'a>]) -> AgentParts<'a> {
     AgentParts { tools: tools.to_vec(), ..AgentParts::default() }
 }
 
-fn config_with(tools: &[Tool]) -> Config {
+fn config_with(tools: &[Tool]) -> AgentConfig {
     let slots: Vec<_> = tools.iter().map(ToolSlot::Object).collect();
     agent_config(&agent(json!({})), &with_tools(&slots), &bare()).unwrap()
 }

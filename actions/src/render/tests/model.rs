@@ -6,7 +6,7 @@ use crds::{ModelSpec, PluginConfigSpec};
 use serde_json::{Value, json};
 
 use super::{agent, bare, tool};
-use crate::render::{AgentParts, Config, RenderError, ToolSlot, agent_config, agent_workload_children};
+use crate::render::{AgentConfig, AgentParts, RenderError, ToolSlot, agent_config, agent_workload_children};
 
 fn model() -> ModelSpec {
     let config = json!({ "temperature": 0.5 });
@@ -20,14 +20,14 @@ fn plugin(more: Value) -> PluginConfigSpec {
     serde_json::from_value(spec).unwrap()
 }
 
-fn with(plugin: &PluginConfigSpec) -> Config {
+fn with(plugin: &PluginConfigSpec) -> AgentConfig {
     let model = model();
     let parts = AgentParts { model: Some((&model, plugin)), ..AgentParts::default() };
     agent_config(&agent(json!({ "modelRef": { "name": "m" } })), &parts, &bare()).unwrap()
 }
 
 /// The container with this configuration.
-fn container(spec: Value, config: &Config) -> Value {
+fn container(spec: Value, config: &AgentConfig) -> Value {
     let [_, deployment] = agent_workload_children(&agent(spec), config, "proxy".into(), Some(1)).unwrap();
     deployment.body["spec"]["template"]["spec"]["containers"][0].clone()
 }
@@ -102,7 +102,7 @@ fn two_secrets_in_one_variable_are_refused() {
     let both =
         |other| AgentParts { tools: vec![ToolSlot::Object(&one), ToolSlot::Object(other)], ..AgentParts::default() };
     let error = agent_config(&agent(json!({})), &both(&other), &bare()).unwrap_err();
-    assert_eq!(error, RenderError::VariableTwice("TOOL_A_B_X_API_KEY".to_owned()));
+    assert_eq!(error, RenderError::DuplicateVariable("TOOL_A_B_X_API_KEY".to_owned()));
     assert!(agent_config(&agent(json!({})), &both(&one), &bare()).is_ok(), "the same value twice is one");
 }
 

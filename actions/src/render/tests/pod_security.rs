@@ -6,7 +6,9 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::{agent, bare};
-use crate::render::{AgentParts, PodSecurity, agent_config, agent_workload_children, beyond, check_pod_security};
+use crate::render::{
+    AgentParts, PodSecurity, agent_config, agent_workload_children, check_pod_security, pod_security_violation,
+};
 
 /// What is said of an agent with this overlay, at this level.
 fn said(overlay: &Value, level: PodSecurity) -> Option<String> {
@@ -79,7 +81,11 @@ fn what_we_render_and_what_config_holds_is_restricted() {
         let deployments: Vec<_> = documents.filter(|it| it["kind"] == "Deployment").collect();
         assert!(!deployments.is_empty(), "{path}");
         for deployment in deployments {
-            assert_eq!(beyond(&deployment["spec"]["template"], PodSecurity::Restricted), None, "{path}");
+            assert_eq!(
+                pod_security_violation(&deployment["spec"]["template"], PodSecurity::Restricted),
+                None,
+                "{path}"
+            );
         }
     }
 }

@@ -118,10 +118,10 @@ fn make(store: &mut Store, mess: &Mess) {
             "Service" => "/spec/type",
             _ => "/spec/progressDeadlineSeconds",
         };
-        store.meddle(&child_id(kind), field, Some(json!("changed")), "kubectl");
+        store.edit_as(&child_id(kind), field, Some(json!("changed")), "kubectl");
     }
     for kind in &mess.orphaned {
-        store.meddle(&child_id(kind), "/metadata/ownerReferences", None, "velero");
+        store.edit_as(&child_id(kind), "/metadata/ownerReferences", None, "velero");
     }
     let phase = |body: &mut Value, phase: &str| match phase {
         "" => drop(body["status"].as_object_mut().expect("a status").remove("phase")),

@@ -1,25 +1,25 @@
 //! The operator dies at every write of every scenario: before it is sent, unanswered, and after the answer. The next one
 //! brings everything to the same place, and makes and deletes each object as often as one that lived.
 
-use super::scenarios::{ALL, REST, Scenario, same};
-use crate::fake::{Fault, Operator, Sim, live};
+use super::scenarios::{ALL, AgentScenario, REST, same};
+use crate::fake::{Operator, RequestFault, Sim, run_with_restarts};
 
 /// A cluster in which the scenario ran to its end, with this fault at its nth write.
-async fn outcome(stage: &Sim, scenario: Scenario, at: Option<(usize, Fault)>) -> Sim {
+async fn outcome(stage: &Sim, scenario: AgentScenario, at: Option<(usize, RequestFault)>) -> Sim {
     let sim = stage.fork();
     (scenario.happens)(&mut sim.store());
     if let Some((at, fault)) = at {
         sim.plan(
             move |request, _| {
-                if request.is_write() && request.nth_write == at { fault.clone() } else { Fault::No }
+                if request.is_write() && request.nth_write == at { fault.clone() } else { RequestFault::No }
             },
         );
     }
-    live(&sim, REST).await;
+    run_with_restarts(&sim, REST).await;
     sim
 }
 
-async fn dies_at_every_write(fault: Fault) {
+async fn dies_at_every_write(fault: RequestFault) {
     for scenario in ALL {
         let stage = scenario.stage().await;
         let reference = outcome(&stage, *scenario, None).await;
@@ -37,15 +37,15 @@ async fn dies_at_every_write(fault: Fault) {
 
 #[tokio::test(start_paused = true)]
 async fn dying_before_a_write_is_sent_changes_nothing_in_the_end() {
-    dies_at_every_write(Fault::DieBefore).await;
+    dies_at_every_write(RequestFault::DieBefore).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn dying_before_a_write_is_answered_changes_nothing_in_the_end() {
-    dies_at_every_write(Fault::DieUnanswered).await;
+    dies_at_every_write(RequestFault::DieUnanswered).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn dying_after_a_write_changes_nothing_in_the_end() {
-    dies_at_every_write(Fault::DieAfter).await;
+    dies_at_every_write(RequestFault::DieAfter).await;
 }

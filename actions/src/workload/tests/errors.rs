@@ -9,13 +9,13 @@ use std::{
 use machine::{ApiError, Clock as _};
 
 use super::scenarios::{ALL, CREATE, REST, phase, same};
-use crate::fake::{Fault, Operator, Sim, Verb};
+use crate::fake::{Operator, RequestFault, Sim, Verb};
 
 fn transient() -> ApiError {
     ApiError::Transient { message: "503".into(), after: None }
 }
 
-async fn at_every_request(fault: Fault) {
+async fn at_every_request(fault: RequestFault) {
     for scenario in ALL {
         let stage = scenario.stage().await;
         let reference = stage.fork();
@@ -26,10 +26,10 @@ async fn at_every_request(fault: Fault) {
             let sim = stage.fork();
             (scenario.happens)(&mut sim.store());
             let once = fault.clone();
-            sim.plan(move |request, _| if request.nth == n { once.clone() } else { Fault::No });
+            sim.plan(move |request, _| if request.nth == n { once.clone() } else { RequestFault::No });
             let mut operator = Operator::start(&sim);
             operator.run(REST).await;
-            if matches!(fault, Fault::Refuse(ApiError::Invalid(_) | ApiError::Refused(_))) {
+            if matches!(fault, RequestFault::Refuse(ApiError::Invalid(_) | ApiError::Refused(_))) {
                 // It went by Failed, which the status remembers.
                 assert_eq!(phase(&sim), phase(&reference), "{said}");
                 continue;
@@ -45,43 +45,43 @@ async fn at_every_request(fault: Fault) {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_fails_for_a_while_is_sent_again() {
-    at_every_request(Fault::Refuse(transient())).await;
+    at_every_request(RequestFault::Refuse(transient())).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_does_nothing_twice() {
-    at_every_request(Fault::Lose(transient())).await;
+    at_every_request(RequestFault::Lose(transient())).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_right_is_waited_for() {
-    at_every_request(Fault::Refuse(ApiError::Forbidden("forbidden".into()))).await;
+    at_every_request(RequestFault::Refuse(ApiError::Forbidden("forbidden".into()))).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_because_the_namespace_goes_is_waited_for() {
-    at_every_request(Fault::Refuse(ApiError::NamespaceTerminating)).await;
+    at_every_request(RequestFault::Refuse(ApiError::NamespaceTerminating)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_step_is_dropped() {
-    at_every_request(Fault::Refuse(ApiError::Stale)).await;
+    at_every_request(RequestFault::Refuse(ApiError::Stale)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_uid_is_looked_at_again() {
-    at_every_request(Fault::Refuse(ApiError::WrongUid("it".into()))).await;
+    at_every_request(RequestFault::Refuse(ApiError::WrongUid("it".into()))).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_is_not_found_is_looked_for_again() {
-    at_every_request(Fault::Refuse(ApiError::NotFound)).await;
+    at_every_request(RequestFault::Refuse(ApiError::NotFound)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_that_is_taken_back_is_over_by_itself() {
-    at_every_request(Fault::Refuse(ApiError::Invalid("no such field".into()))).await;
-    at_every_request(Fault::Refuse(ApiError::Refused("not today".into()))).await;
+    at_every_request(RequestFault::Refuse(ApiError::Invalid("no such field".into()))).await;
+    at_every_request(RequestFault::Refuse(ApiError::Refused("not today".into()))).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,10 +102,10 @@ async fn nothing_is_asked_for_an_object_before_the_time_is_over_that_the_api_ser
                 asked.lock().expect("not poisoned").push(format!("{request} after {:?}", now - *at));
             }
             if request.nth != at {
-                return Fault::No;
+                return RequestFault::No;
             }
             refusals.insert(object, now);
-            Fault::Refuse(ApiError::Transient { message: "429".into(), after: Some(named) })
+            RequestFault::Refuse(ApiError::Transient { message: "429".into(), after: Some(named) })
         });
         operator.run(REST).await;
         assert_eq!(phase(&sim), "Running", "refused at request {at}");
@@ -132,13 +132,13 @@ async fn an_api_server_that_is_away_for_an_hour_fails_nobody() {
         let always = error.clone();
         sim.plan(move |request, _| match &always {
             // A namespace that goes takes writes of what is there.
-            ApiError::NamespaceTerminating if request.verb != Verb::Apply => Fault::No,
-            error => Fault::Refuse(error.clone()),
+            ApiError::NamespaceTerminating if request.verb != Verb::Apply => RequestFault::No,
+            error => RequestFault::Refuse(error.clone()),
         });
         operator.run(Duration::from_secs(3600)).await;
         let requests = sim.take_requests().len();
         assert!((50..=most).contains(&requests), "{error:?}: {requests} requests in an hour");
-        sim.heal();
+        sim.clear_faults();
         operator.run(REST).await;
         assert_eq!(phase(&sim), "Running", "{error:?}");
     }

@@ -10,15 +10,15 @@ use super::{
     scenarios::{CREATE, REST, message, phase, reason},
 };
 use crate::{
-    fake::{Cascade, Fault, Health, Operator, Sim, Verb, agent, agent_id, child_id},
-    ports::PodTrouble,
+    fake::{Cascade, Health, Operator, RequestFault, Sim, Verb, agent, agent_id, child_id},
+    ports::PodProblem,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn crash_loop() -> Option<PodTrouble> {
-    Some(PodTrouble::CrashLoop { container: "agent".into(), exit_code: 3 })
+fn crash_loop() -> Option<PodProblem> {
+    Some(PodProblem::CrashLoop { container: "agent".into(), exit_code: 3 })
 }
 
 /// An Agent that was created while Pods do like this.
@@ -45,22 +45,22 @@ async fn pods_that_say_nothing_are_waited_for_ten_seconds_in_silence() {
 
 #[tokio::test(start_paused = true)]
 async fn why_a_pod_does_not_come_up_is_said_within_ten_seconds_in_the_users_words() {
-    let image = |image: &str| PodTrouble::ImagePull { image: image.into() };
+    let image = |image: &str| PodProblem::ImagePull { image: image.into() };
     let cases = [
         (image("registry/x:1"), "ImagePull", "the image registry/x:1 cannot be pulled"),
         (image("x"), "ImagePull", "the image x is not on the node, and an image without / is never pulled"),
         (crash_loop().expect("one"), "CrashLoop", "container agent ends with exit code 3"),
         (
-            PodTrouble::CreateContainerConfigError { object: "secret \"keys\"".into() },
+            PodProblem::CreateContainerConfigError { object: "secret \"keys\"".into() },
             "CreateContainerConfigError",
             "a container cannot be made: secret \"keys\" is missing",
         ),
-        (PodTrouble::Unschedulable, "Unschedulable", "no node takes the Pod"),
+        (PodProblem::Unschedulable, "Unschedulable", "no node takes the Pod"),
     ];
     for (trouble, why, sentence) in cases {
         let (sim, mut operator) = created(Health::Bad(Some(trouble)), 10 * SECOND).await;
         assert_eq!((reason(&sim), message(&sim)), (why.into(), sentence.into()));
-        let told = operator.trace.take().into_iter().filter_map(|step| step.announce);
+        let told = operator.trace.take().into_iter().filter_map(|step| step.event);
         let warnings: Vec<_> = told.filter(|event| event.warning).map(|event| event.reason).collect();
         assert_eq!(warnings, [why], "an Event as soon as it is known, once");
         sim.store().set_health(Health::Good);
@@ -119,7 +119,7 @@ async fn a_lost_pod_is_not_ready_and_still_running() {
     operator.run(MINUTE).await;
     operator.trace.take();
     let pod = sim.store().end_state().into_keys().find(|id| id.starts_with("Pod/")).expect("a Pod");
-    let pod = crate::fake::Id { kind: "Pod", namespace: crate::fake::NS.into(), name: pod.replace("Pod/", "") };
+    let pod = crate::fake::ObjectId { kind: "Pod", namespace: crate::fake::NS.into(), name: pod.replace("Pod/", "") };
     sim.store().set_health(Health::Bad(crash_loop()));
     sim.store().delete(&pod, Cascade::Background);
     operator.run(3 * SECOND).await;
@@ -175,8 +175,8 @@ async fn a_deployment_with_another_selector_is_said_once_until_it_is_deleted() {
 async fn a_refused_pod_template_leaves_the_running_pods_and_is_said_once() {
     let (sim, mut operator) = running().await;
     sim.plan(|request, _| match request.verb {
-        Verb::DryRun => Fault::Refuse(ApiError::Invalid("unknown field \"x\"".into())),
-        _ => Fault::No,
+        Verb::DryRun => RequestFault::Refuse(ApiError::Invalid("unknown field \"x\"".into())),
+        _ => RequestFault::No,
     });
     sim.store().edit(&agent_id("a"), |body| body["spec"]["podTemplate"] = json!({"metadata": {"labels": {"x": "y"}}}));
     operator.run(REST).await;
@@ -208,9 +208,9 @@ fn refusing(sim: &Sim, kind: &'static str) {
     sim.plan(move |request, _| match request.verb {
         Verb::Apply | Verb::DryRun if request.id.kind == kind => {
             number += 1;
-            Fault::Refuse(ApiError::Refused(format!("denied by a policy, request {number} {}", "x".repeat(400))))
+            RequestFault::Refuse(ApiError::Refused(format!("denied by a policy, request {number} {}", "x".repeat(400))))
         }
-        _ => Fault::No,
+        _ => RequestFault::No,
     });
 }
 
@@ -227,7 +227,7 @@ async fn refused_then_taken(sim: &Sim, operator: &mut Operator, said: &str) {
     let looks = requests.iter().filter(|request| request.verb == Verb::DryRun).count();
     assert!((12..150).contains(&looks), "{said}: {looks} dry runs in an hour");
     assert_eq!(message(sim), first, "{said}");
-    sim.heal();
+    sim.clear_faults();
     operator.run(6 * MINUTE).await;
     assert_eq!(phase(sim), "Running", "{said}");
 }
@@ -258,9 +258,9 @@ async fn where_dry_runs_tell_nothing_it_is_tried_again_ever_more_rarely() {
     for dry_run in [None, Some("admission webhook \"w\" does not support dry run")] {
         let sim = Sim::new();
         sim.plan(move |request, _| match (request.verb, dry_run) {
-            (Verb::Apply, _) if request.id.kind == "Deployment" => Fault::Refuse(ApiError::Refused("no".into())),
-            (Verb::DryRun, Some(words)) => Fault::Refuse(ApiError::Refused(words.into())),
-            _ => Fault::No,
+            (Verb::Apply, _) if request.id.kind == "Deployment" => RequestFault::Refuse(ApiError::Refused("no".into())),
+            (Verb::DryRun, Some(words)) => RequestFault::Refuse(ApiError::Refused(words.into())),
+            _ => RequestFault::No,
         });
         (CREATE.happens)(&mut sim.store());
         let mut operator = Operator::start(&sim);
@@ -268,7 +268,7 @@ async fn where_dry_runs_tell_nothing_it_is_tried_again_ever_more_rarely() {
         assert_eq!((phase(&sim), reason(&sim)), ("Failed".into(), "Refused".into()));
         let writes = sim.take_writes().len();
         assert!(writes < 250, "{dry_run:?}: {writes} writes in an hour");
-        sim.heal();
+        sim.clear_faults();
         operator.run(7 * MINUTE).await;
         assert_eq!(phase(&sim), "Running", "{dry_run:?}");
     }

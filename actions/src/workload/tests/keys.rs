@@ -143,7 +143,7 @@ async fn a_repair_of_a_workload_with_keys_is_no_rollout() {
         history.as_array().into_iter().flatten().filter(|entry| entry["from"] != entry["to"]).count()
     };
     let known = moves(&sim);
-    sim.store().meddle(&id("Deployment", "a"), "/spec/progressDeadlineSeconds", Some(json!(5)), "kubectl");
+    sim.store().edit_as(&id("Deployment", "a"), "/spec/progressDeadlineSeconds", Some(json!(5)), "kubectl");
     operator.run(MINUTE).await;
     assert_eq!(sim.store().at(&id("Deployment", "a"), "/spec/progressDeadlineSeconds"), 600);
     assert_eq!((moves(&sim), template(&sim)), (known, before));

@@ -9,7 +9,7 @@ use super::{
     running::running,
     scenarios::{ALL, CREATE, REST, phase, reason, same},
 };
-use crate::fake::{Fault, Health, Operator, Sim, Verb, agent, agent_id, child_id, id, secret, tool_id};
+use crate::fake::{Health, Operator, RequestFault, Sim, Verb, agent, agent_id, child_id, id, secret, tool_id};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -41,11 +41,11 @@ async fn nothing_is_applied_for_an_objects_past() {
     let prompt = |text: &str| sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!(text));
     prompt("one");
     sim.plan(|request, _| match (request.verb, request.id.kind) {
-        (Verb::Apply, "ConfigMap") => Fault::DieBefore,
-        _ => Fault::No,
+        (Verb::Apply, "ConfigMap") => RequestFault::DieBefore,
+        _ => RequestFault::No,
     });
     Operator::start(&sim).run(REST).await;
-    sim.heal();
+    sim.clear_faults();
     // It has listed this, and hears of nothing that comes.
     let mut past = Operator::start(&sim);
     past.lagging = vec!["Agent", "Tool", "Pod", "ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment"];
@@ -88,11 +88,11 @@ async fn the_owner_is_not_read_at_every_wake_while_its_watch_is_late() {
     let (sim, _) = running().await;
     sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("one"));
     sim.plan(|request, _| match (request.verb, request.id.kind) {
-        (Verb::Apply, "ConfigMap") => Fault::DieBefore,
-        _ => Fault::No,
+        (Verb::Apply, "ConfigMap") => RequestFault::DieBefore,
+        _ => RequestFault::No,
     });
     Operator::start(&sim).run(REST).await;
-    sim.heal();
+    sim.clear_faults();
     let mut operator = Operator::start(&sim);
     operator.lagging = vec!["Agent"];
     sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("two"));
@@ -115,8 +115,8 @@ fn expect_the_tool(sim: &Sim, at: usize, stuck: bool) {
             assert!(request.body.pointer("/data/CORAIL_TOOLS").is_some(), "rendered without its tool");
         }
         match request.id.kind {
-            "Tool" if stuck && request.nth >= at => Fault::Refuse(ApiError::Stale),
-            _ => Fault::No,
+            "Tool" if stuck && request.nth >= at => RequestFault::Refuse(ApiError::Stale),
+            _ => RequestFault::No,
         }
     });
 }
@@ -129,7 +129,7 @@ async fn a_tool_on_its_way_is_never_left_out() {
             expect_the_tool(&sim, at, stuck);
             (CREATE.happens)(&mut sim.store());
             Operator::start(&sim).run(REST).await;
-            sim.heal();
+            sim.clear_faults();
             Operator::start(&sim).run(REST).await;
             assert_eq!(phase(&sim), "Running", "edited at request {at}");
         }
@@ -146,7 +146,7 @@ async fn in_running_a_tool_on_its_way_changes_nothing() {
     super::scenarios::lose(&mut sim.store(), "ConfigMap");
     operator.run(MINUTE).await;
     assert_eq!((phase(&sim), reason(&sim)), ("Running".into(), "MissingDependency".into()));
-    sim.heal();
+    sim.clear_faults();
     operator.run(MINUTE).await;
     assert_eq!((phase(&sim), reason(&sim)), ("Running".into(), "Running".into()));
 }
@@ -200,12 +200,12 @@ async fn nothing_is_applied_for_what_it_wrote_in_an_earlier_term() {
     let prompt = |text: &str| sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!(text));
     prompt("one");
     sim.plan(|request, _| match (request.verb, request.id.kind) {
-        (Verb::Apply, "ConfigMap") => Fault::Refuse(ApiError::Transient { message: "503".into(), after: None }),
-        _ => Fault::No,
+        (Verb::Apply, "ConfigMap") => RequestFault::Refuse(ApiError::Transient { message: "503".into(), after: None }),
+        _ => RequestFault::No,
     });
     first.run(Duration::from_secs(10)).await;
     assert_eq!(phase(&sim), "Rendering");
-    sim.heal();
+    sim.clear_faults();
     first.lagging = vec!["Agent", "Tool", "Pod", "ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment"];
     let mut other = Operator::start(&sim);
     other.run(Duration::from_secs(10)).await;

@@ -33,7 +33,7 @@ async fn from_create_to_running_it_is_four_statuses_the_finalizer_and_one_write_
     );
     assert_eq!(sim.store().at(&agent_id("a"), "/status/phase"), json!("Running"));
     let conditions = sim.store().at(&agent_id("a"), "/status/conditions");
-    let undated = |found: &&Value| found["lastTransitionTime"] == json!(meta::UNDATED.to_string());
+    let undated = |found: &&Value| found["lastTransitionTime"] == json!(meta::UNSET_TIME.to_string());
     assert_eq!(conditions.as_array().and_then(|all| all.iter().find(undated)), None, "the schema's time is no time");
     let mut operator = Operator::start(&sim);
     operator.run(20 * MINUTE).await;

@@ -9,13 +9,13 @@ use super::running::running;
 use crate::{
     fake::{Cascade, Operator, Sim, agent, agent_id, id, settings},
     kind::ControlledKind,
-    render::Settings,
+    render::RenderSettings,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn operator(sim: &Sim, network_policies: bool) -> Operator {
-    Operator::with(sim, Agent::registry().unwrap(), Settings { network_policies, ..settings() })
+    Operator::with(sim, Agent::registry().unwrap(), RenderSettings { network_policies, ..settings() })
 }
 
 fn policy(sim: &Sim) -> Option<Value> {

@@ -5,12 +5,14 @@ use std::time::Duration;
 use machine::ApiError;
 use serde_json::{Value, json};
 
-use crate::fake::{Fault, Operator, Request, Sim, Store, agent, agent_id, child_id, id, object, tool, tool_id};
+use crate::fake::{
+    LoggedRequest, Operator, RequestFault, Sim, Store, agent, agent_id, child_id, id, object, tool, tool_id,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// An Agent with a prompt, a tool and a database, after an edit: what was sent.
-async fn edited(edit: fn(&mut Store)) -> (Sim, Vec<Request>) {
+async fn edited(edit: fn(&mut Store)) -> (Sim, Vec<LoggedRequest>) {
     let sim = Sim::new();
     sim.store().create(&tool_id("weather"), tool("http://weather"));
     let spec = json!({"systemPrompt": "Be brief.", "tools": ["weather"], "databaseUrl": "postgresql://u:p@db/x"});
@@ -32,7 +34,7 @@ fn set(store: &mut Store, field: &str, value: Value) {
 }
 
 /// Where each of these requests stands.
-fn order(requests: &[Request], wanted: &[&str]) -> Vec<usize> {
+fn order(requests: &[LoggedRequest], wanted: &[&str]) -> Vec<usize> {
     let at = |wanted: &&str| {
         let found: Vec<_> = (0..requests.len()).filter(|n| requests[*n].to_string() == *wanted).collect();
         assert_eq!(found.len(), 1, "{wanted} in {requests:?}");
@@ -92,10 +94,10 @@ async fn a_secret_that_no_status_names_goes_as_soon_as_it_is_seen() {
     // The answer to the apply is lost, the watch is late, and the spec that comes next wants no Secret.
     sim.plan(|request, store| {
         if request.to_string() != "Apply Secret/a-config" {
-            return Fault::No;
+            return RequestFault::No;
         }
         set(store, "databaseUrl", Value::Null);
-        Fault::Lose(ApiError::Transient { message: "lost".into(), after: None })
+        RequestFault::Lose(ApiError::Transient { message: "lost".into(), after: None })
     });
     set(&mut sim.store(), "databaseUrl", json!("postgresql://u:p@db/x"));
     operator.run(MINUTE).await;

@@ -74,7 +74,7 @@ async fn a_repair_that_replaces_the_pods_is_a_rollout_that_says_why() {
     let (sim, _) = running().await;
     upgrade(&mut sim.store());
     let mut operator = Operator::start(&sim);
-    sim.store().meddle(&child_id("Deployment"), "/spec/progressDeadlineSeconds", Some(json!(5)), "kubectl");
+    sim.store().edit_as(&child_id("Deployment"), "/spec/progressDeadlineSeconds", Some(json!(5)), "kubectl");
     operator.run(MINUTE).await;
     let steps = operator.trace.take();
     let left =
@@ -120,7 +120,7 @@ async fn the_number_of_a_stopped_agent_is_put_back_ever_more_rarely() {
     operator.run(MINUTE).await;
     sim.take_requests();
     for _ in 0..300 {
-        sim.store().meddle(&child_id("Deployment"), "/spec/replicas", Some(json!(1)), "another");
+        sim.store().edit_as(&child_id("Deployment"), "/spec/replicas", Some(json!(1)), "another");
         operator.run(SECOND).await;
     }
     let set = sim.take_requests().into_iter().filter(|request| {
@@ -166,7 +166,7 @@ async fn what_drifts_comes_back_at_once_with_one_write() {
         for value in [Some(json!("other")), None] {
             let (sim, mut operator) = running().await;
             let before = sim.store().at(&child_id(kind), field);
-            sim.store().meddle(&child_id(kind), field, value.clone(), "kubectl");
+            sim.store().edit_as(&child_id(kind), field, value.clone(), "kubectl");
             operator.run(2 * SECOND).await;
             let applied = [format!("Apply {}", child_id(kind))];
             assert_eq!(sim.take_writes(), applied, "{kind} {value:?}");
@@ -202,7 +202,7 @@ async fn a_lost_child_is_made_again_at_once() {
 async fn a_field_of_somebody_else_is_left_alone() {
     let (sim, mut operator) = running().await;
     let theirs = "/metadata/annotations/deployment.kubernetes.io~1revision";
-    sim.store().meddle(&child_id("Deployment"), theirs, Some(json!("7")), "kube-controller-manager");
+    sim.store().edit_as(&child_id("Deployment"), theirs, Some(json!("7")), "kube-controller-manager");
     operator.run(20 * MINUTE).await;
     assert_eq!(sim.take_writes(), Vec::<String>::new());
 }
@@ -210,7 +210,7 @@ async fn a_field_of_somebody_else_is_left_alone() {
 /// Runs while somebody sets this field of a child again each time it was put back; how often we did.
 async fn fight(sim: &Sim, operator: &mut Operator, kind: &'static str, field: &'static str, time: Duration) -> usize {
     for _ in 0..time.as_secs() {
-        sim.store().meddle(&child_id(kind), field, Some(json!("theirs")), "other-operator");
+        sim.store().edit_as(&child_id(kind), field, Some(json!("theirs")), "other-operator");
         operator.run(SECOND).await;
     }
     let applied = format!("Apply {}", child_id(kind));
@@ -227,7 +227,7 @@ async fn a_contested_child_is_put_back_ever_more_rarely_and_says_so() {
         operator.run(20 * MINUTE).await;
         assert_eq!(reason(&sim), "Running", "{kind}: when they stop");
         sim.take_requests();
-        sim.store().meddle(&child_id(kind), field, Some(json!("theirs")), "other-operator");
+        sim.store().edit_as(&child_id(kind), field, Some(json!("theirs")), "other-operator");
         operator.run(2 * SECOND).await;
         assert_eq!(sim.take_writes(), [format!("Apply {}", child_id(kind))], "{kind}: forgiven");
     }
@@ -253,14 +253,14 @@ async fn a_scale_is_no_repair() {
     scale(&mut sim.store(), 2);
     operator.run(SECOND).await;
     sim.take_requests();
-    sim.store().meddle(&child_id("Deployment"), "/spec/progressDeadlineSeconds", Some(json!(5)), "kubectl");
+    sim.store().edit_as(&child_id("Deployment"), "/spec/progressDeadlineSeconds", Some(json!(5)), "kubectl");
     operator.run(SECOND).await;
     assert!(sim.take_writes().contains(&"Apply Deployment/a".to_owned()));
     assert_ne!(reason(&sim), "Contested");
 }
 
 fn autoscale(store: &mut Store, replicas: i32) {
-    store.meddle(&child_id("Deployment"), "/spec/replicas", Some(json!(replicas)), "kube-controller-manager");
+    store.edit_as(&child_id("Deployment"), "/spec/replicas", Some(json!(replicas)), "kube-controller-manager");
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,7 +271,7 @@ async fn whoever_else_sets_replicas_keeps_them_until_the_user_edits_the_number()
     operator.run(MINUTE).await;
     assert!(sim.take_writes().iter().all(|write| write == "Status Agent/a"));
     assert_eq!((replicas(), phase(&sim), reason(&sim)), (json!(4), "Running".into(), "Running".into()));
-    sim.store().meddle(&child_id("Deployment"), "/spec/strategy/type", Some(json!("Recreate")), "kubectl");
+    sim.store().edit_as(&child_id("Deployment"), "/spec/strategy/type", Some(json!("Recreate")), "kubectl");
     operator.run(MINUTE).await;
     assert_eq!(replicas(), json!(4), "other fields come back without it");
     sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("x"));

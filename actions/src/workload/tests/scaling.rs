@@ -6,7 +6,7 @@ use machine::Clock as _;
 use serde_json::{Value, json};
 
 use super::scenarios::{CREATE, REST, phase, reason, scale};
-use crate::fake::{End, Fault, Health, Operator, Sim, Store, agent, agent_id, child_id};
+use crate::fake::{Health, Operator, RequestFault, RunEnd, Sim, Store, agent, agent_id, child_id};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -17,7 +17,7 @@ async fn live(sim: &Sim, number: i32, time: Duration) -> Operator {
     loop {
         let mut operator = Operator::start(sim);
         operator.scaler = Some(number);
-        if operator.run(end.saturating_sub(sim.clock.elapsed())).await == End::TimeIsOver {
+        if operator.run(end.saturating_sub(sim.clock.elapsed())).await == RunEnd::TimeIsOver {
             return operator;
         }
     }
@@ -57,11 +57,13 @@ async fn five() -> Sim {
 }
 
 /// Switches scaling on and off again, with this fault at the nth write; which writes there were.
-async fn on_and_off(stage: &Sim, at: Option<(usize, Fault)>) -> Vec<String> {
+async fn on_and_off(stage: &Sim, at: Option<(usize, RequestFault)>) -> Vec<String> {
     let sim = stage.fork();
     if let Some((at, fault)) = at {
         sim.plan(
-            move |request, _| if request.is_write() && request.nth_write == at { fault.clone() } else { Fault::No },
+            move |request, _| {
+                if request.is_write() && request.nth_write == at { fault.clone() } else { RequestFault::No }
+            },
         );
     }
     switch(&mut sim.store(), Some(json!({"minReplicas": 1, "maxReplicas": 10, "concurrency": 8})));
@@ -86,7 +88,7 @@ async fn switched_on_and_off_at_five_pods_there_are_never_fewer_wherever_the_ope
     // The template holds the cap, so these are rollouts too.
     let writes = on_and_off(&stage, None).await;
     assert!(writes.iter().filter(|write| *write == "Scale Deployment/a").count() == 2, "{writes:?}");
-    for fault in [Fault::DieBefore, Fault::DieUnanswered, Fault::DieAfter] {
+    for fault in [RequestFault::DieBefore, RequestFault::DieUnanswered, RequestFault::DieAfter] {
         for at in 0..writes.len() {
             on_and_off(&stage, Some((at, fault.clone()))).await;
         }
@@ -193,7 +195,7 @@ async fn an_edit_while_there_are_no_pods_ends_in_running_without_any() {
 #[tokio::test(start_paused = true)]
 async fn what_somebody_else_sets_is_taken_back() {
     let (sim, mut operator) = created(json!({"scaling": {}}), 2).await;
-    sim.store().meddle(&child_id("Deployment"), "/spec/replicas", Some(json!(9)), "kubectl");
+    sim.store().edit_as(&child_id("Deployment"), "/spec/replicas", Some(json!(9)), "kubectl");
     operator.run(MINUTE).await;
     assert_eq!(replicas(&sim), (json!(2), vec!["recif-scaler".to_owned()]));
 }

@@ -4,24 +4,24 @@ use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::json;
 
-use crate::fake::{Cascade, End, Id, Operator, Sim, Store, agent, agent_id, child_id, tool, tool_id};
+use crate::fake::{Cascade, ObjectId, Operator, RunEnd, Sim, Store, agent, agent_id, child_id, tool, tool_id};
 
 /// Long enough for anything here to come to rest.
 pub(super) const REST: Duration = Duration::from_secs(90);
 
 /// Something that happens, once the Agent `a` (with a Tool and a Secret) runs.
 #[derive(Clone, Copy)]
-pub(super) struct Scenario {
+pub(super) struct AgentScenario {
     pub(super) name: &'static str,
     pub(super) happens: fn(&mut Store),
 }
 
-const fn scenario(name: &'static str, happens: fn(&mut Store)) -> Scenario {
-    Scenario { name, happens }
+const fn scenario(name: &'static str, happens: fn(&mut Store)) -> AgentScenario {
+    AgentScenario { name, happens }
 }
 
 /// Everything that happens.
-pub(super) const ALL: &[Scenario] = &[
+pub(super) const ALL: &[AgentScenario] = &[
     CREATE,
     scenario("the spec changes and needs no Secret any more", |store| {
         store.edit(&agent_id("a"), |body| {
@@ -50,10 +50,10 @@ pub(super) const ALL: &[Scenario] = &[
         ["ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment"].iter().for_each(|kind| lose(store, kind));
     }),
     scenario("the ConfigMap drifts", |store| {
-        store.meddle(&child_id("ConfigMap"), "/data/CORAIL_CHANNEL", Some(json!("smoke")), "kubectl");
+        store.edit_as(&child_id("ConfigMap"), "/data/CORAIL_CHANNEL", Some(json!("smoke")), "kubectl");
     }),
     scenario("the Deployment drifts", |store| {
-        store.meddle(&child_id("Deployment"), "/spec/progressDeadlineSeconds", Some(json!(5)), "kubectl");
+        store.edit_as(&child_id("Deployment"), "/spec/progressDeadlineSeconds", Some(json!(5)), "kubectl");
     }),
     scenario("it is deleted", |store| store.delete(&agent_id("a"), Cascade::Background)),
     scenario("it is deleted in the foreground", |store| store.delete(&agent_id("a"), Cascade::Foreground)),
@@ -62,18 +62,18 @@ pub(super) const ALL: &[Scenario] = &[
 ];
 
 /// Nothing was there before.
-pub(super) const CREATE: Scenario = scenario("it is created", |store| {
+pub(super) const CREATE: AgentScenario = scenario("it is created", |store| {
     store.create(&tool_id("weather"), tool("http://weather"));
     store.create(&agent_id("a"), agent(json!({"tools": ["weather"], "databaseUrl": "postgresql://u:p@db/x"})));
 });
 
-impl Scenario {
+impl AgentScenario {
     /// A cluster just before it happens, where everything that was there has come to rest.
     pub(super) async fn stage(self) -> Sim {
         let sim = Sim::new();
         if self.name != CREATE.name {
             (CREATE.happens)(&mut sim.store());
-            assert_eq!(Operator::start(&sim).run(REST).await, End::TimeIsOver);
+            assert_eq!(Operator::start(&sim).run(REST).await, RunEnd::TimeIsOver);
             assert_eq!(phase(&sim), "Running");
         }
         sim
@@ -108,7 +108,7 @@ pub(super) fn scale(store: &mut Store, replicas: i32) {
 
 /// Somebody deletes a child.
 pub(super) fn lose(store: &mut Store, kind: &'static str) {
-    let id: Id = child_id(kind);
+    let id: ObjectId = child_id(kind);
     store.delete(&id, Cascade::Background);
 }
 

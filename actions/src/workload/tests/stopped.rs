@@ -6,7 +6,7 @@ use machine::ApiError;
 use serde_json::{Value, json};
 
 use super::scenarios::{message, phase, reason, scale};
-use crate::fake::{Cascade, Fault, Operator, Sim, Verb, agent, agent_id, child_id, settings, tool, tool_id};
+use crate::fake::{Cascade, Operator, RequestFault, Sim, Verb, agent, agent_id, child_id, settings, tool, tool_id};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -48,9 +48,9 @@ async fn what_the_api_server_refuses_is_said_once() {
         let sim = Sim::new();
         sim.plan(move |request, _| match request.verb {
             Verb::Apply | Verb::DryRun if request.id.kind == kind => {
-                Fault::Refuse(ApiError::Invalid("no such field".into()))
+                RequestFault::Refuse(ApiError::Invalid("no such field".into()))
             }
-            _ => Fault::No,
+            _ => RequestFault::No,
         });
         sim.store().create(&agent_id("a"), agent(json!({"replicas": 0})));
         let mut operator = Operator::start(&sim);
@@ -137,7 +137,7 @@ async fn on_its_way_it_always_says_what_it_does() {
                 seen.lock().expect("not poisoned").push((found["status"].clone(), found["message"].clone()));
             }
         }
-        Fault::No
+        RequestFault::No
     });
     Operator::start(&sim).run(MINUTE).await;
     let said = said.lock().expect("not poisoned").clone();

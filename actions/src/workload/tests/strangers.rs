@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::scenarios::{ALL, REST, same};
-use crate::fake::{Cascade, Fault, Operator, Store, agent_id};
+use crate::fake::{Cascade, Operator, RequestFault, Store, agent_id};
 
 async fn between_any_two_requests(compared: bool, meddles: fn(&mut Store)) {
     for scenario in ALL.iter().filter(|scenario| !scenario.name.contains("deleted")) {
@@ -23,7 +23,7 @@ async fn between_any_two_requests(compared: bool, meddles: fn(&mut Store)) {
                 if request.nth == n {
                     meddles(store);
                 }
-                Fault::No
+                RequestFault::No
             });
             let mut operator = Operator::start(&sim);
             operator.run(REST).await;

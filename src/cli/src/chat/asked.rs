@@ -1,6 +1,6 @@
 //! Whom a chat is with, and what is sent there.
 
-use crds::Kind;
+use crds::ApiKind;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
@@ -75,7 +75,7 @@ impl Asked {
     ///
     /// # Errors
     /// That there is none, which would be a defect.
-    pub(super) fn kind(&self) -> Result<&'static Kind, CliError> {
+    pub(super) fn kind(&self) -> Result<&'static ApiKind, CliError> {
         find_kind(self.kind)
     }
 

@@ -9,7 +9,7 @@ mod table;
 
 use std::{fmt, path::PathBuf};
 
-use crds::{GROUP, Kind, VERSION};
+use crds::{ApiKind, GROUP, VERSION};
 use futures::{AsyncBufReadExt, Stream, StreamExt, TryFutureExt as _, TryStreamExt};
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -142,7 +142,7 @@ impl Live {
     ///
     /// # Errors
     /// [`ReadError::NotInstalled`] when there is no such kind either.
-    pub(crate) async fn object(&self, kind: &'static Kind, name: &str) -> Result<Option<DynamicObject>, ReadError> {
+    pub(crate) async fn object(&self, kind: &'static ApiKind, name: &str) -> Result<Option<DynamicObject>, ReadError> {
         self.object_in(&self.namespace, kind, name).await
     }
 
@@ -153,7 +153,7 @@ impl Live {
     pub(crate) async fn object_in(
         &self,
         namespace: &str,
-        kind: &'static Kind,
+        kind: &'static ApiKind,
         name: &str,
     ) -> Result<Option<DynamicObject>, ReadError> {
         match self.objects(namespace, kind).get(name).await {
@@ -172,7 +172,7 @@ impl Live {
     /// [`ReadError::Request`], for an object that is not there too.
     pub(crate) async fn annotate(
         &self,
-        kind: &'static Kind,
+        kind: &'static ApiKind,
         name: &str,
         key: &str,
         value: &str,
@@ -183,7 +183,7 @@ impl Live {
     }
 
     /// Every version of the object from now on; the first one at once.
-    pub(crate) fn watch(&self, kind: &'static Kind, name: &str) -> impl Stream<Item = Sight> + use<> {
+    pub(crate) fn watch(&self, kind: &'static ApiKind, name: &str) -> impl Stream<Item = Sight> + use<> {
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let mut listed = false;
         watcher::watcher(self.objects(&self.namespace, kind), config).default_backoff().filter_map(move |event| {
@@ -255,7 +255,7 @@ impl Live {
     ///
     /// # Errors
     /// [`ReadError::Request`].
-    pub(crate) async fn everywhere(&self, kind: &'static Kind) -> Result<Vec<DynamicObject>, ReadError> {
+    pub(crate) async fn everywhere(&self, kind: &'static ApiKind) -> Result<Vec<DynamicObject>, ReadError> {
         let list = self.objects_everywhere(kind).list(&ListParams::default()).await;
         list.map(|list| list.items).map_err(ReadError::request(format!("list {} in all namespaces", kind.plural)))
     }
@@ -293,22 +293,22 @@ impl Live {
         .try_flatten_stream()
     }
 
-    fn objects(&self, namespace: &str, kind: &'static Kind) -> Api<DynamicObject> {
+    fn objects(&self, namespace: &str, kind: &'static ApiKind) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), namespace, &resource(kind))
     }
 
-    fn objects_everywhere(&self, kind: &'static Kind) -> Api<DynamicObject> {
+    fn objects_everywhere(&self, kind: &'static ApiKind) -> Api<DynamicObject> {
         Api::all_with(self.client.clone(), &resource(kind))
     }
 }
 
-fn resource(kind: &'static Kind) -> ApiResource {
+fn resource(kind: &'static ApiKind) -> ApiResource {
     let gvk = GroupVersionKind::gvk(GROUP, VERSION, kind.name);
     ApiResource::from_gvk_with_plural(&gvk, kind.plural)
 }
 
 /// The labels of a workload's Pods, as a selector.
-pub(crate) fn pods_of(kind: &Kind, name: &str) -> String {
+pub(crate) fn pods_of(kind: &ApiKind, name: &str) -> String {
     format!("app.kubernetes.io/name={name},recif.dev/{}={name}", kind.name.to_lowercase())
 }
 

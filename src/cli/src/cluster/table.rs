@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crds::{GROUP, Kind, VERSION};
+use crds::{ApiKind, GROUP, VERSION};
 use futures::{Stream, StreamExt};
 use http::{Request, header::ACCEPT};
 use kube::api::WatchEvent;
@@ -23,7 +23,7 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 #[derive(Debug, Clone)]
 pub(crate) struct Query {
     /// The kind.
-    pub kind: &'static Kind,
+    pub kind: &'static ApiKind,
     /// The namespace; `None`: all of them.
     pub namespace: Option<String>,
     /// The one object that is meant; `None`: all of them.
@@ -169,7 +169,7 @@ mod tests {
 
     fn query(namespace: Option<&str>, name: Option<&str>) -> Query {
         let owned = |text: &str| text.to_owned();
-        let kind = Kind::find("agent").unwrap();
+        let kind = ApiKind::find("agent").unwrap();
         Query { kind, namespace: namespace.map(owned), name: name.map(owned), selector: String::new(), whole: false }
     }
 

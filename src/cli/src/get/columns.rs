@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crds::{GROUP, Kind, agent_model};
+use crds::{ApiKind, GROUP, agent_model};
 use serde_json::Value;
 
 use crate::cluster::{Column, Row, Table};
@@ -97,7 +97,7 @@ impl Columns {
 }
 
 /// The objects as `agent.agents.recif.dev/my-agent`, which kubectl takes too.
-pub(super) fn names(kind: &Kind, table: &Table) -> String {
+pub(super) fn names(kind: &ApiKind, table: &Table) -> String {
     let kind = kind.name.to_lowercase();
     table.rows.iter().map(|row| format!("{kind}.{GROUP}/{}\n", metadata(row, "name"))).collect()
 }
@@ -179,7 +179,7 @@ ns          agent/a   Running   1          gpt
     #[test]
     fn names_can_be_given_to_kubectl() {
         let rows = table(json!([row("a", json!(null), json!(null)), row("b", json!(null), json!(null))]));
-        let kind = Kind::find("rmcp").unwrap();
+        let kind = ApiKind::find("rmcp").unwrap();
         assert_eq!(names(kind, &rows), "remotemcpserver.agents.recif.dev/a\nremotemcpserver.agents.recif.dev/b\n");
     }
 }

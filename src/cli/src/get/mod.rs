@@ -8,7 +8,7 @@ mod documents;
 mod watch;
 
 use columns::Columns;
-use crds::{KINDS, Kind};
+use crds::{ApiKind, KINDS};
 use documents::Documents;
 
 use super::{
@@ -69,7 +69,7 @@ pub(super) async fn run(args: GetArgs) -> Result<Exit, CliError> {
         selector: selector.clone(),
         whole,
     };
-    if let Some(kind) = wanted.kind.and_then(Kind::find) {
+    if let Some(kind) = wanted.kind.and_then(ApiKind::find) {
         let mut printer = Printer::new(output, all_namespaces, wanted.name.is_some() || watch);
         let version = list(&live, &query(kind), None, &mut printer).await?;
         if watch {
@@ -103,7 +103,7 @@ pub(super) async fn run(args: GetArgs) -> Result<Exit, CliError> {
 async fn list(
     live: &Live,
     query: &Query,
-    among: Option<&'static Kind>,
+    among: Option<&'static ApiKind>,
     printer: &mut Printer,
 ) -> Result<String, CliError> {
     let mut next = String::new();
@@ -172,7 +172,7 @@ impl Printer {
     }
 
     /// A piece of a list, or of a watch; `among` others the rows say of which kind they are.
-    fn page(&mut self, kind: &'static Kind, among: bool, table: &Table) -> Result<(), CliError> {
+    fn page(&mut self, kind: &'static ApiKind, among: bool, table: &Table) -> Result<(), CliError> {
         if table.rows.is_empty() {
             return Ok(());
         }

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use crds::Kind;
+use crds::ApiKind;
 use futures::StreamExt;
 use jiff::Timestamp;
 use kube::api::{DynamicObject, LogParams};
@@ -207,7 +207,7 @@ pub(super) fn stamped(line: &str) -> (Option<Timestamp>, &str) {
 
 /// Prints each entry once.
 struct Printer {
-    kind: &'static Kind,
+    kind: &'static ApiKind,
     output: Output,
     plain: Plain,
     printed: BTreeSet<String>,
@@ -220,7 +220,7 @@ impl Printer {
         }
         let status = status_of(object);
         let name = object.metadata.name.as_deref().unwrap_or_default();
-        let phase = status.seen_phase().unwrap_or("not yet seen by an operator");
+        let phase = status.written_phase().unwrap_or("not yet seen by an operator");
         print_foreign(&format!("{} {name} in namespace {namespace}: {phase}\n", self.kind.name))
     }
 

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use jiff::{Timestamp, tz::TimeZone};
 use kube::api::DynamicObject;
-use meta::MachineStatus;
+use meta::CommonStatus;
 
 use super::{CliError, Entry, Output, Span};
 
 /// The machine's part of the status of any of our kinds; empty when there is none or when it cannot be read.
-pub fn status_of(object: &DynamicObject) -> MachineStatus {
+pub fn status_of(object: &DynamicObject) -> CommonStatus {
     let status = object.data.get("status").cloned().unwrap_or_default();
     serde_json::from_value(status).unwrap_or_default()
 }

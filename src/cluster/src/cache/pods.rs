@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use actions::ports::Pod;
+use actions::ports::WorkloadPod;
 use meta::Key;
 
 use crate::Change;
@@ -17,14 +17,14 @@ pub fn workload_label(kind: &str) -> String {
 
 /// The Pods of each workload, in the order of their names.
 #[derive(Debug, Default)]
-pub struct PodIndex(Mutex<HashMap<Workload, BTreeMap<String, Arc<Pod>>>>);
+pub struct PodIndex(Mutex<HashMap<Workload, BTreeMap<String, Arc<WorkloadPod>>>>);
 
 /// Label and the workload's key.
 type Workload = (String, Key);
 
 impl PodIndex {
     /// Follows a change of a Pod.
-    pub fn follow(&self, change: &Change<Pod>) {
+    pub fn follow(&self, change: &Change<WorkloadPod>) {
         let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for old in change.old.iter().flat_map(|pod| workloads(&change.key, pod)) {
             if let Some(pods) = index.get_mut(&old) {
@@ -42,13 +42,13 @@ impl PodIndex {
     }
 
     /// The Pods of one workload.
-    pub fn of(&self, kind: &str, key: Key) -> Vec<Arc<Pod>> {
+    pub fn of(&self, kind: &str, key: Key) -> Vec<Arc<WorkloadPod>> {
         let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         index.get(&(workload_label(kind), key)).map(|pods| pods.values().cloned().collect()).unwrap_or_default()
     }
 }
 
-fn workloads(key: &Key, pod: &Pod) -> Vec<Workload> {
+fn workloads(key: &Key, pod: &WorkloadPod) -> Vec<Workload> {
     let ours = pod.labels.iter().filter(|(label, _)| label.starts_with("recif.dev/"));
     ours.map(|(label, name)| (label.clone(), Key::new(&key.namespace, name))).collect()
 }
@@ -58,8 +58,8 @@ mod tests {
     use super::*;
     use crate::Cause;
 
-    fn pod(name: &str, agent: &str) -> Arc<Pod> {
-        Arc::new(Pod {
+    fn pod(name: &str, agent: &str) -> Arc<WorkloadPod> {
+        Arc::new(WorkloadPod {
             name: name.into(),
             uid: name.into(),
             resource_version: 1,
@@ -68,11 +68,11 @@ mod tests {
             terminating: false,
             ip: None,
             deletion_cost: None,
-            trouble: None,
+            problem: None,
         })
     }
 
-    fn change(name: &str, old: Option<Arc<Pod>>, new: Option<Arc<Pod>>) -> Change<Pod> {
+    fn change(name: &str, old: Option<Arc<WorkloadPod>>, new: Option<Arc<WorkloadPod>>) -> Change<WorkloadPod> {
         Change { key: Key::new("ns", name), old, new, cause: Cause::Watch }
     }
 

@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crds::{RefKind, Reference, Refers};
+use crds::{HasReferences, RefKind, Reference};
 use meta::{Key, PhasedObject};
 
 use crate::Change;
@@ -25,11 +25,17 @@ type User = (&'static str, Key);
 
 impl Referrers {
     /// Follows a change of a referring object.
-    pub fn follow<K: PhasedObject + Refers>(&self, change: &Change<K>) {
+    pub fn follow<K: PhasedObject + HasReferences>(&self, change: &Change<K>) {
         self.change(K::KIND, &change.key, change.old.as_deref(), change.new.as_deref());
     }
 
-    fn change(&self, kind: &'static str, key: &Key, old: Option<&impl Refers>, new: Option<&impl Refers>) {
+    fn change(
+        &self,
+        kind: &'static str,
+        key: &Key,
+        old: Option<&impl HasReferences>,
+        new: Option<&impl HasReferences>,
+    ) {
         let (old, new) = (targets(key, old), targets(key, new));
         if old == new {
             return;
@@ -65,7 +71,7 @@ impl Referrers {
         let mut open = vec![target];
         while let Some(target) = open.pop() {
             for (kind, user) in index.get(&target).into_iter().flatten() {
-                let passes_on = RefKind::parse(kind).filter(|kind| kind.passes_on());
+                let passes_on = RefKind::parse(kind).filter(|kind| kind.is_transitive());
                 if found.insert((*kind, user.clone()))
                     && let Some(kind) = passes_on
                 {
@@ -77,8 +83,8 @@ impl Referrers {
     }
 }
 
-fn targets(key: &Key, object: Option<&impl Refers>) -> BTreeSet<Target> {
-    let references = object.map(Refers::references).unwrap_or_default();
+fn targets(key: &Key, object: Option<&impl HasReferences>) -> BTreeSet<Target> {
+    let references = object.map(HasReferences::references).unwrap_or_default();
     let is_abroad = |found: &Reference| found.namespace.as_ref().is_some_and(|other| *other != key.namespace);
     let abroad = references.iter().any(is_abroad).then(|| (None, Key::new("", &key.namespace)));
     let namespace = |found: &Reference| found.namespace.clone().unwrap_or_else(|| key.namespace.clone());
@@ -101,7 +107,7 @@ mod tests {
         spec.map(|spec| Arc::new(serde_json::from_value(json!({ "metadata": {}, "spec": spec })).unwrap()))
     }
 
-    fn change<K: PhasedObject + Refers + DeserializeOwned>(
+    fn change<K: PhasedObject + HasReferences + DeserializeOwned>(
         index: &Referrers,
         name: &str,
         old: Option<Value>,

@@ -7,10 +7,12 @@ use std::{
 };
 
 use actions::{
-    ports::{Child, ChildKind, ChildRef, Pod, Views},
+    ports::{CacheReader, CachedChild, ChildKind, ChildRef, WorkloadPod},
     render::kind_label,
 };
-use crds::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, RefKind, Refers, RemoteMCPServer, Tool};
+use crds::{
+    Agent, Flow, FlowSet, HasReferences, MCPServer, Model, PluginConfig, Prompt, RefKind, RemoteMCPServer, Tool,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt as _};
 use meta::{Key, PhasedObject};
@@ -57,9 +59,9 @@ pub struct KindViews {
     /// Our kinds.
     pub kinds: CustomMaps,
     /// The children of each kind.
-    pub children: HashMap<ChildKind, Arc<ObjectMap<Child>>>,
+    pub children: HashMap<ChildKind, Arc<ObjectMap<CachedChild>>>,
     /// The Pods.
-    pub pods: Arc<ObjectMap<Pod>>,
+    pub pods: Arc<ObjectMap<WorkloadPod>>,
     /// The namespaces, where they may be watched.
     pub namespaces: Arc<ObjectMap<NamespaceSeen>>,
     /// Namespaces that are being deleted, as far as that was found out otherwise.
@@ -116,13 +118,13 @@ impl Caches {
 }
 
 /// Whether an object of the Tool's namespace refers to it.
-fn uses<K: PhasedObject + Refers>(map: &ObjectMap<K>, tool: &Key) -> bool {
+fn uses<K: PhasedObject + HasReferences>(map: &ObjectMap<K>, tool: &Key) -> bool {
     let users = map.keys().into_iter().filter(|key| key.namespace == tool.namespace);
     let mut users = users.filter_map(|key| map.get(&key)).filter(|user| !user.is_deleting());
     users.any(|user| user.references().iter().any(|found| found.kind == RefKind::Tool && found.name == tool.name))
 }
 
-impl Views for Caches {
+impl CacheReader for Caches {
     fn agent(&self, namespace: &str, name: &str) -> Option<Arc<Agent>> {
         self.kinds.agents.get(&Key::new(namespace, name))
     }
@@ -184,7 +186,7 @@ impl Views for Caches {
         self.kinds.remote_mcp_servers.get(&Key::new(namespace, name))
     }
 
-    fn child(&self, child: &ChildRef) -> Option<Arc<Child>> {
+    fn child(&self, child: &ChildRef) -> Option<Arc<CachedChild>> {
         self.children.get(&child.kind)?.get(&Key::new(&child.namespace, &child.name))
     }
 
@@ -200,8 +202,8 @@ impl Views for Caches {
         self.keys.get().map(|keys| keys.public())
     }
 
-    fn children(&self, namespace: &str, owner: &str) -> Vec<Arc<Child>> {
-        let is_its = |key: &Key, child: &Child| {
+    fn children(&self, namespace: &str, owner: &str) -> Vec<Arc<CachedChild>> {
+        let is_its = |key: &Key, child: &CachedChild| {
             key.namespace == namespace && child.controller.as_ref().is_some_and(|controller| controller.uid == owner)
         };
         let mut children: Vec<_> = self.children.values().flat_map(|map| map.matching(is_its)).collect();
@@ -209,7 +211,7 @@ impl Views for Caches {
         children
     }
 
-    fn pods(&self, kind: &'static str, namespace: &str, name: &str) -> Vec<Arc<Pod>> {
+    fn pods(&self, kind: &'static str, namespace: &str, name: &str) -> Vec<Arc<WorkloadPod>> {
         self.pods.of(kind, Key::new(namespace, name))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use crds::{KINDS, Kind, ReferencePhase, WorkloadPhase, digest::sha256_hex};
+use crds::{ApiKind, KINDS, ReferencePhase, WorkloadPhase, digest::sha256_hex};
 use futures::{FutureExt as _, future::BoxFuture};
 use meta::Phase as _;
 
@@ -91,7 +91,7 @@ fn phases() -> Vec<&'static str> {
 ///
 /// # Errors
 /// There is none of that name.
-pub(super) fn kind_of(asked: &Asked) -> Result<&'static Kind, Problem> {
+pub(super) fn kind_of(asked: &Asked) -> Result<&'static ApiKind, Problem> {
     let plural = asked.part("plural");
     KINDS.iter().find(|kind| kind.plural == plural).ok_or_else(|| {
         let plurals: Vec<_> = KINDS.iter().map(|kind| kind.plural).collect();
@@ -102,7 +102,7 @@ pub(super) fn kind_of(asked: &Asked) -> Result<&'static Kind, Problem> {
 /// Everything, whatever its kind.
 pub(super) fn fleet(app: App, caller: Caller, asked: Asked) -> BoxFuture<'static, Result<Answer, Problem>> {
     async move {
-        let kinds: Vec<_> = asked.many("kind").filter_map(Kind::find).collect();
+        let kinds: Vec<_> = asked.many("kind").filter_map(ApiKind::find).collect();
         let page = page(&app, &caller, &asked, &kinds, "fleet", Sort::Attention, true).await?;
         Ok(page.answer(&app))
     }
@@ -122,7 +122,7 @@ pub(super) fn of_kind(app: App, caller: Caller, asked: Asked) -> BoxFuture<'stat
 /// The MCP servers.
 pub(super) fn servers(app: App, caller: Caller, asked: Asked) -> BoxFuture<'static, Result<Answer, Problem>> {
     async move {
-        let kinds: Vec<_> = ["MCPServer", "RemoteMCPServer"].into_iter().filter_map(Kind::find).collect();
+        let kinds: Vec<_> = ["MCPServer", "RemoteMCPServer"].into_iter().filter_map(ApiKind::find).collect();
         let page = page(&app, &caller, &asked, &kinds, "servers", Sort::Namespace, false).await?;
         let Listed { page: Page { items, .. }, .. } = page;
         let mut body = b"{\"items\":[".to_vec();
@@ -153,7 +153,7 @@ async fn page(
     app: &App,
     caller: &Caller,
     asked: &Asked,
-    kinds: &[&'static Kind],
+    kinds: &[&'static ApiKind],
     path: &str,
     usual: Sort,
     counted: bool,

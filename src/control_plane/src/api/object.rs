@@ -1,14 +1,14 @@
 //! One object, and what there is to know about it.
 
 use crds::{
-    ChildRecord, Kind, MCPServerSpec, Role,
+    ApiKind, ChildRecord, MCPServerSpec, Role,
+    diagnosis::{first_lines, reference_problem},
     tool_server::tools_config_map,
-    trouble::{brief, reference_trouble},
     why::why,
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use meta::{HistoryEntry, Key, MachineStatus};
+use meta::{CommonStatus, HistoryEntry, Key};
 use serde::Deserialize as _;
 use serde_json::Value;
 use store::gaps;
@@ -53,13 +53,13 @@ async fn find(app: &App, caller: &Caller, asked: &Asked) -> Result<Entry, Proble
 }
 
 /// The object of a path, if there is one; the caller may know.
-async fn look_up(app: &App, caller: &Caller, kind: &'static Kind, asked: &Asked) -> Result<Option<Entry>, Problem> {
+async fn look_up(app: &App, caller: &Caller, kind: &'static ApiKind, asked: &Asked) -> Result<Option<Entry>, Problem> {
     let (namespace, name) = (asked.part("namespace"), asked.part("name"));
     app.auth.may_get(caller, kind, namespace, name).await?;
     Ok(app.fleet.get(kind, &Key::new(namespace, name)))
 }
 
-fn missing(kind: &Kind, asked: &Asked) -> Problem {
+fn missing(kind: &ApiKind, asked: &Asked) -> Problem {
     Problem::missing(format!("there is no {} {}/{}", kind.name, asked.part("namespace"), asked.part("name")))
 }
 
@@ -132,8 +132,8 @@ pub(super) fn reason(app: App, caller: Caller, asked: Asked) -> Handled {
 }
 
 /// The condition that says why: Stalled when it is true, else Ready. What the schema says of a new object has no time.
-fn condition(status: &MachineStatus) -> Option<Condition> {
-    if status.is_unseen() {
+fn condition(status: &CommonStatus) -> Option<Condition> {
+    if status.is_initial() {
         return None;
     }
     let of = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
@@ -154,7 +154,7 @@ async fn waiting_for(
     caller: &Caller,
     record: &Record,
     metadata: &ObjectMeta,
-    status: &MachineStatus,
+    status: &CommonStatus,
 ) -> Result<Vec<String>, Problem> {
     let current = metadata.generation.is_none() || status.observed_generation >= metadata.generation;
     let ready = status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
@@ -169,7 +169,7 @@ async fn waiting_for(
         }
         let found = app.fleet.get(link.kind, &Key::new(&*link.namespace, &*link.name));
         let status = found.map(|entry| entry.record.status().unwrap_or_default());
-        lines.extend(reference_trouble(link.kind.name, &link.name, status.as_ref()));
+        lines.extend(reference_problem(link.kind.name, &link.name, status.as_ref()));
     }
     if record.kind.role == Role::Workload {
         let deployment = app.around.deployments.get(&record.key);
@@ -177,7 +177,7 @@ async fn waiting_for(
         let pods = app.around.pods_of(record.kind, &record.key);
         lines.extend(pods.iter().flat_map(|pod| pod.trouble.iter().cloned()));
     }
-    Ok(brief(lines))
+    Ok(first_lines(lines))
 }
 
 /// What hangs on it.
@@ -192,7 +192,7 @@ pub(super) fn children(app: App, caller: Caller, asked: Asked) -> Handled {
 /// What hangs on it, but for objects of our kinds that the caller may not list.
 async fn children_of(app: &App, caller: &Caller, record: &Record) -> Result<Vec<Child>, Problem> {
     let mut items = made_of(app, record);
-    let Some(tool) = Kind::find("Tool").filter(|_| record.server.is_some()) else { return Ok(items) };
+    let Some(tool) = ApiKind::find("Tool").filter(|_| record.server.is_some()) else { return Ok(items) };
     let namespace = &record.key.namespace;
     if app.auth.may_list(caller, tool, "").await? || app.auth.may_list(caller, tool, namespace).await? {
         items.extend(app.fleet.owned_by(tool.name, namespace, &record.uid).iter().map(|tool| Child {
@@ -318,8 +318,8 @@ pub(super) fn load(app: App, caller: Caller, asked: Asked) -> Handled {
 pub(super) fn tools(app: App, caller: Caller, asked: Asked) -> Handled {
     async move {
         let key = Key::new(asked.part("namespace"), asked.part("name"));
-        let named = asked.one("kind").and_then(Kind::find);
-        let kinds = ["MCPServer", "RemoteMCPServer"].into_iter().filter_map(Kind::find);
+        let named = asked.one("kind").and_then(ApiKind::find);
+        let kinds = ["MCPServer", "RemoteMCPServer"].into_iter().filter_map(ApiKind::find);
         let kinds: Vec<_> = named.map_or_else(|| kinds.collect(), |kind| vec![kind]);
         let mut refused = None;
         for kind in kinds {

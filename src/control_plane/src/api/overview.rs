@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use actions::kind::ControlledKind;
-use crds::{Kind, RemoteMCPServer, Role};
+use crds::{ApiKind, RemoteMCPServer, Role};
 use futures::{FutureExt as _, future::BoxFuture};
 use http::StatusCode;
-use machine::{At, Edge as TableEdge};
+use machine::{Edge as TableEdge, EdgeFrom};
 use meta::{Key, Phase, PhasedObject as _};
 
 use super::{
@@ -90,7 +90,7 @@ pub(super) fn machine(app: App, caller: Caller, asked: Asked) -> Handled {
         // It is the same for everybody, but for nobody whom nobody knows.
         app.auth.user(&caller).await?;
         let word = asked.part("kind");
-        let kind = Kind::find(word).ok_or_else(|| Problem::missing(format!("there is no kind {word}")))?;
+        let kind = ApiKind::find(word).ok_or_else(|| Problem::missing(format!("there is no kind {word}")))?;
         let edges = match kind.role {
             Role::Reference if kind.name == RemoteMCPServer::KIND => edges(RemoteMCPServer::TABLE.edges),
             Role::Workload => edges(actions::workload::EDGES),
@@ -104,9 +104,9 @@ pub(super) fn machine(app: App, caller: Caller, asked: Asked) -> Handled {
 fn edges<P: Phase>(table: &'static [TableEdge<P>]) -> Vec<Edge> {
     let edge = |edge: &'static TableEdge<P>| Edge {
         from: match edge.from {
-            At::Nothing => "",
-            At::Any => "*",
-            At::In(phase) => phase.as_str(),
+            EdgeFrom::Nothing => "",
+            EdgeFrom::Any => "*",
+            EdgeFrom::In(phase) => phase.as_str(),
         },
         to: edge.to.as_str(),
         by: edge.by.as_str(),

@@ -1,6 +1,6 @@
 //! The printer columns of a kind, read from its definition and looked up in its objects as `kubectl get` does.
 
-use crds::{Kind, agent_model};
+use crds::{ApiKind, agent_model};
 use serde_json::Value;
 
 /// Columns that a summary has as fields of their own.
@@ -27,7 +27,7 @@ enum Step {
 
 impl Column {
     /// The columns of a kind that a summary does not have already.
-    pub fn of(kind: &Kind) -> Vec<Self> {
+    pub fn of(kind: &ApiKind) -> Vec<Self> {
         let versions = kind.definition().spec.versions;
         let columns = versions.into_iter().flat_map(|version| version.additional_printer_columns.unwrap_or_default());
         let others = columns.filter(|column| !OWN.contains(&column.name.as_str()));
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn an_agents_model_is_the_one_that_it_asks() {
-        let columns = Column::of(Kind::find("Agent").unwrap());
+        let columns = Column::of(ApiKind::find("Agent").unwrap());
         let model = columns.iter().find(|column| column.title == "Model").unwrap();
         let spec = json!({ "modelId": "stub-echo", "modelRef": { "name": "seller" } });
         let of = |status: Value| model.text(&json!({ "spec": spec, "status": status }));

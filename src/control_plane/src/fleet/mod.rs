@@ -25,7 +25,7 @@ use std::{
 };
 
 use cluster::Change;
-use crds::{KINDS, Kind};
+use crds::{ApiKind, KINDS};
 use journal::Journal;
 use meta::{HistoryEntry, Key};
 use tokio::sync::watch;
@@ -116,7 +116,7 @@ impl Fleet {
 
     /// Takes the definitions of a server's tools, as the ConfigMap with them holds them; `None`: it is gone. A change of them
     /// is a change of the server.
-    pub fn define(&self, server: &'static Kind, key: &Key, definitions: Option<Arc<str>>) {
+    pub fn define(&self, server: &'static ApiKind, key: &Key, definitions: Option<Arc<str>>) {
         let Some(row) = row(server) else { return };
         let place = (row, key.clone());
         {
@@ -139,20 +139,20 @@ impl Fleet {
 
     /// The definitions of a server's tools: a JSON array of `{name, description, inputSchema, …}`.
     pub fn tools(&self, kind: &str, key: &Key) -> Option<Arc<str>> {
-        let row = row(Kind::find(kind)?)?;
+        let row = row(ApiKind::find(kind)?)?;
         let known = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(&(row, key.clone())).cloned()
     }
 
     /// The object of that kind and name.
-    pub fn get(&self, kind: &Kind, key: &Key) -> Option<Entry> {
+    pub fn get(&self, kind: &ApiKind, key: &Key) -> Option<Entry> {
         let row = row(kind)?;
         self.lock().kinds.get(usize::from(row))?.get(key).cloned()
     }
 
     /// The objects of a kind in a namespace that the object of this uid made.
     pub fn owned_by(&self, kind: &str, namespace: &str, owner: &str) -> Vec<Arc<Record>> {
-        let Some(row) = Kind::find(kind).and_then(row) else { return Vec::new() };
+        let Some(row) = ApiKind::find(kind).and_then(row) else { return Vec::new() };
         let inner = self.lock();
         let kind = inner.kinds.get(usize::from(row)).into_iter();
         let there = kind.flat_map(|kind| {
@@ -242,7 +242,7 @@ impl Inner {
 }
 
 /// The place of a kind in [`KINDS`].
-pub fn row(kind: &Kind) -> Option<u8> {
+pub fn row(kind: &ApiKind) -> Option<u8> {
     let place = KINDS.iter().position(|known| known.name == kind.name)?;
     u8::try_from(place).ok()
 }

@@ -1,9 +1,9 @@
 //! One object as it is kept: what is sorted and searched by, and the JSON that is sent.
 
 use cluster::Head;
-use crds::{Kind, RefKind, why::why};
+use crds::{ApiKind, RefKind, why::why};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use meta::{HistoryEntry, Key, MachineStatus};
+use meta::{CommonStatus, HistoryEntry, Key};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ use super::{
 #[derive(Debug, Clone)]
 pub struct Link {
     /// Its kind, one of ours.
-    pub kind: &'static Kind,
+    pub kind: &'static ApiKind,
     /// Its namespace.
     pub namespace: Box<str>,
     /// Its name.
@@ -29,7 +29,7 @@ pub struct Link {
 #[derive(Debug)]
 pub struct Record {
     /// Its kind.
-    pub kind: &'static Kind,
+    pub kind: &'static ApiKind,
     /// The place of the kind in [`crds::KINDS`].
     pub row: u8,
     /// Namespace and name.
@@ -81,7 +81,7 @@ impl Record {
         object["kind"] = kind.name.into();
         let metadata = ObjectMeta::deserialize(&object["metadata"]).unwrap_or_default();
         let stored = object.get("status").filter(|status| status.is_object());
-        let status = stored.map(|status| MachineStatus::deserialize(status).unwrap_or_default());
+        let status = stored.map(|status| CommonStatus::deserialize(status).unwrap_or_default());
         let why = why(kind.name, &metadata, status.as_ref());
         let status = status.unwrap_or_default();
         let summary = Summary::new(kind, head, &metadata, &status, &object, columns, &why);
@@ -120,10 +120,10 @@ impl Record {
     }
 
     /// The part of its status that the state machine keeps; `None`: there is none.
-    pub fn status(&self) -> Option<MachineStatus> {
+    pub fn status(&self) -> Option<CommonStatus> {
         let object = self.object();
         let stored = object.get("status").filter(|status| status.is_object())?;
-        Some(MachineStatus::deserialize(stored).unwrap_or_default())
+        Some(CommonStatus::deserialize(stored).unwrap_or_default())
     }
 
     /// What its history holds after the entry of that number, oldest first.
@@ -144,8 +144,8 @@ fn controller(metadata: &ObjectMeta) -> Option<Box<str>> {
 }
 
 /// References to our kinds, in order.
-fn links(kind: &Kind, key: &Key, object: &Value) -> Box<[Link]> {
-    let ours = |kind: RefKind| Kind::find(kind.as_str());
+fn links(kind: &ApiKind, key: &Key, object: &Value) -> Box<[Link]> {
+    let ours = |kind: RefKind| ApiKind::find(kind.as_str());
     let found = kind.references(object).into_iter().filter_map(|reference| {
         let namespace = reference.namespace.unwrap_or_else(|| key.namespace.clone());
         Some(Link { kind: ours(reference.kind)?, namespace: namespace.into(), name: reference.name.into() })

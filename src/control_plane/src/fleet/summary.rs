@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use cluster::Head;
-use crds::{Kind, ReferencePhase, Role, Why, WorkloadPhase};
+use crds::{ApiKind, ReferencePhase, Role, StatusExplanation, WorkloadPhase};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use meta::{MachineStatus, Phase, Standing};
+use meta::{CommonStatus, Phase, PhaseClass};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -71,13 +71,13 @@ pub struct Replicas {
 impl Summary {
     /// The summary of an object. It has a `why` when somebody should look at it.
     pub fn new(
-        kind: &Kind,
+        kind: &ApiKind,
         head: &Head,
         metadata: &ObjectMeta,
-        status: &MachineStatus,
+        status: &CommonStatus,
         object: &Value,
         columns: &[Column],
-        why: &Why,
+        why: &StatusExplanation,
     ) -> Self {
         let condition = status.conditions.iter().find(|condition| condition.type_ == "Ready");
         let ready = match condition.map(|condition| condition.status.as_str()) {
@@ -88,7 +88,7 @@ impl Summary {
         let calm = ready != Ready::False
             && metadata.deletion_timestamp.is_none()
             && metadata.generation.is_none_or(|wanted| status.observed_generation.is_none_or(|seen| seen >= wanted))
-            && matches!(standing(status), Some(Standing::Settled | Standing::Stopped));
+            && matches!(standing(status), Some(PhaseClass::Settled | PhaseClass::Stopped));
         let columns = columns.iter().filter_map(|column| Some((column.title.clone(), column.text(object)?)));
         Self {
             kind: kind.name.to_owned(),
@@ -118,9 +118,9 @@ impl Summary {
     }
 }
 
-fn standing(status: &MachineStatus) -> Option<Standing> {
+fn standing(status: &CommonStatus) -> Option<PhaseClass> {
     let phase = status.phase.as_deref()?;
-    WorkloadPhase::parse(phase).map(Phase::standing).or_else(|| ReferencePhase::parse(phase).map(Phase::standing))
+    WorkloadPhase::parse(phase).map(Phase::class).or_else(|| ReferencePhase::parse(phase).map(Phase::class))
 }
 
 impl Replicas {
@@ -147,7 +147,7 @@ pub struct ServerFacts {
 
 impl ServerFacts {
     /// Of an object of this kind; `None`: it is no server.
-    pub fn read(kind: &Kind, object: &Value) -> Option<Self> {
+    pub fn read(kind: &ApiKind, object: &Value) -> Option<Self> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).map(str::to_owned);
         let (url, protocol) = match kind.name {
             "RemoteMCPServer" => (text("/spec/url"), text("/spec/protocol")),

@@ -41,7 +41,7 @@ impl Stage {
         let object = json!({ "metadata": { "namespace": namespace, "name": name, "uid": head.uid, "generation": 1, "ownerReferences": owners,
             "resourceVersion": self.version.to_string(), "creationTimestamp": "2026-01-01T00:00:00Z" },
             "spec": spec, "status": status });
-        let kind = Kind::find(kind).unwrap();
+        let kind = ApiKind::find(kind).unwrap();
         let row = row(kind).unwrap();
         let columns = self.columns.entry(kind.name).or_insert_with(|| Column::of(kind));
         let new = Record::read(row, columns, &head, &object.to_string()).unwrap();
@@ -51,7 +51,7 @@ impl Stage {
 
     /// Deletes an object.
     pub(crate) fn delete(&mut self, kind: &str, namespace: &str, name: &str) {
-        let kind = Kind::find(kind).unwrap();
+        let kind = ApiKind::find(kind).unwrap();
         let key = Key::new(namespace, name);
         let old = self.fleet.get(kind, &key).map(|entry| entry.record);
         self.fleet.follow(row(kind).unwrap(), &Change { key, old, new: None, cause: Cause::Watch });

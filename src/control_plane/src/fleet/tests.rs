@@ -105,7 +105,7 @@ fn the_transitions_of_an_object_are_told_once_and_of_another_one_anew() {
 #[test]
 fn tools_of_a_server_are_a_change_of_the_server() {
     let mut stage = Stage::new();
-    let kind = Kind::find("RemoteMCPServer").unwrap();
+    let kind = ApiKind::find("RemoteMCPServer").unwrap();
     let key = Key::new("ns", "docs");
     stage.put("RemoteMCPServer", "ns", "docs", json!({ "url": "https://u:p@h/mcp" }), json!({ "toolCount": 1 }));
     let mut feed = stage.fleet.feed();
@@ -125,7 +125,7 @@ fn a_summary_says_what_a_list_shows() {
     let mut stage = Stage::new();
     stage.agent("team", "weather", "Running");
     stage.agent("team", "lost", "Failed");
-    let kind = Kind::find("Agent").unwrap();
+    let kind = ApiKind::find("Agent").unwrap();
     let entry = stage.fleet.get(kind, &Key::new("team", "weather")).unwrap();
     let summary: Value = serde_json::from_slice(&entry.record.summary).unwrap();
     assert_eq!(

@@ -162,12 +162,12 @@ impl Mirror {
     }
 
     /// What was heard of the watches of a kind.
-    fn heard(&self, kind: &crds::Kind) -> Vec<Hearing> {
+    fn heard(&self, kind: &crds::ApiKind) -> Vec<Hearing> {
         self.collections(kind).iter().flat_map(|collection| self.board.heard(collection)).collect()
     }
 
     /// What of a kind is watched.
-    fn collections(&self, kind: &crds::Kind) -> Vec<String> {
+    fn collections(&self, kind: &crds::ApiKind) -> Vec<String> {
         let Some(resource) = Resource::custom(kind.name) else { return Vec::new() };
         let everywhere = self.namespaces.is_empty().then_some(None);
         let scopes = everywhere.into_iter().chain(self.namespaces.iter().map(|name| Some(name.as_str())));

@@ -7,7 +7,7 @@ use crds::digest::sha256_hex;
 use meta::Key;
 use prometheus_client::registry::Registry;
 use serde_json::json;
-use testing::{database::Database, postgres::Server};
+use testing::{database::TestDatabase, postgres::PostgresServer};
 use tokio::task::AbortHandle;
 
 use super::*;
@@ -28,9 +28,9 @@ impl Drop for Running {
     }
 }
 
-fn start(stage: &Stage, database: &Database) -> Running {
+fn start(stage: &Stage, database: &TestDatabase) -> Running {
     let board = Arc::new(Board::default());
-    let watch = |kind: &crds::Kind| format!("watch {}", Resource::custom(kind.name).unwrap().collection(None));
+    let watch = |kind: &crds::ApiKind| format!("watch {}", Resource::custom(kind.name).unwrap().collection(None));
     let watches: Vec<usize> = KINDS.iter().map(|kind| board.add_started(watch(kind))).collect();
     let heard = board.clone();
     let hear = async move {
@@ -75,14 +75,14 @@ fn expected(stage: &Stage) -> Rows {
     workloads.map(row).collect()
 }
 
-async fn stored(database: &Database) -> Rows {
+async fn stored(database: &TestDatabase) -> Rows {
     let query = "SELECT kind, namespace, name, uid, resource_version, spec, status FROM workloads";
     let rows = database.table(query).await;
     rows.into_iter().map(|row| (format!("{} {}/{}", row[0], row[1], row[2]), row[3..].to_vec())).collect()
 }
 
 /// Waits until what is stored is what there is.
-async fn settled(stage: &Stage, database: &Database, mirror: &Running) {
+async fn settled(stage: &Stage, database: &TestDatabase, mirror: &Running) {
     let equal = async {
         loop {
             let caught_up = mirror.state.behind(&mirror.fleet) == Duration::ZERO && mirror.state.position().is_some();
@@ -118,14 +118,14 @@ fn history(phase: &str, seqs: impl IntoIterator<Item = i64>) -> serde_json::Valu
     json!({ "phase": phase, "history": seqs.into_iter().map(entry).collect::<Vec<_>>() })
 }
 
-async fn steps(database: &Database, name: &str) -> Vec<i64> {
+async fn steps(database: &TestDatabase, name: &str) -> Vec<i64> {
     let rows = database.table("SELECT name, seq FROM transitions ORDER BY seq").await;
     rows.into_iter().filter(|row| row[0] == name).map(|row| row[1].parse().unwrap()).collect()
 }
 
 /// So many agents are made and deleted.
 fn come_and_go(fleet: &Fleet, many: usize) {
-    let kind = crds::Kind::find("Agent").unwrap();
+    let kind = crds::ApiKind::find("Agent").unwrap();
     let (row, columns) = (row(kind).unwrap(), Column::of(kind));
     for number in 0..many {
         let key = Key::new("ns", format!("b{number}"));
@@ -138,7 +138,7 @@ fn come_and_go(fleet: &Fleet, many: usize) {
     }
 }
 
-async fn until_steps(database: &Database, name: &str, expected: &[i64]) {
+async fn until_steps(database: &TestDatabase, name: &str, expected: &[i64]) {
     let so = async {
         while steps(database, name).await != expected {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -149,7 +149,7 @@ async fn until_steps(database: &Database, name: &str, expected: &[i64]) {
     }
 }
 
-async fn what_there_is_and_every_change_of_it_is_stored(database: &Database) {
+async fn what_there_is_and_every_change_of_it_is_stored(database: &TestDatabase) {
     let mut stage = Stage::new();
     fill(&mut stage);
     // More than are written in one transaction.
@@ -169,12 +169,12 @@ async fn what_there_is_and_every_change_of_it_is_stored(database: &Database) {
     assert_eq!(steps(database, "f").await, [1, 2, 3], "what happened to it is known, though it is gone");
 }
 
-async fn tools_are_those_of_the_config_map_that_the_status_speaks_of(database: &Database) {
+async fn tools_are_those_of_the_config_map_that_the_status_speaks_of(database: &TestDatabase) {
     let (first, second) = (r#"[{"name":"a"},{"name":"b"}]"#, r#"[{"name":"c"}]"#);
     let told = |text: &str| json!({ "phase": "Available", "toolsDigest": sha256_hex(text.as_bytes()) });
     let spec = json!({ "url": "https://user:SECRET@h/mcp", "protocol": "SSE", "description": "d" });
     let mut stage = Stage::new();
-    let (kind, key) = (crds::Kind::find("RemoteMCPServer").unwrap(), Key::new("ns", "s"));
+    let (kind, key) = (crds::ApiKind::find("RemoteMCPServer").unwrap(), Key::new("ns", "s"));
     let mirror = start(&stage, database);
     stage.put(kind.name, "ns", "s", spec.clone(), told(first));
     stage.fleet.define(kind, &key, Some(first.into()));
@@ -195,7 +195,7 @@ async fn tools_are_those_of_the_config_map_that_the_status_speaks_of(database: &
     assert!(tools().await.is_empty());
 }
 
-async fn rows_of_objects_that_are_gone_are_removed_at_the_start(database: &Database) {
+async fn rows_of_objects_that_are_gone_are_removed_at_the_start(database: &TestDatabase) {
     let mut stage = Stage::new();
     fill(&mut stage);
     settled(&stage, database, &start(&stage, database)).await;
@@ -204,7 +204,7 @@ async fn rows_of_objects_that_are_gone_are_removed_at_the_start(database: &Datab
     settled(&stage, database, &start(&stage, database)).await;
 }
 
-async fn a_restored_cluster_replaces_what_is_stored(database: &Database) {
+async fn a_restored_cluster_replaces_what_is_stored(database: &TestDatabase) {
     let mut stage = Stage::new();
     fill(&mut stage);
     let mut backup = Stage::new();
@@ -218,7 +218,7 @@ async fn a_restored_cluster_replaces_what_is_stored(database: &Database) {
     assert_eq!(steps(database, "t").await, [1, 2], "no row tells that it went back");
 }
 
-async fn two_mirrors_on_one_database_agree(database: &Database) {
+async fn two_mirrors_on_one_database_agree(database: &TestDatabase) {
     let mut stage = Stage::new();
     fill(&mut stage);
     let (one, other) = (start(&stage, database), start(&stage, database));
@@ -241,7 +241,7 @@ async fn two_mirrors_on_one_database_agree(database: &Database) {
     settled(&stage, database, &other).await;
 }
 
-async fn old_transitions_are_deleted_from_the_first_moment(database: &Database) {
+async fn old_transitions_are_deleted_from_the_first_moment(database: &TestDatabase) {
     let mut stage = Stage::new();
     fill(&mut stage);
     settled(&stage, database, &start(&stage, database)).await;
@@ -262,14 +262,14 @@ macro_rules! on_both {
         mod sqlite {
             $(#[tokio::test]
             async fn $case() {
-                super::$case(&super::Database::sqlite()).await;
+                super::$case(&super::TestDatabase::sqlite()).await;
             })+
         }
 
         #[tokio::test]
         async fn postgres() {
-            let server = Server::start().await;
-            $($case(&Database::postgres(&server, stringify!($case)).await).await;)+
+            let server = PostgresServer::start().await;
+            $($case(&TestDatabase::postgres(&server, stringify!($case)).await).await;)+
         }
     };
 }
@@ -285,8 +285,8 @@ on_both! {
 
 #[tokio::test]
 async fn a_database_that_is_away_is_caught_up_with_when_it_is_back() {
-    let mut server = Server::start().await;
-    let database = Database::postgres(&server, "away").await;
+    let mut server = PostgresServer::start().await;
+    let database = TestDatabase::postgres(&server, "away").await;
     server.stop();
     let mut stage = Stage::new();
     fill(&mut stage);
@@ -326,8 +326,8 @@ async fn a_database_that_is_away_is_caught_up_with_when_it_is_back() {
 
 #[tokio::test]
 async fn a_database_that_lost_everything_is_filled_again() {
-    let server = Server::start().await;
-    let database = Database::postgres(&server, "lost").await;
+    let server = PostgresServer::start().await;
+    let database = TestDatabase::postgres(&server, "lost").await;
     let mut stage = Stage::new();
     fill(&mut stage);
     let mirror = start(&stage, &database);
@@ -346,7 +346,7 @@ async fn a_database_that_lost_everything_is_filled_again() {
 
 #[tokio::test]
 async fn a_locked_file_is_caught_up_with_when_it_is_free() {
-    let database = Database::sqlite();
+    let database = TestDatabase::sqlite();
     let mut stage = Stage::new();
     fill(&mut stage);
     let mirror = start(&stage, &database);
@@ -362,7 +362,7 @@ async fn a_locked_file_is_caught_up_with_when_it_is_free() {
 
 #[tokio::test]
 async fn credentials_are_not_stored() {
-    let database = Database::sqlite();
+    let database = TestDatabase::sqlite();
     let mut stage = Stage::new();
     let spec = json!({ "databaseUrl": "postgresql://u:SECRET@h/d", "env": [{ "name": "API_KEY", "value": "SECRET" }] });
     stage.put("Agent", "ns", "a", spec, json!({}));

@@ -76,7 +76,7 @@ async fn bad_chunks_are_refused_where_they_begin() {
     let mut client = gateway.asks(request).await;
     let (mut workload, _) = pod.next().await;
     client.write_all(b"0x3\r\n").await.unwrap();
-    assert!(head(&mut client).await.starts_with("HTTP/1.1 400 "));
+    assert!(read_head(&mut client).await.starts_with("HTTP/1.1 400 "));
     let mut rest = String::new();
     timeout(SOON, workload.read_to_string(&mut rest)).await.unwrap().unwrap();
     assert!(!rest.ends_with("0\r\n\r\n"), "{rest:?}");
@@ -86,10 +86,10 @@ async fn bad_chunks_are_refused_where_they_begin() {
 async fn what_a_server_could_read_otherwise_is_not_passed_on() {
     let mut pod = Pod::start().await;
     let gateway = Gateway::start(&[], &[pod.address]).await;
-    for cleaned in bad_requests::cleaned("/v1/agents/ns/a/x") {
+    for cleaned in bad_requests::sanitized_requests("/v1/agents/ns/a/x") {
         let mut client = gateway.asks(&cleaned.bytes).await;
         let (mut workload, seen) = pod.next().await;
-        let body = exactly(&mut workload, cleaned.body.len()).await;
+        let body = read_exactly(&mut workload, cleaned.body.len()).await;
         assert_eq!(body, cleaned.body, "{}", cleaned.name);
         for absent in cleaned.absent {
             assert!(!seen.to_lowercase().contains(absent), "{}: {seen}", cleaned.name);
@@ -118,7 +118,7 @@ async fn who_is_admitted_by_the_path_alone_gets_no_tunnel_and_asks_for_no_other_
         let accepted = b"HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
         workload.write_all(accepted).await.unwrap();
         let status = if upgrades { "101" } else { "502" };
-        assert!(head(&mut client).await.starts_with(&format!("HTTP/1.1 {status} ")), "{target}");
+        assert!(read_head(&mut client).await.starts_with(&format!("HTTP/1.1 {status} ")), "{target}");
     }
     // With a right everything goes on.
     gateway.object(Some(object()));

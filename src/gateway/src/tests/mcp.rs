@@ -36,7 +36,7 @@ async fn a_session_is_named_with_its_pod_and_stays_there() {
     let mut client = gateway.asks(post("").as_bytes()).await;
     let (mut server, seen) = a.next().await;
     assert!(seen.starts_with("POST /mcp HTTP/1.1\r\n") && field(&seen, "Mcp-Session-Id").is_none(), "{seen}");
-    exactly(&mut server, 2).await;
+    read_exactly(&mut server, 2).await;
     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nMCP-session-ID: s.1\r\n\r\nok";
     server.write_all(answer).await.unwrap();
     let (head_of_answer, _) = whole(&mut client).await;
@@ -48,7 +48,7 @@ async fn a_session_is_named_with_its_pod_and_stays_there() {
         gateway.mcp(&[(a.address, state), (b.address, EndpointState::Ready)]);
         client.write_all(post(&format!("mcp-session-id: {name}\r\n")).as_bytes()).await.unwrap();
         let seen = match state {
-            EndpointState::Ready => head(&mut server).await,
+            EndpointState::Ready => read_head(&mut server).await,
             _ => {
                 let (io, seen) = a.next().await;
                 server = io;
@@ -56,7 +56,7 @@ async fn a_session_is_named_with_its_pod_and_stays_there() {
             }
         };
         assert_eq!(field(&seen, "Mcp-Session-Id"), Some("s.1"), "{seen}");
-        exactly(&mut server, 2).await;
+        read_exactly(&mut server, 2).await;
         server.write_all(answer).await.unwrap();
         let (head_of_answer, _) = whole(&mut client).await;
         assert_eq!(field(&head_of_answer, "mcp-session-id"), Some(name.as_str()));
@@ -83,7 +83,7 @@ async fn what_a_sessions_pod_refuses_is_not_asked_of_another() {
     let name = known(a.address, "s");
     let mut client = gateway.asks(post(&format!("Mcp-Session-Id: {name}\r\n")).as_bytes()).await;
     let (mut server, _) = a.next().await;
-    exactly(&mut server, 2).await;
+    read_exactly(&mut server, 2).await;
     server.write_all(FULL).await.unwrap();
     let (answer, _) = whole(&mut client).await;
     assert!(answer.starts_with("HTTP/1.1 503 ") && !b.has_connections(), "{answer}");
@@ -99,7 +99,7 @@ async fn a_pod_without_room_for_another_session_is_passed_over_and_the_last_one_
     gateway.mcp(&[(a.address, EndpointState::Ready), (b.address, EndpointState::Ready)]);
     let answers = async |pod: &mut Pod, answer: &[u8]| {
         let (mut server, _) = pod.next().await;
-        exactly(&mut server, 2).await;
+        read_exactly(&mut server, 2).await;
         server.write_all(answer).await.unwrap();
     };
     // With room in one, whichever is asked first, and in none: then what the last one says is said, and nobody waits.
@@ -126,7 +126,7 @@ async fn a_full_pod_is_asked_once_when_another_has_no_room_for_a_session() {
     let mut client = gateway.asks(post("").as_bytes()).await;
     let answers = async |pod: &mut Pod, answer: &[u8]| {
         let (mut server, _) = pod.next().await;
-        exactly(&mut server, 2).await;
+        read_exactly(&mut server, 2).await;
         server.write_all(answer).await.unwrap();
     };
     let mut asked = 0;

@@ -15,7 +15,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use clap::Parser;
 use cluster::{cache::Keys, endpoint_slice::EndpointState};
 use meta::Key;
-use testing::connection::{SOON, exactly, head};
+use testing::connection::{SOON, read_exactly, read_head};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -78,7 +78,7 @@ impl Pod {
     /// The Pod's end of the next connection, once a whole head has come on it.
     async fn next(&mut self) -> (TcpStream, String) {
         let mut io = timeout(SOON, self.accepted.recv()).await.unwrap().unwrap();
-        let head = head(&mut io).await;
+        let head = read_head(&mut io).await;
         (io, head)
     }
 
@@ -197,9 +197,9 @@ async fn until(reached: impl Fn() -> bool) {
 
 /// Reads one answer whose length is given; its head and its body.
 async fn whole(io: &mut TcpStream) -> (String, String) {
-    let head = head(io).await;
+    let head = read_head(io).await;
     let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
-    (head, exactly(io, length).await)
+    (head, read_exactly(io, length).await)
 }
 
 /// The value of a field in a head.

@@ -30,7 +30,7 @@ async fn exactly_the_prefix_is_taken_off_and_everything_else_is_passed_on() {
     assert_eq!((answer.as_str(), body.as_str()), ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", "ok"));
 
     client.write_all(b"GET /v1/agents/ns/a?x HTTP/1.1\r\nHost: h\r\ntraceparent: bad\r\n\r\n").await.unwrap();
-    let seen = head(&mut workload).await;
+    let seen = read_head(&mut workload).await;
     assert!(seen.starts_with("GET /?x HTTP/1.1\r\n"), "on the same connection: {seen}");
     let started = field(&seen, "traceparent").unwrap();
     assert!(started.len() == 55 && !seen.contains("bad"), "{seen}");
@@ -69,10 +69,10 @@ async fn an_event_arrives_before_the_next_is_there() {
     let mut client = gateway.asks(GET).await;
     let (mut workload, _) = pod.next().await;
     workload.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
-    head(&mut client).await;
+    read_head(&mut client).await;
     for event in ["5\r\ndata1\r\n", "5\r\ndata2\r\n", "0\r\nT: x\r\n\r\n"] {
         workload.write_all(event.as_bytes()).await.unwrap();
-        assert_eq!(exactly(&mut client, event.len()).await, event);
+        assert_eq!(read_exactly(&mut client, event.len()).await, event);
     }
     gateway.until_in_flight(0).await;
 }
@@ -86,7 +86,7 @@ async fn a_body_streams_to_the_workload() {
     let (mut workload, _) = pod.next().await;
     for chunk in ["3\r\nabc\r\n", "0\r\n\r\n"] {
         client.write_all(chunk.as_bytes()).await.unwrap();
-        assert_eq!(exactly(&mut workload, chunk.len()).await, chunk);
+        assert_eq!(read_exactly(&mut workload, chunk.len()).await, chunk);
     }
     workload.write_all(OK).await.unwrap();
     assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 200 "));
@@ -103,9 +103,9 @@ async fn another_protocol_is_carried_both_ways() {
     assert!(seen.ends_with("Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"), "{seen}");
     let accepted = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nhi";
     workload.write_all(accepted).await.unwrap();
-    head(&mut client).await;
-    assert_eq!(exactly(&mut client, 2).await, "hi");
-    assert_eq!(exactly(&mut workload, 5).await, "early");
+    read_head(&mut client).await;
+    assert_eq!(read_exactly(&mut client, 2).await, "hi");
+    assert_eq!(read_exactly(&mut workload, 5).await, "early");
     assert_eq!(gateway.in_flight(), 1);
     drop((client, workload));
     gateway.until_in_flight(0).await;
@@ -118,8 +118,8 @@ async fn an_answer_that_breaks_off_is_seen_as_such() {
     let mut client = gateway.asks(GET).await;
     let (mut workload, _) = pod.next().await;
     workload.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc").await.unwrap();
-    head(&mut client).await;
-    assert_eq!(exactly(&mut client, 3).await, "abc");
+    read_head(&mut client).await;
+    assert_eq!(read_exactly(&mut client, 3).await, "abc");
     drop(workload);
     let mut rest = Vec::new();
     let end = timeout(SOON, client.read_to_end(&mut rest)).await.unwrap();
@@ -135,7 +135,7 @@ async fn a_client_that_leaves_is_felt_by_the_workload() {
         let (mut workload, _) = pod.next().await;
         if streaming {
             workload.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n").await.unwrap();
-            head(&mut client).await;
+            read_head(&mut client).await;
         }
         drop(client);
         gateway.until_in_flight(0).await;
@@ -158,7 +158,7 @@ async fn only_answers_below_500_count_as_invocations() {
     whole(&mut client).await;
     assert_eq!(invoked(), 0);
     client.write_all(GET).await.unwrap();
-    head(&mut workload).await;
+    read_head(&mut workload).await;
     workload.write_all(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n").await.unwrap();
     whole(&mut client).await;
     assert!(invoked() > 1_700_000_000_000, "milliseconds since 1970");
@@ -207,7 +207,7 @@ async fn one_client_has_no_more_in_flight_than_it_may() {
     workload.write_all(OK).await.unwrap();
     whole(&mut first).await;
     second.write_all(from("192.0.2.1").as_bytes()).await.unwrap();
-    head(&mut workload).await;
+    read_head(&mut workload).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -248,17 +248,17 @@ async fn a_tunnel_and_a_stream_end_soon_after_their_right_is_gone() {
     let mut tunnel = gateway.asks(upgrade.as_bytes()).await;
     let (mut socket, _) = pod.next().await;
     socket.write_all(b"HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").await.unwrap();
-    head(&mut tunnel).await;
+    read_head(&mut tunnel).await;
     let mut stream = gateway.asks(format!("GET /v1/agents/ns/a/events HTTP/1.1\r\n{fields}\r\n").as_bytes()).await;
     let (mut events, _) = pod.next().await;
     events.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
-    head(&mut stream).await;
+    read_head(&mut stream).await;
     for _ in 0..10 {
         sleep(Duration::from_secs(60)).await;
         socket.write_all(b"ping").await.unwrap();
-        assert_eq!(exactly(&mut tunnel, 4).await, "ping");
+        assert_eq!(read_exactly(&mut tunnel, 4).await, "ping");
         events.write_all(b"1\r\na\r\n").await.unwrap();
-        assert_eq!(exactly(&mut stream, 6).await, "1\r\na\r\n");
+        assert_eq!(read_exactly(&mut stream, 6).await, "1\r\na\r\n");
     }
     roles.revoked.store(true, std::sync::atomic::Ordering::Relaxed);
     let begun = tokio::time::Instant::now();

@@ -13,11 +13,11 @@ async fn a_pod_without_room_sends_a_request_on_with_its_body() {
         found = one.next() => (found, &mut other),
         found = other.next() => (found, &mut one),
     };
-    assert_eq!(exactly(&mut full, 4).await, "body");
+    assert_eq!(read_exactly(&mut full, 4).await, "body");
     full.write_all(FULL).await.unwrap();
     let (mut workload, seen) = second.next().await;
     assert!(seen.starts_with("POST / "), "{seen}");
-    assert_eq!(exactly(&mut workload, 4).await, "body");
+    assert_eq!(read_exactly(&mut workload, 4).await, "body");
     workload.write_all(OK).await.unwrap();
     assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 200 "));
 }
@@ -31,7 +31,7 @@ async fn a_body_that_is_too_long_to_be_held_is_not_sent_again() {
     let mut client = gateway.asks(request.as_bytes()).await;
     client.write_all(&vec![b'x'; length]).await.unwrap();
     let (mut workload, _) = pod.next().await;
-    exactly(&mut workload, length).await;
+    read_exactly(&mut workload, length).await;
     workload.write_all(FULL).await.unwrap();
     let (answer, _) = whole(&mut client).await;
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
@@ -46,7 +46,7 @@ async fn a_pod_that_cannot_be_reached_is_passed_over() {
         let mut client = gateway.asks(POST).await;
         let (mut workload, _) = pod.next().await;
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-        exactly(&mut workload, 4).await;
+        read_exactly(&mut workload, 4).await;
         workload.write_all(answer).await.unwrap();
         assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 200 "));
     }
@@ -70,7 +70,7 @@ async fn what_may_have_been_done_is_never_done_again() {
         let mut client = gateway.asks(request).await;
         let (workload, _) = pod.next().await;
         drop(workload);
-        assert!(head(&mut client).await.starts_with("HTTP/1.1 502 "));
+        assert!(read_head(&mut client).await.starts_with("HTTP/1.1 502 "));
     }
     let mut client = gateway.asks(GET).await;
     let (mut workload, _) = pod.next().await;
@@ -88,15 +88,15 @@ async fn a_connection_that_went_stale_costs_no_safe_request() {
     workload.write_all(OK).await.unwrap();
     whole(&mut client).await;
     client.write_all(GET).await.unwrap();
-    head(&mut workload).await;
+    read_head(&mut workload).await;
     drop(workload);
     let (mut workload, _) = pod.next().await;
     workload.write_all(OK).await.unwrap();
     whole(&mut client).await;
     client.write_all(POST).await.unwrap();
-    head(&mut workload).await;
+    read_head(&mut workload).await;
     drop(workload);
-    assert!(head(&mut client).await.starts_with("HTTP/1.1 502 "));
+    assert!(read_head(&mut client).await.starts_with("HTTP/1.1 502 "));
 }
 
 #[tokio::test]
@@ -153,12 +153,12 @@ async fn a_workload_without_the_sidecar_cannot_speak_for_one() {
     gateway.object(Some(Object { sidecar: false, ..object() }));
     let mut client = gateway.asks(POST).await;
     let (mut workload, _) = pod.next().await;
-    exactly(&mut workload, 4).await;
+    read_exactly(&mut workload, 4).await;
     let busy = "HTTP/1.1 503 Busy\r\nContent-Length: 2\r\nx-recif-reason: draining\r\nx-recif-load: 9/1\r\n\r\nno";
     workload.write_all(busy.as_bytes()).await.unwrap();
     assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 503 Busy"));
     let _client = gateway.asks(POST).await;
-    head(&mut workload).await;
+    read_head(&mut workload).await;
 }
 
 /// What the sidecar of another workload says, whose Pod has an address that was another's.
@@ -177,7 +177,7 @@ async fn an_address_that_is_another_workloads_by_now_is_passed_over() {
     gateway.until_waiting(1).await;
     gateway.pods(&[(stranger.address, EndpointState::Ready), (pod.address, EndpointState::Ready)]);
     let (mut workload, _) = pod.next().await;
-    assert_eq!(exactly(&mut workload, 2).await, "hi");
+    assert_eq!(read_exactly(&mut workload, 2).await, "hi");
     workload.write_all(OK).await.unwrap();
     assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 200 "));
     // The connection to the stranger is not used again.

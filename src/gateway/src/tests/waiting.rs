@@ -26,7 +26,7 @@ async fn a_request_waits_until_another_has_ended() {
     assert_eq!(gateway.in_flight(), 1);
     workload.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nx-recif-load: 1/1\r\n\r\nok").await.unwrap();
     whole(&mut first).await;
-    head(&mut workload).await;
+    read_head(&mut workload).await;
     assert_eq!(gateway.demand().waiting, 0);
     workload.write_all(OK).await.unwrap();
     whole(&mut second).await;
@@ -43,7 +43,7 @@ async fn a_pod_that_refused_is_asked_again_in_a_moment() {
     let (mut workload, _) = pod.next().await;
     for _ in 0..3 {
         workload.write_all(FULL).await.unwrap();
-        head(&mut workload).await;
+        read_head(&mut workload).await;
     }
     workload.write_all(OK).await.unwrap();
     assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 200 "));
@@ -63,7 +63,7 @@ async fn who_left_is_out_at_once() {
     gateway.until_waiting(1).await;
     workload.write_all(OK).await.unwrap();
     whole(&mut first).await;
-    assert!(head(&mut workload).await.starts_with("GET "));
+    assert!(read_head(&mut workload).await.starts_with("GET "));
     workload.write_all(OK).await.unwrap();
     whole(&mut second).await;
 }
@@ -149,10 +149,10 @@ async fn a_pod_that_can_serve_before_the_kubelet_says_so_is_found_while_somebody
     assert_eq!(field(&question, "x-recif-workload"), Some("agent/ns/a"));
     for answer in ["HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"] {
         line.write_all(answer.as_bytes()).await.unwrap();
-        head(&mut line).await;
+        read_head(&mut line).await;
     }
     line.write_all(ready("of-another-pod-that-has-its-address-now").as_bytes()).await.unwrap();
-    head(&mut line).await;
+    read_head(&mut line).await;
     assert_eq!(gateway.demand().waiting, 1);
     line.write_all(ready(&pod.address.to_string()).as_bytes()).await.unwrap();
     let (mut workload, request) = pod.next().await;
@@ -269,7 +269,7 @@ async fn nobody_waits_for_what_does_not_come() {
     let mut late = gateway.asks(GET).await;
     gateway.until_waiting(1).await;
     gateway.object(None);
-    assert!(head(&mut late).await.starts_with("HTTP/1.1 404 "));
+    assert!(read_head(&mut late).await.starts_with("HTTP/1.1 404 "));
 }
 
 #[tokio::test]
@@ -283,7 +283,7 @@ async fn pods_of_a_failed_update_serve_and_those_of_a_deleted_object_do_not() {
     whole(&mut client).await;
     gateway.halt(false);
     client.write_all(GET).await.unwrap();
-    assert!(head(&mut client).await.starts_with("HTTP/1.1 503 "));
+    assert!(read_head(&mut client).await.starts_with("HTTP/1.1 503 "));
 }
 
 #[tokio::test]

@@ -4,11 +4,11 @@ use futures::FutureExt;
 use tokio::time::timeout;
 
 use super::*;
-use testing::mcp_server::Reference;
+use testing::mcp_server::ReferenceServer;
 
 #[tokio::test]
 async fn the_reference_server_tells_its_tools() {
-    let server = Reference::start(0);
+    let server = ReferenceServer::start(0);
     let answer = ask(&question(server.url().as_str())).await.unwrap();
     let echo = answer.tools.iter().find(|tool| tool.name == "echo").unwrap();
     assert_eq!(echo.input_schema["properties"]["message"]["type"], "string");

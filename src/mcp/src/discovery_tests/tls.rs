@@ -1,6 +1,6 @@
 //! Servers behind TLS.
 
-use testing::certificates::{certificate, secured};
+use testing::certificates::{certificate, serve_tls};
 
 use super::*;
 
@@ -8,7 +8,7 @@ use super::*;
 async fn a_certificate_is_taken_by_its_authority_or_because_nobody_looks_and_else_refused() {
     let plain = newer(Arc::default(), Arc::default()).await;
     let plain = plain.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
-    let url = format!("https://localhost:{}/mcp", secured(plain).await);
+    let url = format!("https://localhost:{}/mcp", serve_tls(plain).await);
     let reach = reach(DENIED);
     for (trust, taken) in [
         (Trust::System, false),

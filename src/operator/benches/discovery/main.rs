@@ -14,8 +14,8 @@ use std::{
 };
 
 use actions::{
-    discovery::{Discoveries, Target, When},
-    ports::{ChildRef, Cluster, Manifest, OwnerState},
+    discovery::{DiscoveryTarget, Schedule, ToolDiscovery},
+    ports::{ChildClient, ChildManifest, ChildRef, OwnerState},
 };
 use async_trait::async_trait;
 use machine::ApiError;
@@ -61,11 +61,11 @@ async fn ask(url: &str) -> io::Result<()> {
     for number in 0..TIMES {
         let target = target(url, number);
         let begun = Instant::now();
-        discoverer.look(&target, When::Now);
+        discoverer.query(&target, Schedule::Now);
         timeout(PATIENCE, told.recv()).await?;
         took.push(begun.elapsed());
-        let said = discoverer.look(&target, When::InTurn);
-        let found = said.as_deref().and_then(|said| said.as_ref().ok()).map(|found| found.catalogue.tools.len());
+        let said = discoverer.query(&target, Schedule::OnResync);
+        let found = said.as_deref().and_then(|said| said.as_ref().ok()).map(|found| found.catalog.tools.len());
         if found != Some(server::TOOLS) {
             return Err(io::Error::other(format!("the server told {found:?} tools: {said:?}")));
         }
@@ -94,8 +94,8 @@ fn ms(time: Duration) -> f64 {
 }
 
 /// Another uid is another server, of which nothing is known.
-fn target(url: &str, number: usize) -> Target {
-    Target {
+fn target(url: &str, number: usize) -> DiscoveryTarget {
+    DiscoveryTarget {
         kind: "RemoteMCPServer",
         key: Key::new("bench", "server"),
         uid: number.to_string(),
@@ -121,24 +121,24 @@ fn resident_kb() -> io::Result<u64> {
 struct Nothing;
 
 #[async_trait]
-impl Cluster for Nothing {
-    async fn look(&self, _: &ChildRef) -> Result<Option<Arc<actions::ports::Child>>, ApiError> {
+impl ChildClient for Nothing {
+    async fn get(&self, _: &ChildRef) -> Result<Option<Arc<actions::ports::CachedChild>>, ApiError> {
         Ok(None)
     }
 
-    async fn owner(&self, _: &'static str, _: &Key) -> Result<Option<OwnerState>, ApiError> {
+    async fn get_owner(&self, _: &'static str, _: &Key) -> Result<Option<OwnerState>, ApiError> {
         Ok(None)
     }
 
-    async fn data(&self, _: &ChildRef) -> Result<BTreeMap<String, String>, ApiError> {
+    async fn get_data(&self, _: &ChildRef) -> Result<BTreeMap<String, String>, ApiError> {
         Err(ApiError::NotFound)
     }
 
-    async fn apply(&self, _: &Manifest, _: Option<&str>) -> Result<Arc<actions::ports::Child>, ApiError> {
+    async fn apply(&self, _: &ChildManifest, _: Option<&str>) -> Result<Arc<actions::ports::CachedChild>, ApiError> {
         Err(ApiError::NotFound)
     }
 
-    async fn dry_run(&self, _: &Manifest) -> Result<(), ApiError> {
+    async fn dry_run(&self, _: &ChildManifest) -> Result<(), ApiError> {
         Err(ApiError::NotFound)
     }
 
@@ -147,7 +147,7 @@ impl Cluster for Nothing {
         _: &ChildRef,
         _: &str,
         _: Option<i32>,
-    ) -> Result<Arc<actions::ports::Child>, ApiError> {
+    ) -> Result<Arc<actions::ports::CachedChild>, ApiError> {
         Err(ApiError::NotFound)
     }
 

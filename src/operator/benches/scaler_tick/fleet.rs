@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use actions::ports::{Child, ChildKind, ChildRef, DeploymentState, Pod, ReplicasBy};
+use actions::ports::{CachedChild, ChildKind, ChildRef, DeploymentState, ReplicasManagers, WorkloadPod};
 use async_trait::async_trait;
 use crds::Scaling;
 use machine::ApiError;
@@ -34,7 +34,7 @@ fn workload_of(group: u8, workload: u8) -> (Id, Seen) {
     let name = format!("w-{group}-{workload}");
     let pods = (0..PODS).map(|at| {
         let name = format!("{name}-{at}");
-        Arc::new(Pod {
+        Arc::new(WorkloadPod {
             uid: name.clone(),
             name,
             resource_version: 1,
@@ -43,12 +43,12 @@ fn workload_of(group: u8, workload: u8) -> (Id, Seen) {
             terminating: false,
             ip: Some(address(group, workload, at).into()),
             deletion_cost: None,
-            trouble: None,
+            problem: None,
         })
     });
     let pods: Vec<_> = pods.collect();
     let count = i32::from(PODS);
-    let deployment = Child {
+    let deployment = CachedChild {
         child: ChildRef { kind: ChildKind::Deployment, namespace: "ns".into(), name: name.clone() },
         uid: name.clone(),
         resource_version: 1,
@@ -66,7 +66,7 @@ fn workload_of(group: u8, workload: u8) -> (Id, Seen) {
             updated: count,
             ready: count,
             available: count,
-            replicas_by: ReplicasBy { scaler: true, ..ReplicasBy::default() },
+            replicas_managers: ReplicasManagers { scaler: true, ..ReplicasManagers::default() },
             ..DeploymentState::default()
         }),
     };
@@ -102,11 +102,11 @@ impl Fleet for Quiet {
         Vec::new()
     }
 
-    async fn set_replicas(&self, _: &Child, _: Option<i32>) -> Result<(), ApiError> {
+    async fn set_replicas(&self, _: &CachedChild, _: Option<i32>) -> Result<(), ApiError> {
         Ok(())
     }
 
-    async fn set_deletion_cost(&self, _: &str, _: &Pod, _: Option<i32>) -> Result<(), ApiError> {
+    async fn set_deletion_cost(&self, _: &str, _: &WorkloadPod, _: Option<i32>) -> Result<(), ApiError> {
         Ok(())
     }
 

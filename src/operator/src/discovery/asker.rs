@@ -9,8 +9,8 @@ use std::{
 };
 
 use actions::{
-    discovery::{Catalogue, Definition, Discovered, MOST_TOOLS, Target, Told, Undiscovered},
-    ports::{ChildKind, ChildRef, Cluster},
+    discovery::{Catalog, CompactTool, Discovered, DiscoveryError, DiscoveryTarget, MAX_TOOLS, McpToolDefinition},
+    ports::{ChildClient, ChildKind, ChildRef},
 };
 use async_trait::async_trait;
 use cluster::cache::Keys;
@@ -39,7 +39,7 @@ const TOKEN: u64 = 300;
 
 /// Asks servers over the network.
 pub(super) struct Asker {
-    cluster: Arc<dyn Cluster>,
+    cluster: Arc<dyn ChildClient>,
     reach: Reach,
     keys: Keys,
     places: Places,
@@ -48,12 +48,17 @@ pub(super) struct Asker {
 
 impl Asker {
     /// Addresses in the ranges that are `denied` are not connected to; servers of ours are asked by tokens of these keys.
-    pub(super) fn new(cluster: Arc<dyn Cluster>, denied: Vec<Cidr>, keys: Keys) -> Self {
+    pub(super) fn new(cluster: Arc<dyn ChildClient>, denied: Vec<Cidr>, keys: Keys) -> Self {
         Self { cluster, reach: Reach::new(denied), keys, places: Places::default(), thread: OnceLock::new() }
     }
 
     /// How the server is asked, and by which client.
-    async fn question(&self, target: &Target, era: Option<Era>, end: Instant) -> Result<(Client, Question), Unasked> {
+    async fn question(
+        &self,
+        target: &DiscoveryTarget,
+        era: Option<Era>,
+        end: Instant,
+    ) -> Result<(Client, Question), Unasked> {
         let failed = |reason, message: String| failure(target, Failed { reason, message });
         let url =
             Url::parse(&target.url).map_err(|error| failed("ServerRefused", format!("spec.url is no URL: {error}")))?;
@@ -99,7 +104,7 @@ impl Asker {
             timeout: target.timeout,
             end,
             era,
-            most: MOST_TOOLS,
+            most: MAX_TOOLS,
             terminates: target.terminates,
             sse: target.sse,
             silence: target.silence,
@@ -108,11 +113,11 @@ impl Asker {
     }
 
     /// A value, read past the cache, which holds none.
-    async fn value(&self, target: &Target, source: &ValueSource) -> Result<Vec<u8>, Unasked> {
+    async fn value(&self, target: &DiscoveryTarget, source: &ValueSource) -> Result<Vec<u8>, Unasked> {
         let kind = if source.is_secret() { ChildKind::Secret } else { ChildKind::ConfigMap };
         let child = ChildRef { kind, namespace: target.key.namespace.clone(), name: source.name.clone() };
         let failed = |message| failure(target, Failed { reason: "InvalidHeader", message });
-        let mut data: BTreeMap<String, String> = match self.cluster.data(&child).await {
+        let mut data: BTreeMap<String, String> = match self.cluster.get_data(&child).await {
             Ok(data) => data,
             Err(ApiError::Transient { message, .. }) => {
                 let why = Failed { reason: "InvalidHeader", message: format!("{child} cannot be read: {message}") };
@@ -143,7 +148,7 @@ impl Asker {
 
 #[async_trait]
 impl Asks for Asker {
-    async fn ask(&self, target: &Target, era: Option<Era>) -> Result<Said, Unasked> {
+    async fn ask(&self, target: &DiscoveryTarget, era: Option<Era>) -> Result<Said, Unasked> {
         let end = Instant::now() + target.timeout;
         let (client, question) =
             timeout_at(end, self.question(target, era, end)).await.map_err(|_| unread(target))??;
@@ -162,8 +167,8 @@ impl Asks for Asker {
     }
 }
 
-fn reduced(tool: McpTool) -> Told {
-    Told::from(&Definition {
+fn reduced(tool: McpTool) -> CompactTool {
+    CompactTool::from(&McpToolDefinition {
         name: tool.name,
         description: tool.description,
         input_schema: tool.input_schema,
@@ -171,12 +176,12 @@ fn reduced(tool: McpTool) -> Told {
     })
 }
 
-fn said(answer: Answer<Told>) -> Said {
+fn said(answer: Answer<CompactTool>) -> Said {
     let short = |text: String| text.chars().take(256).collect();
     let (name, version) = answer.server;
     Said {
         discovered: Discovered {
-            catalogue: Catalogue::of(answer.tools, answer.more),
+            catalog: Catalog::of(answer.tools, answer.more),
             server: ServerInfo { name: short(name), version: short(version), protocol_version: short(answer.revision) },
             era: answer.era.as_str().to_owned(),
             restless: false,
@@ -187,12 +192,15 @@ fn said(answer: Answer<Told>) -> Said {
     }
 }
 
-fn unread(target: &Target) -> Unasked {
+fn unread(target: &DiscoveryTarget) -> Unasked {
     let message = "what spec.headersFrom and spec.tls name was not read in time".to_owned();
-    Unasked::Unready(Undiscovered { reason: "InvalidHeader", message: format!("{}: {message}", subject(&target.url)) })
+    Unasked::Unready(DiscoveryError {
+        reason: "InvalidHeader",
+        message: format!("{}: {message}", subject(&target.url)),
+    })
 }
 
-fn failure(target: &Target, failed: Failed) -> Unasked {
+fn failure(target: &DiscoveryTarget, failed: Failed) -> Unasked {
     Unasked::Failed(undiscovered(failed, &target.url))
 }
 
@@ -202,13 +210,13 @@ fn subject(url: &str) -> String {
 }
 
 /// A failure as the object's condition tells it.
-fn undiscovered(failed: Failed, url: &str) -> Undiscovered {
+fn undiscovered(failed: Failed, url: &str) -> DiscoveryError {
     let subject = subject(url);
     let message = match failed.message.strip_prefix("it ") {
         Some(rest) => format!("{subject} {rest}"),
         None => format!("{subject}: {}", failed.message),
     };
-    Undiscovered { reason: failed.reason, message }
+    DiscoveryError { reason: failed.reason, message }
 }
 
 /// A task that ends with whoever waits for it.

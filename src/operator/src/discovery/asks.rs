@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use actions::discovery::{Discovered, Target, Undiscovered};
+use actions::discovery::{Discovered, DiscoveryError, DiscoveryTarget};
 use async_trait::async_trait;
 use mcp::Era;
 
@@ -10,7 +10,7 @@ use mcp::Era;
 #[async_trait]
 pub(super) trait Asks: Send + Sync {
     /// One discovery; `era` is what worked the last time.
-    async fn ask(&self, target: &Target, era: Option<Era>) -> Result<Said, Unasked>;
+    async fn ask(&self, target: &DiscoveryTarget, era: Option<Era>) -> Result<Said, Unasked>;
 }
 
 /// What a server said.
@@ -38,7 +38,7 @@ pub(super) trait Tells: fmt::Debug + Send {
 #[derive(Debug)]
 pub(super) enum Unasked {
     /// It does not tell its tools.
-    Failed(Undiscovered),
+    Failed(DiscoveryError),
     /// It could not be asked, and that is not its own fault: what it last said stands.
-    Unready(Undiscovered),
+    Unready(DiscoveryError),
 }

@@ -20,8 +20,8 @@ use std::{
 };
 
 use actions::{
-    discovery::{Discoveries, Outcome, Target, When},
-    ports::Cluster,
+    discovery::{DiscoveryResult, DiscoveryTarget, Schedule, ToolDiscovery},
+    ports::ChildClient,
 };
 use asks::Asks;
 use cluster::cache::Keys;
@@ -50,7 +50,7 @@ impl fmt::Debug for Discoverer {
 
 impl Discoverer {
     /// Asks nobody yet. Addresses in the ranges that are `denied` are not connected to; servers of ours know us by these keys.
-    pub fn new(cluster: Arc<dyn Cluster>, denied: Vec<Cidr>, keys: Keys) -> Self {
+    pub fn new(cluster: Arc<dyn ChildClient>, denied: Vec<Cidr>, keys: Keys) -> Self {
         Self::asking(Asker::new(cluster, denied, keys))
     }
 
@@ -85,21 +85,21 @@ impl Discoverer {
     }
 }
 
-impl Discoveries for Discoverer {
-    fn look(&self, target: &Target, when: When) -> Option<Arc<Outcome>> {
+impl ToolDiscovery for Discoverer {
+    fn query(&self, target: &DiscoveryTarget, when: Schedule) -> Option<Arc<DiscoveryResult>> {
         let mut servers = self.servers();
         let place = (target.kind, target.key.clone());
         let known = servers.get(&place);
         if let Some(server) = known.filter(|server| server.target == *target && !server.task.0.is_finished()) {
             let last = server.told.last().clone();
             // Who waits now does not wait for a turn that may be long in coming.
-            if last.is_some() || when == When::InTurn || server.when == When::Now {
+            if last.is_some() || when == Schedule::OnResync || server.when == Schedule::Now {
                 server.told.looked.notify_one();
                 return last;
             }
         }
         let delay = match when {
-            When::InTurn if known.is_none() => target.resync.mul_f64(chance()),
+            Schedule::OnResync if known.is_none() => target.resync.mul_f64(chance()),
             _ => Duration::ZERO,
         };
         let told = Arc::<Told>::default();

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use actions::discovery::{Outcome, Target, When};
+use actions::discovery::{DiscoveryResult, DiscoveryTarget, Schedule};
 use meta::Key;
 use tokio::{
     sync::{Notify, Semaphore},
@@ -24,8 +24,8 @@ pub(super) struct Shared {
 
 /// A server that is asked again and again; dropping it ends that.
 pub(super) struct Server {
-    pub(super) target: Target,
-    pub(super) when: When,
+    pub(super) target: DiscoveryTarget,
+    pub(super) when: Schedule,
     pub(super) told: Arc<Told>,
     pub(super) task: Aborted,
 }
@@ -33,12 +33,12 @@ pub(super) struct Server {
 /// What a server last said, and whether its object looked at it.
 #[derive(Default)]
 pub(super) struct Told {
-    pub(super) last: Mutex<Option<Arc<Outcome>>>,
+    pub(super) last: Mutex<Option<Arc<DiscoveryResult>>>,
     pub(super) looked: Notify,
 }
 
 impl Told {
-    pub(super) fn last(&self) -> MutexGuard<'_, Option<Arc<Outcome>>> {
+    pub(super) fn last(&self) -> MutexGuard<'_, Option<Arc<DiscoveryResult>>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

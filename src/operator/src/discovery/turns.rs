@@ -8,7 +8,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use actions::discovery::{Discovered, Outcome, Target};
+use actions::discovery::{Discovered, DiscoveryResult, DiscoveryTarget};
 use async_trait::async_trait;
 use futures::FutureExt;
 use mcp::{Changes, Era};
@@ -42,7 +42,7 @@ impl Tells for Changes {
 /// See the module.
 pub(super) struct Turns {
     shared: Arc<Shared>,
-    target: Target,
+    target: DiscoveryTarget,
     told: Arc<Told>,
     era: Option<Era>,
     failures: u32,
@@ -52,7 +52,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    pub(super) fn new(shared: Arc<Shared>, target: Target, told: Arc<Told>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, target: DiscoveryTarget, told: Arc<Told>) -> Self {
         Self { shared, target, told, era: None, failures: 0, changes: 0, changed_at: None }
     }
 
@@ -76,12 +76,12 @@ impl Turns {
     /// Takes the answer in and tells the object; how long it holds, and how the server tells of changes.
     /// `changed`: the server told of a change.
     fn take(&mut self, answer: Result<Said, Unasked>, changed: bool) -> (Duration, Option<Box<dyn Tells>>) {
-        let (outcome, holds, changes): (Outcome, _, _) = match answer {
+        let (outcome, holds, changes): (DiscoveryResult, _, _) = match answer {
             Ok(said) => {
                 (self.era, self.failures) = (Some(said.era), 0);
                 let Said { mut discovered, holds, changes, .. } = said;
                 let last = self.told.last().clone();
-                let differs = |last: &Discovered| last.catalogue.digest != discovered.catalogue.digest;
+                let differs = |last: &Discovered| last.catalog.digest != discovered.catalog.digest;
                 self.count(changed || last.is_some_and(|last| last.as_ref().as_ref().is_ok_and(differs)));
                 discovered.restless = self.changes >= RESTLESS;
                 (Ok(discovered), holds, changes)

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use actions::discovery::{Catalogue, Discovered, Discoveries, Target, Undiscovered, When};
+use actions::discovery::{Catalog, Discovered, DiscoveryError, DiscoveryTarget, Schedule, ToolDiscovery};
 use async_trait::async_trait;
 use mcp::Era;
 use meta::Key;
@@ -85,10 +85,10 @@ impl Servers {
 
 #[async_trait]
 impl Asks for Servers {
-    async fn ask(&self, target: &Target, era: Option<Era>) -> Result<Said, Unasked> {
+    async fn ask(&self, target: &DiscoveryTarget, era: Option<Era>) -> Result<Said, Unasked> {
         self.asked.lock().unwrap().push((target.url.clone(), Instant::now(), era));
         let way = self.ways.lock().unwrap().get(&target.url).copied().unwrap_or(Way::Answers);
-        let why = Undiscovered { reason: "ServerTimeout", message: "the MCP server is slow".to_owned() };
+        let why = DiscoveryError { reason: "ServerTimeout", message: "the MCP server is slow".to_owned() };
         let flood = || {
             self.listened_to.fetch_add(1, Ordering::Relaxed);
             Box::new(Flood(self.listened_to.clone())) as Box<dyn Tells>
@@ -104,18 +104,18 @@ impl Asks for Servers {
             }
             Way::Unready => return Err(Unasked::Unready(why)),
         };
-        let mut catalogue = Catalogue::of([], false);
+        let mut catalogue = Catalog::of([], false);
         if matches!(way, Way::Differs) {
             catalogue.digest = format!("{}", self.asked.lock().unwrap().len());
         }
         let (server, era) = (Default::default(), "discover".to_owned());
-        let discovered = Discovered { catalogue, server, era, restless: false };
+        let discovered = Discovered { catalog: catalogue, server, era, restless: false };
         Ok(Said { discovered, era: Era::Discover, holds, changes })
     }
 }
 
-fn target(url: &str) -> Target {
-    Target {
+fn target(url: &str) -> DiscoveryTarget {
+    DiscoveryTarget {
         kind: "RemoteMCPServer",
         key: Key::new("team", url),
         uid: "u".to_owned(),
@@ -140,7 +140,7 @@ fn discoverer(servers: &Servers, looks: bool) -> Arc<Discoverer> {
         tokio::spawn(async move {
             let Some(discoverer) = weak.upgrade().filter(|_| looks) else { return };
             let known = discoverer.servers().get(&("RemoteMCPServer", key.clone())).map(|server| server.target.clone());
-            discoverer.look(&known.unwrap_or_else(|| target(&key.name)), When::InTurn);
+            discoverer.query(&known.unwrap_or_else(|| target(&key.name)), Schedule::OnResync);
         });
     });
     discoverer
@@ -163,7 +163,7 @@ async fn a_server_is_asked_in_its_turn_and_not_before_its_list_is_old() {
     servers.behave("long", Way::Holds(10 * RESYNC));
     let discoverer = discoverer(&servers, true);
     for url in ["short", "long"] {
-        assert!(discoverer.look(&target(url), When::Now).is_none());
+        assert!(discoverer.query(&target(url), Schedule::Now).is_none());
     }
     sleep(20 * RESYNC).await;
     let (short, long) = (servers.times("short", begin), servers.times("long", begin));
@@ -172,7 +172,7 @@ async fn a_server_is_asked_in_its_turn_and_not_before_its_list_is_old() {
     let between =
         |times: &[f64], least: f64, most: f64| times.windows(2).all(|two| (least..=most).contains(&(two[1] - two[0])));
     assert!(between(&short, 48.0, 72.1) && between(&long, 480.0, 720.1), "{short:?} {long:?}");
-    assert!(discoverer.look(&target("short"), When::Now).unwrap().is_ok());
+    assert!(discoverer.query(&target("short"), Schedule::Now).unwrap().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,9 +181,9 @@ async fn a_server_whose_tools_keep_changing_is_asked_ever_more_rarely_and_its_ob
         let (servers, begin) = (Servers::default(), Instant::now());
         servers.behave(url, way);
         let discoverer = discoverer(&servers, true);
-        let often = Target { resync: Duration::from_secs(1), ..target(url) };
-        discoverer.look(&often, When::Now);
-        let restless = || discoverer.look(&often, When::InTurn).unwrap().as_ref().as_ref().unwrap().restless;
+        let often = DiscoveryTarget { resync: Duration::from_secs(1), ..target(url) };
+        discoverer.query(&often, Schedule::Now);
+        let restless = || discoverer.query(&often, Schedule::OnResync).unwrap().as_ref().as_ref().unwrap().restless;
         sleep(Duration::from_secs(1)).await;
         assert!(!restless(), "a change or two are no news");
         sleep(HOUR).await;
@@ -204,7 +204,7 @@ async fn a_server_whose_tools_keep_changing_is_asked_ever_more_rarely_and_its_ob
 async fn the_era_that_worked_is_asked_first_until_it_fails() {
     let servers = Servers::default();
     let discoverer = discoverer(&servers, true);
-    discoverer.look(&target("a"), When::Now);
+    discoverer.query(&target("a"), Schedule::Now);
     sleep(2 * RESYNC).await;
     servers.behave("a", Way::Fails(Duration::ZERO));
     sleep(2 * RESYNC).await;
@@ -220,14 +220,14 @@ async fn servers_that_hang_keep_nobody_waiting() {
     for n in 0..400 {
         let url = format!("hangs-{n}");
         servers.behave(&url, Way::Fails(HOUR));
-        discoverer.look(&target(&url), When::Now);
+        discoverer.query(&target(&url), Schedule::Now);
     }
     sleep(Duration::from_secs(1)).await;
     assert_eq!(servers.at_once.load(Ordering::Relaxed), 400);
     let now = (Instant::now() - begin).as_secs_f64();
-    discoverer.look(&target("new"), When::Now);
+    discoverer.query(&target("new"), Schedule::Now);
     servers.behave("was-down", Way::Fails(Duration::ZERO));
-    discoverer.look(&target("was-down"), When::Now);
+    discoverer.query(&target("was-down"), Schedule::Now);
     sleep(Duration::from_secs(10)).await;
     assert_eq!(servers.times("new", begin), [now]);
     assert!(servers.count("was-down") >= 3, "failed ones have places of their own");
@@ -237,10 +237,10 @@ async fn servers_that_hang_keep_nobody_waiting() {
 async fn a_server_whose_object_does_not_look_is_left_alone_until_it_does() {
     let servers = Servers::default();
     let discoverer = discoverer(&servers, false);
-    discoverer.look(&target("stopped"), When::Now);
+    discoverer.query(&target("stopped"), Schedule::Now);
     sleep(10 * RESYNC).await;
     assert_eq!(servers.count("stopped"), 1);
-    assert!(discoverer.look(&target("stopped"), When::InTurn).is_some(), "what it said is known");
+    assert!(discoverer.query(&target("stopped"), Schedule::OnResync).is_some(), "what it said is known");
     sleep(Duration::from_secs(1)).await;
     assert_eq!(servers.count("stopped"), 2);
 }
@@ -249,16 +249,16 @@ async fn a_server_whose_object_does_not_look_is_left_alone_until_it_does() {
 async fn what_a_server_said_stands_while_its_headers_cannot_be_read() {
     let servers = Servers::default();
     let discoverer = discoverer(&servers, true);
-    discoverer.look(&target("a"), When::Now);
+    discoverer.query(&target("a"), Schedule::Now);
     sleep(Duration::from_secs(1)).await;
     servers.behave("a", Way::Unready);
     sleep(3 * RESYNC).await;
     assert!(servers.count("a") > 3, "it is tried again and again");
-    assert!(discoverer.look(&target("a"), When::InTurn).unwrap().is_ok());
+    assert!(discoverer.query(&target("a"), Schedule::OnResync).unwrap().is_ok());
     discoverer.clear();
-    discoverer.look(&target("b"), When::Now);
+    discoverer.query(&target("b"), Schedule::Now);
     servers.behave("b", Way::Unready);
     sleep(Duration::from_secs(1)).await;
-    let said = discoverer.look(&target("b"), When::InTurn).unwrap();
+    let said = discoverer.query(&target("b"), Schedule::OnResync).unwrap();
     assert!(said.is_err(), "nothing is known of it, so it is said why");
 }

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use actions::ports::{Child, Pod};
+use actions::ports::{CachedChild, WorkloadPod};
 use async_trait::async_trait;
 use crds::Scaling;
 use machine::ApiError;
@@ -29,9 +29,9 @@ pub struct Seen {
     /// Whether it is Failed for a reason that a ready Pod ends.
     pub failed: bool,
     /// Its Deployment.
-    pub deployment: Option<Arc<Child>>,
+    pub deployment: Option<Arc<CachedChild>>,
     /// Its Pods.
-    pub pods: Vec<Arc<Pod>>,
+    pub pods: Vec<Arc<WorkloadPod>>,
     /// A Tool that refers to it, if one does.
     pub tool: Option<String>,
     /// What its status says about scaling.
@@ -89,13 +89,13 @@ pub trait Fleet: Send + Sync {
     ///
     /// # Errors
     /// As the API server answered.
-    async fn set_replicas(&self, deployment: &Child, replicas: Option<i32>) -> Result<(), ApiError>;
+    async fn set_replicas(&self, deployment: &CachedChild, replicas: Option<i32>) -> Result<(), ApiError>;
 
     /// Sets what it costs to delete a Pod, or (`None`) takes that back.
     ///
     /// # Errors
     /// As the API server answered.
-    async fn set_deletion_cost(&self, namespace: &str, pod: &Pod, cost: Option<i32>) -> Result<(), ApiError>;
+    async fn set_deletion_cost(&self, namespace: &str, pod: &WorkloadPod, cost: Option<i32>) -> Result<(), ApiError>;
 
     /// Writes what the status is to say.
     ///

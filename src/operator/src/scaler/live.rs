@@ -8,8 +8,8 @@ use std::{
 };
 
 use actions::{
-    ports::{Child, ChildKind, Pod, Views},
-    workload::{SCALER, Workload},
+    ports::{CacheReader, CachedChild, ChildKind, WorkloadPod},
+    workload::{SCALER, WorkloadKind},
 };
 use async_trait::async_trait;
 use cluster::{
@@ -18,7 +18,7 @@ use cluster::{
     custom::Custom,
 };
 use crds::{Agent, Flow, FlowSet, GROUP, KINDS, RefKind};
-use machine::{ApiError, Clock, Objects as _};
+use machine::{ApiError, Clock, ObjectClient as _};
 use meta::Key;
 use tokio::sync::Notify;
 
@@ -51,7 +51,7 @@ impl LiveFleet {
     pub fn new(
         transport: &Arc<Transport>,
         maps: &KindViews,
-        views: &Arc<dyn Views>,
+        views: &Arc<dyn CacheReader>,
         clock: &Arc<dyn Clock>,
         gateways: Arc<GatewayMap>,
         board: Arc<Board>,
@@ -117,11 +117,11 @@ impl Fleet for LiveFleet {
         addresses
     }
 
-    async fn set_replicas(&self, deployment: &Child, replicas: Option<i32>) -> Result<(), ApiError> {
+    async fn set_replicas(&self, deployment: &CachedChild, replicas: Option<i32>) -> Result<(), ApiError> {
         self.writer.set_replicas(deployment, replicas).await
     }
 
-    async fn set_deletion_cost(&self, namespace: &str, pod: &Pod, cost: Option<i32>) -> Result<(), ApiError> {
+    async fn set_deletion_cost(&self, namespace: &str, pod: &WorkloadPod, cost: Option<i32>) -> Result<(), ApiError> {
         self.writer.set_deletion_cost(namespace, pod, cost).await
     }
 
@@ -144,16 +144,16 @@ trait KindFleet: Send + Sync {
 
 struct OfKind<K> {
     map: Arc<ObjectMap<K>>,
-    views: Arc<dyn Views>,
+    views: Arc<dyn CacheReader>,
     clock: Arc<dyn Clock>,
     objects: CustomObjects<K>,
 }
 
-impl<K: Workload + Custom> OfKind<K> {
+impl<K: WorkloadKind + Custom> OfKind<K> {
     fn watched(
         map: &Arc<ObjectMap<K>>,
         transport: &Arc<Transport>,
-        views: &Arc<dyn Views>,
+        views: &Arc<dyn CacheReader>,
         clock: &Arc<dyn Clock>,
         changes: &Arc<Changes>,
     ) -> Box<dyn KindFleet> {
@@ -169,7 +169,7 @@ impl<K: Workload + Custom> OfKind<K> {
 }
 
 #[async_trait]
-impl<K: Workload + Custom> KindFleet for OfKind<K> {
+impl<K: WorkloadKind + Custom> KindFleet for OfKind<K> {
     fn kind(&self) -> &'static str {
         K::KIND
     }
@@ -183,16 +183,16 @@ impl<K: Workload + Custom> KindFleet for OfKind<K> {
         let deployment = self.views.child(&cr.deployment());
         let scaling = cr.scaling().cloned();
         let held =
-            deployment.as_ref().and_then(|live| live.deployment.as_ref()).is_some_and(|it| it.replicas_by.scaler);
+            deployment.as_ref().and_then(|live| live.deployment.as_ref()).is_some_and(|it| it.replicas_managers.scaler);
         if scaling.is_none() && !held {
             return None;
         }
-        let conditions = cr.machine().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
+        let conditions = cr.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
         Some(Seen {
             uid: cr.uid().to_owned(),
             scaling,
             stopped: cr.replicas() == 0,
-            failed: cr.machine().is_some_and(crds::is_ended_by_ready_pods),
+            failed: cr.common().is_some_and(crds::is_ended_by_ready_pods),
             deployment,
             pods: self.views.pods(K::KIND, &key.namespace, &key.name),
             tool: None,
@@ -237,24 +237,24 @@ impl Changes {
 }
 
 /// Whether the scaler is to look at an object of ours: its spec is new, and it has scaling or had.
-fn concerns_scaling<K: Workload>(change: &Change<K>) -> bool {
+fn concerns_scaling<K: WorkloadKind>(change: &Change<K>) -> bool {
     let of = |cr: &Option<Arc<K>>| cr.as_ref().map(|cr| (cr.uid().to_owned(), cr.generation(), cr.is_deleting()));
     let scaled = |cr: &Option<Arc<K>>| cr.as_ref().is_some_and(|cr| cr.scaling().is_some());
     of(&change.old) != of(&change.new) && (scaled(&change.old) || scaled(&change.new))
 }
 
 /// Whether it matters to whoever sets the number of Pods: the Deployment is new, or the number changed or its owners did.
-fn concerns_replicas(change: &Change<Child>) -> bool {
-    let of = |child: &Option<Arc<Child>>| {
+fn concerns_replicas(change: &Change<CachedChild>) -> bool {
+    let of = |child: &Option<Arc<CachedChild>>| {
         let child = child.as_ref()?;
         let state = child.deployment.as_ref()?;
-        Some((child.uid.clone(), child.deleting, state.desired, state.replicas_by.clone()))
+        Some((child.uid.clone(), child.deleting, state.desired, state.replicas_managers.clone()))
     };
     of(&change.old) != of(&change.new)
 }
 
 /// The workload that a Deployment belongs or belonged to.
-fn owners(change: &Change<Child>) -> impl Iterator<Item = Id> {
+fn owners(change: &Change<CachedChild>) -> impl Iterator<Item = Id> {
     let child = change.new.as_ref().or(change.old.as_ref());
     let owner = child.and_then(|child| match &child.controller {
         Some(owner) => (owner.group == GROUP).then(|| (owner.kind.clone(), owner.name.clone())),
@@ -305,7 +305,7 @@ mod tests {
         let children = HashMap::from([(ChildKind::Deployment, Arc::default())]);
         let maps = KindViews { children, ..KindViews::default() };
         let board = Arc::new(Board::default());
-        let views: Arc<dyn Views> = Arc::new(Caches::new(&maps, board.clone()));
+        let views: Arc<dyn CacheReader> = Arc::new(Caches::new(&maps, board.clone()));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let fleet = LiveFleet::new(&Arc::new(transport), &maps, &views, &clock, Arc::default(), board.clone());
 

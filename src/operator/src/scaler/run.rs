@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use actions::ports::Pod;
+use actions::ports::WorkloadPod;
 use cluster::cache::Keys;
 use futures::{
     StreamExt,
@@ -227,7 +227,7 @@ impl Term {
         }
     }
 
-    fn question_to(&self, id: &Id, pod: &Pod, kept: Option<TcpStream>) -> Question {
+    fn question_to(&self, id: &Id, pod: &WorkloadPod, kept: Option<TcpStream>) -> Question {
         let (request, asked) = (self.of_pods.clone(), Asked::Pod(id.clone(), pod.uid.clone()));
         // A Pod without an address is not ready.
         let address = SocketAddr::new(pod.ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), self.scaler.pod_port);

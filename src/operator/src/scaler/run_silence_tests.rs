@@ -144,13 +144,13 @@ impl Fleet for Slow {
         self.0.gateways()
     }
 
-    async fn set_replicas(&self, deployment: &Child, replicas: Option<i32>) -> Result<(), ApiError> {
+    async fn set_replicas(&self, deployment: &CachedChild, replicas: Option<i32>) -> Result<(), ApiError> {
         self.0.told.lock().unwrap().push("begun".to_owned());
         sleep(Duration::from_millis(500)).await;
         self.0.set_replicas(deployment, replicas).await
     }
 
-    async fn set_deletion_cost(&self, namespace: &str, pod: &Pod, cost: Option<i32>) -> Result<(), ApiError> {
+    async fn set_deletion_cost(&self, namespace: &str, pod: &WorkloadPod, cost: Option<i32>) -> Result<(), ApiError> {
         self.0.set_deletion_cost(namespace, pod, cost).await
     }
 

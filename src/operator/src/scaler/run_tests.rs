@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use actions::ports::{Child, DeploymentState, ReplicasBy};
+use actions::ports::{CachedChild, DeploymentState, ReplicasManagers};
 use async_trait::async_trait;
 use cluster::cache::Keys;
 use crds::Scaling;
@@ -80,8 +80,9 @@ fn id() -> Id {
 }
 
 impl Toy {
-    fn new(scaling: Scaling, replicas_by: ReplicasBy, desired: i32) -> Arc<Self> {
-        let state = DeploymentState { replicas_by, observed_generation: 1, ..DeploymentState::default() };
+    fn new(scaling: Scaling, replicas_by: ReplicasManagers, desired: i32) -> Arc<Self> {
+        let state =
+            DeploymentState { replicas_managers: replicas_by, observed_generation: 1, ..DeploymentState::default() };
         let deployment = testing::deployment(state);
         let seen = Seen {
             uid: "u".into(),
@@ -128,10 +129,10 @@ impl Toy {
         self.changes.notify_one();
     }
 
-    fn by(&self, change: impl FnOnce(&mut ReplicasBy)) {
+    fn by(&self, change: impl FnOnce(&mut ReplicasManagers)) {
         self.change(|seen| {
             let mut deployment = seen.deployment.as_deref().cloned().unwrap();
-            change(&mut deployment.deployment.as_mut().unwrap().replicas_by);
+            change(&mut deployment.deployment.as_mut().unwrap().replicas_managers);
             seen.deployment = Some(Arc::new(deployment));
         });
     }
@@ -189,7 +190,7 @@ impl Fleet for Toy {
         self.gateways.lock().unwrap().clone()
     }
 
-    async fn set_replicas(&self, _: &Child, replicas: Option<i32>) -> Result<(), ApiError> {
+    async fn set_replicas(&self, _: &CachedChild, replicas: Option<i32>) -> Result<(), ApiError> {
         let said = replicas.map_or("left out".to_owned(), |replicas| replicas.to_string());
         self.told.lock().unwrap().push(said);
         self.by(|by| by.scaler = replicas.is_some());
@@ -199,11 +200,11 @@ impl Fleet for Toy {
         Ok(())
     }
 
-    async fn set_deletion_cost(&self, _: &str, pod: &Pod, cost: Option<i32>) -> Result<(), ApiError> {
+    async fn set_deletion_cost(&self, _: &str, pod: &WorkloadPod, cost: Option<i32>) -> Result<(), ApiError> {
         self.told.lock().unwrap().push("mark".to_owned());
         self.change(|seen| {
             for found in seen.pods.iter_mut().filter(|found| found.uid == pod.uid) {
-                *found = Arc::new(Pod { deletion_cost: cost, ..pod.clone() });
+                *found = Arc::new(WorkloadPod { deletion_cost: cost, ..pod.clone() });
             }
         });
         Ok(())
@@ -216,8 +217,8 @@ impl Fleet for Toy {
     }
 }
 
-fn ours() -> ReplicasBy {
-    ReplicasBy { scaler: true, ..ReplicasBy::default() }
+fn ours() -> ReplicasManagers {
+    ReplicasManagers { scaler: true, ..ReplicasManagers::default() }
 }
 
 fn scaling(min: i32) -> Scaling {
@@ -329,7 +330,7 @@ async fn who_begins_to_wait_is_noticed_long_before_the_next_round() {
 
 #[tokio::test]
 async fn the_number_changes_hands_without_waiting_for_any_answer() {
-    let operator = ReplicasBy { operator: true, ..ReplicasBy::default() };
+    let operator = ReplicasManagers { operator: true, ..ReplicasManagers::default() };
     let toy = Toy::new(scaling(1), operator, 5);
     // Nobody listens on this port.
     let _leading = toy.scaler(1);

@@ -6,7 +6,7 @@
 use actions::workload::SCALING_ACTIVE;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use meta::MachineStatus;
+use meta::CommonStatus;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn told(status: &Value) -> Told {
 
 /// The JSON Patch that makes the stored status say it; `None`: it does, or the state machine has not begun the status.
 pub(super) fn patch(uid: &str, generation: i64, status: &Value, told: &Told, now: Timestamp) -> Option<Value> {
-    if status.is_null() || MachineStatus::deserialize(status).is_ok_and(|status| status.is_unseen()) {
+    if status.is_null() || CommonStatus::deserialize(status).is_ok_and(|status| status.is_initial()) {
         return None;
     }
     let before = self::told(status);
@@ -108,7 +108,7 @@ mod tests {
         let fell = patch("u", 3, &stored, &say(5, false, "Other"), now()).unwrap();
         assert_eq!(fell[2]["value"][0]["lastTransitionTime"], "2026-01-02T03:04:05Z", "no longer True");
         assert_eq!(patch("u", 3, &Value::Null, &say(5, true, "R"), now()), None, "the state machine begins the status");
-        let new = MachineStatus::unseen();
+        let new = CommonStatus::initial();
         assert_eq!(patch("u", 3, &new, &say(5, true, "R"), now()), None, "the state machine begins the status");
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use actions::ports::{Child, Pod};
+use actions::ports::{CachedChild, WorkloadPod};
 
 /// What it costs to delete a Pod that is to go; nobody else would write this number.
 pub(super) const MARK: i32 = -2_000_000_000;
@@ -15,13 +15,13 @@ pub(super) const MARK: i32 = -2_000_000_000;
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
     /// These are to be marked.
-    Mark(Vec<Arc<Pod>>),
+    Mark(Vec<Arc<WorkloadPod>>),
     /// Lower the number.
     Take,
 }
 
 /// Prepares to leave `target` of these Pods. `in_flight`: what each had when it was last asked, by uid.
-pub(super) fn prepare(pods: &[Arc<Pod>], target: i32, in_flight: impl Fn(&str) -> u32) -> Step {
+pub(super) fn prepare(pods: &[Arc<WorkloadPod>], target: i32, in_flight: impl Fn(&str) -> u32) -> Step {
     let target = usize::try_from(target).unwrap_or_default();
     let live = || pods.iter().filter(|pod| !pod.terminating);
     let surplus = live().count().saturating_sub(target);
@@ -39,7 +39,7 @@ pub(super) fn prepare(pods: &[Arc<Pod>], target: i32, in_flight: impl Fn(&str) -
 }
 
 /// The marks to be taken back when no step is being taken. Pods that are more than wanted are on their way out.
-pub(super) fn stale_marks(pods: &[Arc<Pod>], desired: i32) -> Vec<Arc<Pod>> {
+pub(super) fn stale_marks(pods: &[Arc<WorkloadPod>], desired: i32) -> Vec<Arc<WorkloadPod>> {
     let live = pods.iter().filter(|pod| !pod.terminating);
     if live.clone().count() > usize::try_from(desired).unwrap_or_default() {
         return Vec::new();
@@ -48,14 +48,14 @@ pub(super) fn stale_marks(pods: &[Arc<Pod>], desired: i32) -> Vec<Arc<Pod>> {
 }
 
 /// Whether the Deployment has come to rest, so that what the last step did is known.
-pub(super) fn is_at_rest(deployment: &Child) -> bool {
+pub(super) fn is_at_rest(deployment: &CachedChild) -> bool {
     let Some(state) = &deployment.deployment else { return false };
     state.observed_generation >= deployment.generation
         && state.replicas <= state.desired
         && state.updated == state.replicas
 }
 
-fn is_marked(pod: &Pod) -> bool {
+fn is_marked(pod: &WorkloadPod) -> bool {
     pod.deletion_cost == Some(MARK)
 }
 
@@ -71,7 +71,7 @@ mod tests {
         }
     }
 
-    fn fleet(changes: &[fn(&mut Pod)]) -> Vec<Arc<Pod>> {
+    fn fleet(changes: &[fn(&mut WorkloadPod)]) -> Vec<Arc<WorkloadPod>> {
         let pods = changes.iter().enumerate().map(|(at, change)| {
             let mut pod = pod(&format!("p{at}"), [127, 0, 0, 1]);
             change(&mut pod);
@@ -80,20 +80,20 @@ mod tests {
         pods.collect()
     }
 
-    const PLAIN: fn(&mut Pod) = |_| {};
-    const MARKED: fn(&mut Pod) = |pod| pod.deletion_cost = Some(MARK);
-    const UNREADY: fn(&mut Pod) = |pod| pod.ready = false;
-    const ENDING: fn(&mut Pod) = |pod| pod.terminating = true;
+    const PLAIN: fn(&mut WorkloadPod) = |_| {};
+    const MARKED: fn(&mut WorkloadPod) = |pod| pod.deletion_cost = Some(MARK);
+    const UNREADY: fn(&mut WorkloadPod) = |pod| pod.ready = false;
+    const ENDING: fn(&mut WorkloadPod) = |pod| pod.terminating = true;
 
-    const ENDING_MARKED: fn(&mut Pod) = |pod| {
+    const ENDING_MARKED: fn(&mut WorkloadPod) = |pod| {
         pod.terminating = true;
         pod.deletion_cost = Some(MARK);
     };
-    const UNREADY_MARKED: fn(&mut Pod) = |pod| {
+    const UNREADY_MARKED: fn(&mut WorkloadPod) = |pod| {
         pod.ready = false;
         pod.deletion_cost = Some(MARK);
     };
-    const THEIRS: fn(&mut Pod) = |pod| pod.deletion_cost = Some(7);
+    const THEIRS: fn(&mut WorkloadPod) = |pod| pod.deletion_cost = Some(7);
 
     /// The later ones have less in flight.
     fn load(uid: &str) -> u32 {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_least_busy_are_marked_then_the_step_is_taken() {
-        let step = |pods: &[fn(&mut Pod)], target| names(prepare(&fleet(pods), target, load));
+        let step = |pods: &[fn(&mut WorkloadPod)], target| names(prepare(&fleet(pods), target, load));
         assert_eq!(step(&[PLAIN, PLAIN, PLAIN, PLAIN], 2), ["p3", "p2"]);
         assert_eq!(step(&[PLAIN, MARKED, PLAIN, PLAIN], 2), ["p3"], "whoever is marked already goes");
         assert_eq!(step(&[PLAIN, MARKED, PLAIN, MARKED], 2), ["take"]);

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use actions::ports::{Child, ChildKind, ChildRef, DeploymentState, Pod};
+use actions::ports::{CachedChild, ChildKind, ChildRef, DeploymentState, WorkloadPod};
 
 /// A ready Pod of this name, which is its uid too.
-pub(super) fn pod(name: &str, ip: impl Into<IpAddr>) -> Pod {
-    Pod {
+pub(super) fn pod(name: &str, ip: impl Into<IpAddr>) -> WorkloadPod {
+    WorkloadPod {
         name: name.to_owned(),
         uid: name.to_owned(),
         resource_version: 1,
@@ -15,13 +15,13 @@ pub(super) fn pod(name: &str, ip: impl Into<IpAddr>) -> Pod {
         terminating: false,
         ip: Some(ip.into()),
         deletion_cost: None,
-        trouble: None,
+        problem: None,
     }
 }
 
 /// The Deployment of `Agent ns/a`.
-pub(super) fn deployment(state: DeploymentState) -> Child {
-    Child {
+pub(super) fn deployment(state: DeploymentState) -> CachedChild {
+    CachedChild {
         child: ChildRef { kind: ChildKind::Deployment, namespace: "ns".into(), name: "a".into() },
         uid: "d".into(),
         resource_version: 1,

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use actions::{
-    ports::{Child, Pod},
-    workload::{Turn, scaler_turn},
+    ports::{CachedChild, WorkloadPod},
+    workload::{ReplicasHandover, handover},
 };
 use crds::Scaling;
 use tokio::net::TcpStream;
@@ -45,7 +45,7 @@ pub(super) struct Orders {
     /// The Deployment's `replicas`: a number, or to be left out.
     pub(super) replicas: Option<Option<i32>>,
     /// What it costs to delete these Pods.
-    pub(super) costs: Vec<(Arc<Pod>, Option<i32>)>,
+    pub(super) costs: Vec<(Arc<WorkloadPod>, Option<i32>)>,
     /// What the status is to say.
     pub(super) told: Option<Told>,
     /// Where the number goes.
@@ -131,7 +131,7 @@ impl Tracked {
     }
 
     /// Begins a round: the connections to the Pods that are asked.
-    pub(super) fn begin(&mut self, seen: &Seen) -> Vec<(Arc<Pod>, Option<TcpStream>)> {
+    pub(super) fn begin(&mut self, seen: &Seen) -> Vec<(Arc<WorkloadPod>, Option<TcpStream>)> {
         let asked: Vec<_> = seen.pods.iter().filter(|pod| pod.ready && !pod.terminating).cloned().collect();
         self.pods.retain(|uid, _| asked.iter().any(|pod| pod.uid == *uid));
         let answers = asked.iter().map(|pod| (pod.uid.clone(), None)).collect();
@@ -179,12 +179,12 @@ impl Tracked {
         let mut orders = Orders::default();
         let mut told = seen.told.clone();
         let live = seen.deployment.as_deref().filter(|live| !live.deleting).and_then(|live| live.deployment.as_ref());
-        match live.map(|live| scaler_turn(scaling, live)) {
-            Some(Turn::Take(replicas)) => {
+        match live.map(|live| handover(scaling, live)) {
+            Some(ReplicasHandover::Acquire(replicas)) => {
                 orders.replicas = Some(Some(replicas));
                 told.desired = Some(replicas);
             }
-            Some(Turn::Release) => orders.replicas = Some(None),
+            Some(ReplicasHandover::Release) => orders.replicas = Some(None),
             _ => {}
         }
         if seen.stopped && seen.scaling.is_some() {
@@ -218,9 +218,9 @@ impl Tracked {
         self.failed = seen.failed;
         let demand = self.meter.hear(&Heard { pods, waiting, refused, halted }, now);
         let mut orders = self.hand_over(seen);
-        let own = |live: &&Arc<Child>| {
+        let own = |live: &&Arc<CachedChild>| {
             let state = live.deployment.as_ref().filter(|_| !live.deleting);
-            state.is_some_and(|state| scaler_turn(seen.scaling.as_ref(), state) == Turn::Own)
+            state.is_some_and(|state| handover(seen.scaling.as_ref(), state) == ReplicasHandover::Owned)
         };
         if let (Some(scaling), false, Some(live)) = (&seen.scaling, seen.stopped, seen.deployment.as_ref().filter(own))
         {
@@ -258,7 +258,7 @@ impl Tracked {
         &mut self,
         seen: &Seen,
         scaling: &Scaling,
-        live: &Child,
+        live: &CachedChild,
         demand: &Demand,
         gateways: GatewayState,
         now: Duration,

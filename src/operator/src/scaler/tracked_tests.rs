@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use actions::ports::{DeploymentState, ReplicasBy};
+use actions::ports::{DeploymentState, ReplicasManagers};
 
 use super::*;
 use crate::scaler::testing::{self, pod};
@@ -11,12 +11,12 @@ const SECOND: Duration = Duration::from_secs(1);
 const QUIET: GatewayState =
     GatewayState { unmet: Unmet { waiting: 0.0, refused: 0.0, halted: false }, all_answer: true, none_is_known: false };
 
-fn deployment(desired: i32, by: ReplicasBy) -> Option<Arc<Child>> {
+fn deployment(desired: i32, by: ReplicasManagers) -> Option<Arc<CachedChild>> {
     Some(Arc::new(testing::deployment(DeploymentState {
         desired,
         replicas: desired,
         updated: desired,
-        replicas_by: by,
+        replicas_managers: by,
         observed_generation: 1,
         ..DeploymentState::default()
     })))
@@ -24,7 +24,7 @@ fn deployment(desired: i32, by: ReplicasBy) -> Option<Arc<Child>> {
 
 /// A workload whose number is the scaler's, with so many Pods.
 fn seen(desired: i32, min: i32) -> Seen {
-    let by = ReplicasBy { scaler: true, ..ReplicasBy::default() };
+    let by = ReplicasManagers { scaler: true, ..ReplicasManagers::default() };
     Seen {
         uid: "u".into(),
         scaling: Some(Scaling { min_replicas: min, ..Scaling::default() }),
@@ -147,7 +147,7 @@ fn pods_are_marked_before_the_number_is_lowered_and_marks_are_taken_back() {
     let marked: Vec<_> = orders.costs.iter().map(|(pod, cost)| (pod.name.as_str(), *cost)).collect();
     assert_eq!((orders.replicas, marked), (None, vec![("p1", Some(MARK))]));
     let mut marked = there.clone();
-    marked.pods[1] = Arc::new(Pod { deletion_cost: Some(MARK), ..pod("p1", Ipv4Addr::LOCALHOST) });
+    marked.pods[1] = Arc::new(WorkloadPod { deletion_cost: Some(MARK), ..pod("p1", Ipv4Addr::LOCALHOST) });
     let back = round(&mut tracked, &marked, QUIET, 101, &[Some(20), Some(20), Some(0)]);
     assert_eq!(back.replicas, Some(Some(10)));
     assert_eq!(back.costs.iter().map(|(pod, cost)| (pod.name.as_str(), *cost)).collect::<Vec<_>>(), [("p1", None)]);
@@ -168,8 +168,8 @@ fn nobody_goes_before_the_deployment_has_come_to_rest() {
 
 #[test]
 fn the_number_is_taken_over_and_given_back_whatever_the_load() {
-    let operator = ReplicasBy { operator: true, ..ReplicasBy::default() };
-    let both = ReplicasBy { scaler: true, ..operator.clone() };
+    let operator = ReplicasManagers { operator: true, ..ReplicasManagers::default() };
+    let both = ReplicasManagers { scaler: true, ..operator.clone() };
     let mut tracked = Tracked::new(Duration::ZERO);
     let on = Seen { deployment: deployment(5, operator), told: Told::default(), ..seen(5, 1) };
     let orders = tracked.hand_over(&on);
@@ -198,7 +198,7 @@ fn a_stopped_workload_is_not_scaled_and_says_so() {
 fn failed(desired: i32) -> Seen {
     let mut there = Seen { failed: true, ..seen(desired, 0) };
     for pod in &mut there.pods {
-        *pod = Arc::new(Pod { ready: false, ..pod.as_ref().clone() });
+        *pod = Arc::new(WorkloadPod { ready: false, ..pod.as_ref().clone() });
     }
     there
 }
@@ -251,7 +251,7 @@ fn a_pod_that_was_ready_lately_and_is_overloaded_keeps_all() {
     round(&mut tracked, &there, QUIET, 100, &loads);
     let mut overloaded = there.clone();
     for pod in &mut overloaded.pods[1..] {
-        *pod = Arc::new(Pod { ready: false, ..pod.as_ref().clone() });
+        *pod = Arc::new(WorkloadPod { ready: false, ..pod.as_ref().clone() });
     }
     for second in [101, 200, 399] {
         let orders = round(&mut tracked, &overloaded, QUIET, second, &[Some(0), None, None]);
@@ -261,7 +261,7 @@ fn a_pod_that_was_ready_lately_and_is_overloaded_keeps_all() {
     assert_eq!(orders.replicas, Some(Some(2)), "for five minutes");
     let mut ending = there.clone();
     for pod in &mut ending.pods[1..] {
-        *pod = Arc::new(Pod { ready: false, terminating: true, ..pod.as_ref().clone() });
+        *pod = Arc::new(WorkloadPod { ready: false, terminating: true, ..pod.as_ref().clone() });
     }
     let mut tracked = Tracked::new(Duration::ZERO);
     round(&mut tracked, &there, QUIET, 100, &loads);
@@ -273,7 +273,7 @@ fn a_pod_that_was_ready_lately_and_is_overloaded_keeps_all() {
 fn a_pod_that_has_just_begun_and_may_serve_already_keeps_all_for_a_minute() {
     let unready = |there: &mut Seen| {
         for pod in &mut there.pods {
-            *pod = Arc::new(Pod { ready: false, ..pod.as_ref().clone() });
+            *pod = Arc::new(WorkloadPod { ready: false, ..pod.as_ref().clone() });
         }
     };
     let mut starting = seen(1, 0);
@@ -331,8 +331,8 @@ fn only_a_failure_of_what_may_sleep_is_said_to_keep_its_pod() {
 fn the_number_of_a_stopped_workload_is_left_to_the_operator() {
     let mut tracked = Tracked::new(Duration::ZERO);
     let stopped = |by| Seen { stopped: true, deployment: deployment(2, by), ..seen(2, 1) };
-    assert_eq!(tracked.hand_over(&stopped(ReplicasBy::default())).replicas, None);
-    let both = ReplicasBy { number: true, scaler: true, ..ReplicasBy::default() };
+    assert_eq!(tracked.hand_over(&stopped(ReplicasManagers::default())).replicas, None);
+    let both = ReplicasManagers { replicas_apply: true, scaler: true, ..ReplicasManagers::default() };
     assert_eq!(tracked.hand_over(&stopped(both)).replicas, Some(None));
 }
 

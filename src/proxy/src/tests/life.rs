@@ -7,7 +7,7 @@ async fn a_pod_that_goes_serves_as_before_then_refuses_and_waits_for_what_is_in_
     let mut proxy = Proxy::start(&[("RECIF_LAME_DUCK", "500ms"), ("RECIF_SHUTDOWN_TIMEOUT", "20s")]).await;
     let (mut stream, mut held, _) = proxy.asked(GET).await;
     held.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
-    head(&mut stream).await;
+    read_head(&mut stream).await;
 
     assert!(proxy.answer(hook("/_recif/lame-duck").as_bytes()).await.starts_with("HTTP/1.1 200 "));
     let mut drain = proxy.client().await;
@@ -16,7 +16,10 @@ async fn a_pod_that_goes_serves_as_before_then_refuses_and_waits_for_what_is_in_
     assert!(ready.starts_with("HTTP/1.1 200 "), "a lame duck stays ready");
     let (mut late, mut workload, _) = proxy.asked(GET).await;
     workload.write_all(OK).await.unwrap();
-    assert!(head(&mut late).await.contains("Connection: close\r\n"), "served, and asked to go elsewhere next time");
+    assert!(
+        read_head(&mut late).await.contains("Connection: close\r\n"),
+        "served, and asked to go elsewhere next time"
+    );
 
     let refused = async {
         loop {
@@ -31,8 +34,8 @@ async fn a_pod_that_goes_serves_as_before_then_refuses_and_waits_for_what_is_in_
     let answer = timeout(SOON, refused).await.unwrap();
     assert!(answer.contains("x-recif-reason: draining\r\nRetry-After: 1\r\n"), "{answer}");
     held.write_all(b"1\r\na\r\n0\r\n\r\n").await.unwrap();
-    assert_eq!(exactly(&mut stream, 11).await, "1\r\na\r\n0\r\n\r\n", "no stream was cut");
-    assert!(head(&mut drain).await.starts_with("HTTP/1.1 200 "));
+    assert_eq!(read_exactly(&mut stream, 11).await, "1\r\na\r\n0\r\n\r\n", "no stream was cut");
+    assert!(read_head(&mut drain).await.starts_with("HTTP/1.1 200 "));
     assert_eq!(proxy.shared.load.in_flight(), 0);
 }
 

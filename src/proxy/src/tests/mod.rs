@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use testing::connection::{SOON, exactly, head};
+use testing::connection::{SOON, read_exactly, read_head};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -60,7 +60,7 @@ impl Proxy {
         loop {
             let mut io = timeout(SOON, self.accepted.recv()).await.unwrap().unwrap();
             if timeout(SOON, io.peek(&mut [0])).await.unwrap().unwrap() > 0 {
-                let head = head(&mut io).await;
+                let head = read_head(&mut io).await;
                 return (io, head);
             }
         }

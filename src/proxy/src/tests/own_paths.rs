@@ -47,8 +47,8 @@ async fn what_is_counted_has_the_names_and_labels_that_are_documented() {
     assert!(proxy.answer(elsewhere).await.contains(" 503 "));
     assert!(proxy.answer(b"get /x HTTP/1.1\r\nHost: h\r\n\r\n").await.contains(" 400 "));
     workload.write_all(OK).await.unwrap();
-    head(&mut client).await;
-    exactly(&mut client, 2).await;
+    read_head(&mut client).await;
+    read_exactly(&mut client, 2).await;
     proxy.until_in_flight(0).await;
     let metrics = proxy.answer(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
     for line in [
@@ -106,7 +106,7 @@ async fn a_request_for_another_workload_is_misdirected() {
     for ours in ["X-Recif-Workload: agent/ns/a\r\n", ""] {
         let (mut client, mut workload, _) = proxy.asked(request(ours).as_bytes()).await;
         workload.write_all(OK).await.unwrap();
-        assert!(head(&mut client).await.starts_with("HTTP/1.1 200 "), "{ours}");
+        assert!(read_head(&mut client).await.starts_with("HTTP/1.1 200 "), "{ours}");
     }
 }
 
@@ -158,7 +158,7 @@ async fn the_metrics_end_with_those_of_the_runner() {
     let (answers, mut wanted) = mpsc::unbounded_channel::<&'static str>();
     tokio::spawn(async move {
         while let Ok((mut io, _)) = runner.accept().await {
-            assert!(head(&mut io).await.starts_with("GET /metrics "));
+            assert!(read_head(&mut io).await.starts_with("GET /metrics "));
             io.write_all(wanted.recv().await.unwrap().as_bytes()).await.unwrap();
         }
     });
@@ -210,7 +210,7 @@ async fn a_gateway_learns_that_the_pod_can_serve_from_the_question_that_the_kube
     ] {
         let answer = async {
             let (mut io, _) = workload.accept().await.unwrap();
-            assert!(head(&mut io).await.starts_with("GET /ready?x HTTP/1.1\r\n"));
+            assert!(read_head(&mut io).await.starts_with("GET /ready?x HTTP/1.1\r\n"));
             io.write_all(said.as_bytes()).await.unwrap();
         };
         // Each with nothing remembered.

@@ -7,7 +7,7 @@ use super::*;
 #[tokio::test]
 async fn bad_requests_are_answered_and_never_passed_on() {
     let mut proxy = Proxy::start(&[]).await;
-    for bad in bad_requests::heads("/x") {
+    for bad in bad_requests::bad_heads("/x") {
         let answer = proxy.answer(&bad.bytes).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {} ", bad.status)), "{}: {answer}", bad.name);
         assert!(answer.contains("\r\nConnection: close\r\n"), "{}: {answer}", bad.name);
@@ -24,7 +24,7 @@ async fn bad_requests_are_answered_and_never_passed_on() {
 #[tokio::test]
 async fn a_bad_request_behind_a_good_one_is_refused_too() {
     let mut proxy = Proxy::start(&[]).await;
-    for bad in bad_requests::heads("/x") {
+    for bad in bad_requests::bad_heads("/x") {
         let (mut client, mut workload, seen) =
             proxy.asked(&[b"GET /good HTTP/1.1\r\nHost: h\r\n\r\n", bad.bytes.as_slice()].concat()).await;
         assert!(seen.starts_with("GET /good "), "{}: {seen}", bad.name);
@@ -49,7 +49,7 @@ async fn bad_chunks_are_refused_where_they_begin_and_the_request_is_never_ended(
         assert!(answer.starts_with("HTTP/1.1 400 "), "{name:?}: {answer}");
         assert!(answer.contains("\r\nConnection: close\r\n"), "{name:?}: {answer}");
     };
-    for bad in bad_requests::bodies("/x") {
+    for bad in bad_requests::bad_bodies("/x") {
         // In one piece, nothing of it leaves.
         refused(bad.name, &proxy.answer(&bad.bytes).await);
         let mut silent = timeout(SOON, proxy.accepted.recv()).await.unwrap().unwrap();
@@ -58,7 +58,7 @@ async fn bad_chunks_are_refused_where_they_begin_and_the_request_is_never_ended(
         let good = bad.bytes.len() - bad.name.len();
         let (mut client, mut workload, _) = proxy.asked(&bad.bytes[..good]).await;
         client.write_all(&bad.bytes[good..]).await.unwrap();
-        refused(bad.name, &head(&mut client).await);
+        refused(bad.name, &read_head(&mut client).await);
         let mut rest = Vec::new();
         // The workload sees an end that is none, or a reset.
         let _ = timeout(SOON, workload.read_to_end(&mut rest)).await.unwrap();
@@ -93,15 +93,15 @@ async fn a_head_that_drips_is_given_up_after_ten_seconds() {
 #[tokio::test]
 async fn what_a_server_could_read_otherwise_is_not_passed_on() {
     let mut proxy = Proxy::start(&[]).await;
-    for cleaned in bad_requests::cleaned("/x") {
+    for cleaned in bad_requests::sanitized_requests("/x") {
         let (mut client, mut workload, seen) = proxy.asked(&cleaned.bytes).await;
-        let body = exactly(&mut workload, cleaned.body.len()).await;
+        let body = read_exactly(&mut workload, cleaned.body.len()).await;
         assert_eq!(body, cleaned.body, "{}", cleaned.name);
         for absent in cleaned.absent {
             assert!(!seen.to_lowercase().contains(absent), "{}: {seen}", cleaned.name);
         }
         workload.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").await.unwrap();
-        assert!(head(&mut client).await.starts_with("HTTP/1.1 200 "), "{}", cleaned.name);
+        assert!(read_head(&mut client).await.starts_with("HTTP/1.1 200 "), "{}", cleaned.name);
         let mut rest = String::new();
         timeout(SOON, workload.read_to_string(&mut rest)).await.unwrap().unwrap();
         assert_eq!(rest, "", "{}", cleaned.name);

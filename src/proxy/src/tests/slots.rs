@@ -8,18 +8,18 @@ async fn no_more_than_the_cap_reaches_the_workload() {
     let (mut first, mut workload, _) = proxy.asked(GET).await;
     let mut second = proxy.client().await;
     second.write_all(GET).await.unwrap();
-    let refused = head(&mut second).await;
+    let refused = read_head(&mut second).await;
     assert!(refused.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{refused}");
     assert!(refused.contains("x-recif-reason: over-capacity\r\nRetry-After: 1\r\n"), "{refused}");
     assert!(refused.contains("x-recif-load: 1/1\r\n"), "{refused}");
     workload.write_all(OK).await.unwrap();
-    head(&mut first).await;
+    read_head(&mut first).await;
     proxy.until_in_flight(0).await;
     // The refused client's connection stayed.
     let length = refused.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
-    exactly(&mut second, length.parse().unwrap()).await;
+    read_exactly(&mut second, length.parse().unwrap()).await;
     second.write_all(GET).await.unwrap();
-    head(&mut workload).await;
+    read_head(&mut workload).await;
 }
 
 #[tokio::test]
@@ -31,7 +31,7 @@ async fn of_a_workloads_own_words_only_that_it_has_no_session_is_passed_on() {
             "HTTP/1.1 503 Full\r\nConnection: close\r\nContent-Length: 0\r\nx-recif-reason: {said}\r\nx-recif-load: 9/9\r\n\r\n"
         );
         workload.write_all(answer.as_bytes()).await.unwrap();
-        let seen = head(&mut client).await;
+        let seen = read_head(&mut client).await;
         assert_eq!(seen.contains(&format!("x-recif-reason: {said}\r\n")), passed, "{seen}");
         assert!(!seen.contains("9/9"), "{seen}");
         proxy.until_in_flight(0).await;
@@ -45,7 +45,7 @@ async fn a_client_that_leaves_frees_its_slot_and_the_workload_is_told() {
         let (mut client, mut workload, _) = proxy.asked(GET).await;
         if streaming {
             workload.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n").await.unwrap();
-            head(&mut client).await;
+            read_head(&mut client).await;
         }
         drop(client);
         proxy.until_in_flight(0).await;
@@ -72,7 +72,7 @@ async fn a_client_that_asks_too_far_ahead_is_still_seen_to_leave() {
     let mut proxy = Proxy::start(&[]).await;
     let (mut client, mut workload, _) = proxy.asked(GET).await;
     workload.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
-    head(&mut client).await;
+    read_head(&mut client).await;
     client.write_all(&GET.repeat(10_000)).await.unwrap();
     drop(client);
     proxy.until_in_flight(0).await;
@@ -84,7 +84,7 @@ async fn what_was_asked_too_far_ahead_is_not_answered_and_the_connection_ends() 
     let (mut client, mut workload, _) = proxy.asked(GET).await;
     client.write_all(&GET.repeat(2_000)).await.unwrap();
     workload.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
-    head(&mut client).await;
+    read_head(&mut client).await;
     workload.write_all(b"0\r\n\r\n").await.unwrap();
     let mut rest = String::new();
     timeout(SOON, client.read_to_string(&mut rest)).await.unwrap().unwrap();
@@ -101,7 +101,7 @@ async fn streams_that_only_listen_are_counted_apart() {
     for asks in [GET, subscribe] {
         let (mut listener, mut workload, _) = proxy.asked(asks).await;
         workload.write_all(answer.as_bytes()).await.unwrap();
-        assert!(head(&mut listener).await.contains("x-recif-load: 0/1\r\n"));
+        assert!(read_head(&mut listener).await.contains("x-recif-load: 0/1\r\n"));
         listeners.push((listener, workload));
     }
     let streams = |proxy: &Proxy| serde_json::to_value(proxy.shared.load.report()).unwrap()["streams"].as_u64();
@@ -109,7 +109,7 @@ async fn streams_that_only_listen_are_counted_apart() {
 
     let (mut caller, mut called, _) = proxy.asked(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n").await;
     called.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n").await.unwrap();
-    head(&mut caller).await;
+    read_head(&mut caller).await;
     assert_eq!((proxy.shared.load.in_flight(), streams(&proxy)), (1, Some(2)), "an answer to a POST is work");
     drop((caller, listeners));
     proxy.until_in_flight(0).await;

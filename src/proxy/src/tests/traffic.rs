@@ -13,13 +13,13 @@ async fn requests_go_through_on_connections_that_stay() {
          X-Forwarded-Proto: http\r\n\r\n"
     );
     workload.write_all(OK).await.unwrap();
-    assert_eq!(head(&mut client).await, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nx-recif-load: 1/0\r\n\r\n");
-    assert_eq!(exactly(&mut client, 2).await, "ok");
+    assert_eq!(read_head(&mut client).await, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nx-recif-load: 1/0\r\n\r\n");
+    assert_eq!(read_exactly(&mut client, 2).await, "ok");
 
     client.write_all(GET).await.unwrap();
-    head(&mut workload).await;
+    read_head(&mut workload).await;
     workload.write_all(OK).await.unwrap();
-    head(&mut client).await;
+    read_head(&mut client).await;
     assert!(proxy.accepted.try_recv().is_err(), "the workload's connection was used again");
 }
 
@@ -28,14 +28,14 @@ async fn an_event_arrives_before_the_next_is_there() {
     let mut proxy = Proxy::start(&[]).await;
     let (mut client, mut workload, _) = proxy.asked(GET).await;
     workload.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
-    head(&mut client).await;
+    read_head(&mut client).await;
     for event in ["5\r\none\n\n\r\n", "5\r\ntwo\n\n\r\n"] {
         workload.write_all(event.as_bytes()).await.unwrap();
-        assert_eq!(exactly(&mut client, event.len()).await, event);
+        assert_eq!(read_exactly(&mut client, event.len()).await, event);
     }
     assert_eq!(proxy.shared.load.in_flight(), 1, "a stream holds its slot");
     workload.write_all(b"0\r\n\r\n").await.unwrap();
-    exactly(&mut client, 5).await;
+    read_exactly(&mut client, 5).await;
     proxy.until_in_flight(0).await;
 }
 
@@ -44,8 +44,8 @@ async fn an_answer_that_breaks_off_is_seen_as_such() {
     let mut proxy = Proxy::start(&[]).await;
     let (mut client, mut workload, _) = proxy.asked(GET).await;
     workload.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc").await.unwrap();
-    head(&mut client).await;
-    assert_eq!(exactly(&mut client, 3).await, "abc");
+    read_head(&mut client).await;
+    assert_eq!(read_exactly(&mut client, 3).await, "abc");
     drop(workload);
     let mut rest = Vec::new();
     let end = timeout(SOON, client.read_to_end(&mut rest)).await.unwrap();
@@ -57,21 +57,21 @@ async fn a_connection_that_went_stale_costs_no_request() {
     let mut proxy = Proxy::start(&[]).await;
     let (mut client, mut workload, _) = proxy.asked(GET).await;
     workload.write_all(OK).await.unwrap();
-    head(&mut client).await;
-    exactly(&mut client, 2).await;
+    read_head(&mut client).await;
+    read_exactly(&mut client, 2).await;
     client.write_all(GET).await.unwrap();
-    head(&mut workload).await;
+    read_head(&mut workload).await;
     // It takes the request and closes: only a safe one may be sent again.
     drop(workload);
     let (mut workload, again) = proxy.workload().await;
     assert!(again.starts_with("GET /x "), "{again}");
     workload.write_all(OK).await.unwrap();
-    head(&mut client).await;
-    exactly(&mut client, 2).await;
+    read_head(&mut client).await;
+    read_exactly(&mut client, 2).await;
     client.write_all(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n").await.unwrap();
-    head(&mut workload).await;
+    read_head(&mut workload).await;
     drop(workload);
-    assert!(head(&mut client).await.starts_with("HTTP/1.1 502 "));
+    assert!(read_head(&mut client).await.starts_with("HTTP/1.1 502 "));
 }
 
 #[tokio::test]
@@ -86,12 +86,12 @@ async fn another_protocol_is_carried_both_ways() {
         .write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nhi")
         .await
         .unwrap();
-    let answer = head(&mut client).await;
+    let answer = read_head(&mut client).await;
     assert!(answer.contains("Connection: Upgrade\r\nUpgrade: websocket\r\n"), "{answer}");
-    assert_eq!(exactly(&mut client, 2).await, "hi");
-    assert_eq!(exactly(&mut workload, 5).await, "early");
+    assert_eq!(read_exactly(&mut client, 2).await, "hi");
+    assert_eq!(read_exactly(&mut workload, 5).await, "early");
     client.write_all(b"ping").await.unwrap();
-    assert_eq!(exactly(&mut workload, 4).await, "ping");
+    assert_eq!(read_exactly(&mut workload, 4).await, "ping");
     assert_eq!(proxy.shared.load.in_flight(), 1);
     drop(client);
     drop(workload);
@@ -108,7 +108,7 @@ async fn an_end_that_comes_with_the_last_data_is_seen() {
             workload.write_all(&answer).await.unwrap();
             workload.shutdown().await.unwrap();
         });
-        head(&mut client).await;
+        read_head(&mut client).await;
         let mut body = Vec::new();
         timeout(SOON, client.read_to_end(&mut body)).await.unwrap().unwrap();
         assert_eq!(body.len(), size);
@@ -124,8 +124,8 @@ async fn what_the_workload_says_unasked_is_never_an_answer() {
         client.write_all(GET).await.unwrap();
         let (mut workload, _) = proxy.workload().await;
         workload.write_all(OK).await.unwrap();
-        head(&mut client).await;
-        assert_eq!(exactly(&mut client, 2).await, "ok");
+        read_head(&mut client).await;
+        assert_eq!(read_exactly(&mut client, 2).await, "ok");
         // Later than the answer, on a connection that waits for its next request; or its end.
         workload.write_all(unasked).await.unwrap();
         workload.shutdown().await.unwrap();
@@ -134,8 +134,8 @@ async fn what_the_workload_says_unasked_is_never_an_answer() {
         let (mut workload, seen) = proxy.workload().await;
         assert!(seen.starts_with("POST "), "on a connection of its own: {seen}");
         workload.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nyes").await.unwrap();
-        head(&mut client).await;
-        assert_eq!(exactly(&mut client, 3).await, "yes");
+        read_head(&mut client).await;
+        assert_eq!(read_exactly(&mut client, 3).await, "yes");
     }
 }
 
@@ -151,7 +151,7 @@ async fn a_stream_without_end_lets_others_through() {
     for _ in 0..20 {
         let (mut client, mut workload, _) = proxy.asked(GET).await;
         workload.write_all(OK).await.unwrap();
-        head(&mut client).await;
+        read_head(&mut client).await;
     }
     assert!(!endless.is_finished());
     reader.abort();
@@ -165,9 +165,9 @@ async fn a_large_upload_may_take_longer_than_the_wait_for_an_answer() {
     for _ in 0..8 {
         sleep(Duration::from_millis(100)).await;
         client.write_all(b"x").await.unwrap();
-        exactly(&mut workload, 1).await;
+        read_exactly(&mut workload, 1).await;
     }
-    assert!(head(&mut client).await.starts_with("HTTP/1.1 504 "), "and the wait begins then");
+    assert!(read_head(&mut client).await.starts_with("HTTP/1.1 504 "), "and the wait begins then");
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,7 +175,7 @@ async fn a_connection_that_nobody_uses_is_closed_before_the_workload_does() {
     let mut proxy = Proxy::start(&[]).await;
     let (mut client, mut workload, _) = proxy.asked(GET).await;
     workload.write_all(OK).await.unwrap();
-    head(&mut client).await;
+    read_head(&mut client).await;
     let begun = tokio::time::Instant::now();
     let mut rest = Vec::new();
     workload.read_to_end(&mut rest).await.unwrap();
@@ -200,7 +200,7 @@ async fn a_client_of_http_1_0_is_told_of_no_chunks() {
         if request.starts_with("GET") {
             workload.write_all(b"5\r\nhello\r\n0\r\nT: v\r\n\r\n").await.unwrap();
         }
-        let seen = head(&mut client).await.to_lowercase();
+        let seen = read_head(&mut client).await.to_lowercase();
         assert!(
             !seen.contains("transfer-encoding") && !seen.contains("trailer") && seen.contains("a: b\r\n"),
             "{seen}"
@@ -219,7 +219,7 @@ async fn another_protocol_than_was_asked_for_is_no_answer() {
         let (mut client, mut workload, _) = proxy.asked(request).await;
         let answer = format!("HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n");
         workload.write_all(answer.as_bytes()).await.unwrap();
-        assert!(head(&mut client).await.starts_with(&format!("HTTP/1.1 {status} ")), "{protocol}");
+        assert!(read_head(&mut client).await.starts_with(&format!("HTTP/1.1 {status} ")), "{protocol}");
     }
 }
 
@@ -234,19 +234,19 @@ async fn a_body_that_its_server_may_not_read_ends_the_connection() {
             !again,
             "a server must not wait for another request: {sent}"
         );
-        exactly(&mut workload, 2).await;
+        read_exactly(&mut workload, 2).await;
         workload.write_all(OK).await.unwrap();
-        head(&mut client).await;
-        exactly(&mut client, 2).await;
+        read_head(&mut client).await;
+        read_exactly(&mut client, 2).await;
         client.write_all(GET).await.unwrap();
         let mut next = match again {
             true => {
-                head(&mut workload).await;
+                read_head(&mut workload).await;
                 workload
             }
             false => proxy.workload().await.0,
         };
         next.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
-        assert!(head(&mut client).await.starts_with("HTTP/1.1 200 "), "{method}");
+        assert!(read_head(&mut client).await.starts_with("HTTP/1.1 200 "), "{method}");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use sqlx::{Executor, Row};
-use testing::postgres::{PASSWORD, Server};
+use testing::postgres::{PASSWORD, PostgresServer};
 
 use super::Runner;
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     models::{Message, ToolCall},
 };
 
-fn open(server: &Server, namespace: &str, agent: &str) -> Conversations {
+fn open(server: &PostgresServer, namespace: &str, agent: &str) -> Conversations {
     let dsn = Dsn::parse(&server.url("postgresql+asyncpg")).unwrap();
     Conversations::open(&Storage::Postgres { dsn, namespace: namespace.into(), days: Some(30) }, agent).unwrap()
 }
@@ -41,7 +41,7 @@ fn said(text: impl Into<String>) -> Vec<Arc<Message>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_share_conversations_and_every_turn_stays_whole() {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     let replicas: Vec<_> = (0..4).map(|_| open(&server, "default", "a")).collect();
     let talk = id("talk");
     let turns = replicas.iter().enumerate().map(|(number, replica)| {
@@ -82,7 +82,7 @@ async fn replicas_share_conversations_and_every_turn_stays_whole() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_said_comes_back_and_the_oldest_goes_when_it_is_too_much() {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     let conversations = open(&server, "n", "a");
     let call = json!({"name": "t", "arguments": {"a": "é\u{0}"}, "id": "1"});
     let call: ToolCall = serde_json::from_value(call).unwrap();
@@ -115,7 +115,7 @@ async fn what_was_said_comes_back_and_the_oldest_goes_when_it_is_too_much() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_away_is_a_503_until_it_is_back() {
-    let mut server = Server::start().await;
+    let mut server = PostgresServer::start().await;
     let runner = Runner::with(&[
         ("CORAIL_STORAGE", "postgresql".into()),
         ("CORAIL_DATABASE_URL", server.url("postgres")),
@@ -154,7 +154,7 @@ async fn a_database_that_is_away_is_a_503_until_it_is_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_is_its_users_alone_and_an_older_one_of_who_goes_on_first() {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     let conversations = open(&server, "n", "a");
     let (alice, mallory): (User, User) = (Some("alice".into()), Some("mallory".into()));
     assert!(conversations.add(&id("c"), &alice, said("x"), None).await.unwrap());
@@ -177,7 +177,7 @@ async fn a_conversation_is_its_users_alone_and_an_older_one_of_who_goes_on_first
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_nobody_goes_on_with_is_deleted_and_nothing_else() {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     for (namespace, agent, talk) in [("n", "a", "old"), ("n", "a", "young"), ("n", "b", "old"), ("o", "a", "old")] {
         open(&server, namespace, agent).add(&id(talk), &None, said("x"), None).await.unwrap();
     }
@@ -198,7 +198,7 @@ async fn what_nobody_goes_on_with_is_deleted_and_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_of_the_database_names_no_password() {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     let url = server.url("postgresql").replace(PASSWORD, "other-SECRET");
     let storage = Storage::Postgres { dsn: Dsn::parse(&url).unwrap(), namespace: "n".into(), days: None };
     let conversations = Conversations::open(&storage, "a").unwrap();

@@ -10,7 +10,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 use sqlx::Executor;
-use testing::postgres::{PASSWORD, Server};
+use testing::postgres::{PASSWORD, PostgresServer};
 use tokio::net::TcpListener;
 
 use super::Runner;
@@ -61,7 +61,7 @@ async fn runner(bases: Value) -> Runner {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_knowledge_base_is_a_tool_that_searches_by_meaning_and_by_words() {
-    let server = Server::start_with_vectors().await;
+    let server = PostgresServer::start_with_vectors().await;
     server.connect().await.execute(sqlx::raw_sql(CHUNKS)).await.unwrap();
     let url = server.url("postgresql");
     let runner = runner(json!([base("sea", &url, "nomic-embed-text"), base("short", &url, "short")])).await;
@@ -93,7 +93,7 @@ async fn a_knowledge_base_is_a_tool_that_searches_by_meaning_and_by_words() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_or_a_model_that_fails_is_an_answer_for_the_model() {
-    let mut server = Server::start_with_vectors().await;
+    let mut server = PostgresServer::start_with_vectors().await;
     let url = server.url("postgresql");
     let runner =
         runner(json!([base("empty", &url, "nomic-embed-text"), base("strange", &url, "surely-not-there")])).await;

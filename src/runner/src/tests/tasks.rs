@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 use sqlx::{Executor, Row};
-use testing::postgres::{PASSWORD, Server};
+use testing::postgres::{PASSWORD, PostgresServer};
 use tokio::sync::{Notify, mpsc};
 
 use super::{
@@ -103,7 +103,7 @@ async fn ended(response: reqwest::Response) -> Vec<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_is_seen_and_followed_on_every_replica_by_its_user_alone() {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     let url = server.url("postgresql");
     let (one, other) = (Replica::start(&url).await, Replica::start(&url).await);
     let task = one.begin().await;
@@ -164,7 +164,7 @@ async fn a_task_is_seen_and_followed_on_every_replica_by_its_user_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_is_canceled_from_another_replica() {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     let url = server.url("postgresql");
     let (mut one, other) = (Replica::start(&url).await, Replica::start(&url).await);
     let (task, stays) = (one.begin().await, one.begin().await);
@@ -193,7 +193,7 @@ async fn a_task_is_canceled_from_another_replica() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_task_of_a_replica_that_died_fails_after_a_minute() {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     let url = server.url("postgresql");
     let other = Replica::start(&url).await;
     let process = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -229,7 +229,7 @@ async fn the_task_of_a_replica_that_died_fails_after_a_minute() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_away_stops_no_turn_and_learns_of_it_later() {
-    let mut server = Server::start().await;
+    let mut server = PostgresServer::start().await;
     let url = server.url("postgresql");
     let (one, other) = (Replica::start(&url).await, Replica::start(&url).await);
     let first = one.begin().await;
@@ -264,7 +264,7 @@ async fn a_database_that_is_away_stops_no_turn_and_learns_of_it_later() {
 
 #[tokio::test]
 async fn a_role_that_may_make_no_table_runs_tasks_that_only_their_replica_knows() {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     let url = server.url("postgresql");
     let all = Replica::start(&url).await;
     all.gate.notify_one();
@@ -292,7 +292,7 @@ async fn a_role_that_may_make_no_table_runs_tasks_that_only_their_replica_knows(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_waits_for_its_row_but_not_for_long() {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     let url = server.url("postgresql");
     let (one, other) = (Replica::start(&url).await, Replica::start(&url).await);
     one.begin().await;
@@ -337,7 +337,7 @@ async fn an_answer_waits_for_its_row_but_not_for_long() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn how_a_task_ended_is_stored_before_the_process_ends() {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     let stop = Arc::new(Notify::new());
     let stopped = stop.clone();
     let one = Replica::until(&server.url("postgresql"), async move { stopped.notified().await }).await;

@@ -12,8 +12,8 @@ use axum::{
 use futures::stream;
 use serde_json::{Value, json};
 use testing::{
-    certificates::{certificate, secured},
-    mcp_server::Reference,
+    certificates::{certificate, serve_tls},
+    mcp_server::ReferenceServer,
 };
 use tokio::net::TcpListener;
 
@@ -236,7 +236,7 @@ async fn a_program_sees_of_the_environment_what_its_tool_names() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_of_an_mcp_server_is_called_and_its_failure_told() {
-    let server = Reference::start(0);
+    let server = ReferenceServer::start(0);
     let runner = Runner::with_tools(json!([
         {"name": "echo", "type": "mcp", "mcpEndpoint": server.url().as_str()},
         {"name": "again", "type": "mcp", "mcpEndpoint": server.url().as_str(), "mcpTool": "echo"},
@@ -262,8 +262,8 @@ async fn a_tool_of_an_mcp_server_is_called_and_its_failure_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_mcp_server_behind_tls_is_judged_as_its_tool_says() {
-    let server = Reference::start(0);
-    let port = secured(server.url().authority().to_owned()).await;
+    let server = ReferenceServer::start(0);
+    let port = serve_tls(server.url().authority().to_owned()).await;
     let text = |name: &str| String::from_utf8(certificate(name)).unwrap();
     let tool = |name: &str, tls: Value| {
         let url = format!("https://localhost:{port}/mcp");

@@ -39,7 +39,7 @@ impl Schema {
         if !json.is_object() {
             return Err("it must be a JSON object".into());
         }
-        let cost = crds::json_schema::judge(&json)?;
+        let cost = crds::json_schema::evaluate_cost(&json)?;
         let patterns = PatternOptions::fancy_regex().size_limit(PATTERN).dfa_size_limit(PATTERN);
         let validator = jsonschema::options().with_pattern_options(patterns).build(&json);
         let validator = validator.map_err(|error| problem(&error))?;

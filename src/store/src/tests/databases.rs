@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use testing::{database::Database, postgres::Server};
+use testing::{database::TestDatabase, postgres::PostgresServer};
 
 use crate::{DatabaseUrl, Store};
 
@@ -10,20 +10,20 @@ use crate::{DatabaseUrl, Store};
 pub(crate) struct Place {
     pub(crate) url: DatabaseUrl,
     pub(crate) store: Store,
-    pub(crate) database: Database,
+    pub(crate) database: TestDatabase,
 }
 
 impl Place {
     pub(crate) fn sqlite() -> Self {
-        Self::over(Database::sqlite())
+        Self::over(TestDatabase::sqlite())
     }
 
     /// A database of that name.
-    pub(crate) async fn postgres(server: &Server, name: &str) -> Self {
-        Self::over(Database::postgres(server, name).await)
+    pub(crate) async fn postgres(server: &PostgresServer, name: &str) -> Self {
+        Self::over(TestDatabase::postgres(server, name).await)
     }
 
-    fn over(database: Database) -> Self {
+    fn over(database: TestDatabase) -> Self {
         let url: DatabaseUrl = database.url.parse().unwrap();
         // The store makes the folder of SQLite.
         let store = Store::open(&url).unwrap();
@@ -32,9 +32,9 @@ impl Place {
 }
 
 impl Deref for Place {
-    type Target = Database;
+    type Target = TestDatabase;
 
-    fn deref(&self) -> &Database {
+    fn deref(&self) -> &TestDatabase {
         &self.database
     }
 }

@@ -19,7 +19,7 @@ async fn a_database_that_is_not_there_is_told_without_its_password() {
 
 #[tokio::test]
 async fn a_database_that_stops_is_used_again_when_it_is_back() {
-    let mut server = postgres::Server::start().await;
+    let mut server = postgres::PostgresServer::start().await;
     let place = Place::postgres(&server, "stopped").await;
     let mut writer = place.store.writer().await.unwrap();
     write(&mut writer, [agent("a", "u", 1)]).await;

@@ -29,7 +29,7 @@ macro_rules! on_both {
 
         #[tokio::test]
         async fn postgres() {
-            let server = postgres::Server::start().await;
+            let server = postgres::PostgresServer::start().await;
             $(
                 let place = Place::postgres(&server, stringify!($case)).await;
                 let ended = AssertUnwindSafe($room::$case(&place)).catch_unwind().await;

@@ -23,7 +23,7 @@ async fn an_object_says_why_as_the_command_does() {
     let stage = stage();
     let api = Api::new(&stage);
     let (_, why) = api.get("/v1/tools/a/ask/why").await;
-    let record = stage.fleet.get(crds::Kind::find("Tool").unwrap(), &meta::Key::new("a", "ask")).unwrap().record;
+    let record = stage.fleet.get(crds::ApiKind::find("Tool").unwrap(), &meta::Key::new("a", "ask")).unwrap().record;
     let metadata = serde_json::from_value(record.object()["metadata"].take()).unwrap();
     let expected = crds::why::why("Tool", &metadata, record.status().as_ref());
     assert_eq!(why["sentence"], expected.sentence);
@@ -118,7 +118,7 @@ async fn tools_of_servers_come_with_the_path_that_calls_them() {
     let api = Api::new(&stage);
     let text = r#"[{"name":"read","description":"reads","inputSchema":{"type":"object"},"annotations":{}}]"#;
     let key = meta::Key::new("a", "files");
-    stage.fleet.define(crds::Kind::find("MCPServer").unwrap(), &key, Some(text.into()));
+    stage.fleet.define(crds::ApiKind::find("MCPServer").unwrap(), &key, Some(text.into()));
     assert_eq!(
         api.get("/v1/toolservers/a/files/tools").await.1,
         json!({

@@ -1,7 +1,7 @@
 //! Rows in a real PostgreSQL: what is kept of them, and what is left out.
 
 use sqlx::Executor;
-use testing::postgres::Server;
+use testing::postgres::PostgresServer;
 
 use super::*;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     database::Dsn,
 };
 
-fn rows(server: &Server, days: Option<i32>, limits: Limits) -> Rows {
+fn rows(server: &PostgresServer, days: Option<i32>, limits: Limits) -> Rows {
     let dsn = Dsn::parse(&server.url("postgresql")).unwrap();
     let opened = Conversations::open(&Storage::Postgres { dsn, namespace: "n".into(), days }, "a").unwrap();
     Rows::new(opened.home().unwrap(), limits)
@@ -50,7 +50,7 @@ fn every_phase_has_a_word_of_its_own() {
 
 #[tokio::test]
 async fn what_was_stored_comes_back_and_an_end_stays() {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     let rows = rows(&server, None, Limits::default());
     let task = working("t", "nul \0");
     task.follow(&Progress { text: "é".repeat(TEXT), ..task.now() });
@@ -80,7 +80,7 @@ async fn what_was_stored_comes_back_and_an_end_stays() {
 
 #[tokio::test]
 async fn the_oldest_that_have_ended_go_by_number_by_bytes_and_by_age() {
-    let server = Server::start().await;
+    let server = PostgresServer::start().await;
     let few = rows(&server, Some(2), Limits { count: 3, bytes: 1000 });
     few.store(&working("works", "x")).await.unwrap();
     for id in ["a", "b", "c", "d"] {

@@ -79,7 +79,7 @@ async fn operator_and_runner_refuse_the_same_prompts_in_the_same_words() {
         let runner = Contract::flow(prompts).serve(&[]).await;
         let (status, ready) = runner.get("/readyz").await;
         let owned: Vec<_> = prompts.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-        let operator = actions::prompt::refused(&owned);
+        let operator = actions::prompt::rejection(&owned);
         let everywhere = prompts.iter().any(|(_, text)| dotprompt::syntax(text).is_err());
         let found = match (&operator, everywhere) {
             (None, false) => Nowhere,

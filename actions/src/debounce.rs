@@ -15,31 +15,35 @@ use machine::remove_and_shrink;
 use crate::references::inputs::Inputs;
 
 /// Nothing has come for so long.
-const QUIET: Duration = Duration::from_millis(300);
+const QUIET_PERIOD: Duration = Duration::from_millis(300);
 /// The longest that is waited.
-const LONGEST: Duration = Duration::from_secs(2);
+const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// By uid: the references as they were last seen. A restart begins anew.
 #[derive(Debug, Default)]
-pub struct Settling(Mutex<HashMap<String, Seen>>);
+pub struct Debounce(Mutex<HashMap<String, DebounceEntry>>);
 
 #[derive(Debug)]
-struct Seen {
+struct DebounceEntry {
     inputs: Inputs,
     /// When they became so, and when all was there first.
     since: Duration,
     begin: Duration,
 }
 
-impl Settling {
+impl Debounce {
     /// How much longer to wait for more, given the references as they are now; nothing when that is over.
-    pub(super) fn left(&self, uid: &str, inputs: &Inputs, now: Duration) -> Duration {
+    pub(super) fn remaining(&self, uid: &str, inputs: &Inputs, now: Duration) -> Duration {
         let mut all = self.lock();
-        let seen = all.entry(uid.to_owned()).or_insert_with(|| Seen { inputs: inputs.clone(), since: now, begin: now });
+        let seen = all.entry(uid.to_owned()).or_insert_with(|| DebounceEntry {
+            inputs: inputs.clone(),
+            since: now,
+            begin: now,
+        });
         if seen.inputs != *inputs {
             (seen.inputs, seen.since) = (inputs.clone(), now);
         }
-        let left = (seen.since + QUIET).min(seen.begin + LONGEST).saturating_sub(now);
+        let left = (seen.since + QUIET_PERIOD).min(seen.begin + MAX_WAIT).saturating_sub(now);
         if left.is_zero() {
             remove_and_shrink(&mut all, uid);
         }
@@ -54,7 +58,7 @@ impl Settling {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Seen>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, DebounceEntry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

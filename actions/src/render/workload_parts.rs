@@ -3,11 +3,11 @@
 use k8s_openapi::api::core::v1::LocalObjectReference;
 use serde_json::Value;
 
-use super::{container::Container, service::Port, sidecar::Sidecar};
+use super::{container::Container, service::WorkloadPort, sidecar::Sidecar};
 
 /// What a kind says of how its objects run.
 #[derive(Debug)]
-pub(super) struct Running<'a> {
+pub(super) struct WorkloadParts<'a> {
     /// The kind in lower case, which is also the name of the container.
     pub(super) kind: &'static str,
     /// The label that names the object on its children.
@@ -19,7 +19,7 @@ pub(super) struct Running<'a> {
     /// Containers that end before it starts.
     pub(super) init_containers: Vec<Value>,
     /// Its Service.
-    pub(super) port: Port<'a>,
+    pub(super) port: WorkloadPort<'a>,
     /// What stands in front of the container, unless it was refused.
     pub(super) sidecar: Option<Sidecar<'a>>,
     /// The ServiceAccount of the spec, if it names one.
@@ -33,11 +33,11 @@ pub(super) struct Running<'a> {
     /// The user's overlay on the Pod template.
     pub(super) pod_template: Option<&'a Value>,
     /// Variables of the container that come from us, which the overlay may not set.
-    pub(super) taken: &'a dyn TakenNames,
+    pub(super) reserved: &'a dyn ReservedNames,
 }
 
 /// Which variables of the container are ours.
-pub(super) trait TakenNames: std::fmt::Debug {
+pub(super) trait ReservedNames: std::fmt::Debug {
     /// Whether this one is.
-    fn is_taken(&self, name: &str) -> bool;
+    fn is_reserved(&self, name: &str) -> bool;
 }

@@ -8,11 +8,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use crate::MachineStatus;
+use crate::CommonStatus;
 
-impl MachineStatus {
+impl CommonStatus {
     /// Keeps those of the conditions as stored that we would write in other words; usually none.
-    pub fn keep_verbatim(&mut self, stored: &[&RawValue]) {
+    pub fn retain_raw(&mut self, stored: &[&RawValue]) {
         let differing = |(raw, typed): (&&RawValue, &Condition)| {
             // The text nearly always says enough: both sides write the fields in the order of their names.
             if serde_json::to_string(typed).is_ok_and(|text| text == raw.get()) {
@@ -21,13 +21,13 @@ impl MachineStatus {
             let value = serde_json::from_str(raw.get()).ok()?;
             (serde_json::to_value(typed).ok().as_ref() != Some(&value)).then_some(value)
         };
-        self.verbatim = stored.iter().zip(&self.conditions).filter_map(differing).collect();
+        self.raw_conditions = stored.iter().zip(&self.conditions).filter_map(differing).collect();
     }
 
     /// Puts what was kept into this status, written as JSON, in place of the conditions that have not changed since.
-    pub fn restore_verbatim(&self, status: &mut Value) {
+    pub fn restore_raw(&self, status: &mut Value) {
         let Some(written) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return };
-        for value in &self.verbatim {
+        for value in &self.raw_conditions {
             let typed = Condition::deserialize(value).ok();
             let place = self.conditions.iter().position(|condition| Some(condition) == typed.as_ref());
             if let Some(found) = place.and_then(|place| written.get_mut(place)) {
@@ -47,16 +47,16 @@ mod tests {
         json!({ "type": type_, "status": "True", "reason": "R", "message": "m", "lastTransitionTime": time })
     }
 
-    fn read(conditions: &[Value]) -> MachineStatus {
-        let mut status: MachineStatus = serde_json::from_value(json!({ "conditions": conditions })).unwrap();
+    fn read(conditions: &[Value]) -> CommonStatus {
+        let mut status: CommonStatus = serde_json::from_value(json!({ "conditions": conditions })).unwrap();
         let text = json!(conditions).to_string();
-        status.keep_verbatim(&serde_json::from_str::<Vec<&RawValue>>(&text).unwrap());
+        status.retain_raw(&serde_json::from_str::<Vec<&RawValue>>(&text).unwrap());
         status
     }
 
-    fn written(status: &MachineStatus) -> Value {
+    fn written(status: &CommonStatus) -> Value {
         let mut json = serde_json::to_value(status).unwrap();
-        status.restore_verbatim(&mut json);
+        status.restore_raw(&mut json);
         json["conditions"].take()
     }
 
@@ -68,7 +68,7 @@ mod tests {
             condition("Scanned", "2026-01-01T00:00:00+00:00"),
         ];
         let status = read(&conditions);
-        assert_eq!(status.verbatim.len(), 2, "ours needs no second copy");
+        assert_eq!(status.raw_conditions.len(), 2, "ours needs no second copy");
         assert_eq!(written(&status), json!(conditions));
     }
 

@@ -6,13 +6,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use machine::{ActionError, ApiError};
 use meta::condition;
 
-use super::{Catalogue, Discovered, ToolServer};
+use super::{Catalog, Discovered, ToolServer};
 use crate::{
     kind::Context,
     ports::{ChildKind, ChildRef},
     render::tools_manifest,
     stale::refuse_stale_repair,
-    workload::refuse_foreign,
+    workload::check_owner,
 };
 
 /// The condition that says whether all of a server's tools are known.
@@ -27,17 +27,17 @@ const RESTLESS: &str = "the server's tools keep changing, so it is asked ever mo
 ///
 /// # Errors
 /// `Terminal` when the name of the ConfigMap is taken; whatever the API server answered.
-pub(super) async fn keep<K: ToolServer>(
+pub(super) async fn persist<K: ToolServer>(
     cx: &Context,
     cr: &K,
     before: &ToolServerStatus,
     found: &Discovered,
 ) -> Result<Option<(ToolServerStatus, Condition)>, ActionError> {
-    let catalogue = &found.catalogue;
+    let catalogue = &found.catalog;
     let known = before.tools_digest.as_ref() == Some(&catalogue.digest);
-    let said = match (write(cx, cr, catalogue, known).await?, &catalogue.flaw) {
+    let said = match (write(cx, cr, catalogue, known).await?, &catalogue.problem) {
         (Written::Deleting, _) => return Ok(None),
-        (Written::Contested(message), _) => condition(DISCOVERED, false, "Contested", message),
+        (Written::BackedOff(message), _) => condition(DISCOVERED, false, "Contested", message),
         (Written::Done, Some((reason, message))) => condition(DISCOVERED, false, reason, message.as_str()),
         (Written::Done, None) if found.restless => condition(DISCOVERED, true, "Restless", RESTLESS),
         (Written::Done, None) => condition(DISCOVERED, true, "Discovered", ""),
@@ -62,21 +62,16 @@ enum Written {
     /// The ConfigMap is being deleted.
     Deleting,
     /// Another writer keeps changing it, which the sentence says.
-    Contested(String),
+    BackedOff(String),
 }
 
 /// `known`: the status says that these definitions were written, so what differs now was changed by another writer. Keys of
 /// others stay.
-async fn write<K: ToolServer>(
-    cx: &Context,
-    cr: &K,
-    catalogue: &Catalogue,
-    known: bool,
-) -> Result<Written, ActionError> {
+async fn write<K: ToolServer>(cx: &Context, cr: &K, catalogue: &Catalog, known: bool) -> Result<Written, ActionError> {
     let key = cr.key();
     let name = tool_server::tools_config_map(K::KIND, &key.name);
     let child = ChildRef { kind: ChildKind::ConfigMap, namespace: key.namespace, name };
-    let mut seen = cx.views.child(&child);
+    let mut seen = cx.cache.child(&child);
     if let Some(seen) = &seen {
         let ours = seen.controller.as_ref().is_some_and(|controller| controller.uid == cr.uid());
         let same = seen.data.get(tool_server::TOOLS_KEY) == Some(&catalogue.digest);
@@ -85,37 +80,37 @@ async fn write<K: ToolServer>(
         }
     }
     let repair = known && seen.is_some();
-    if repair && let Some(message) = contested(cx, cr.uid(), &child) {
-        return Ok(Written::Contested(message));
+    if repair && let Some(message) = repair_backoff_message(cx, cr.uid(), &child) {
+        return Ok(Written::BackedOff(message));
     }
     refuse_stale_repair(cx, cr, repair).await?;
     let manifest = tools_manifest(cr, child.clone(), catalogue.definitions.text());
     for attempt in 0..2 {
         if let Some(seen) = &seen {
-            refuse_foreign(cr, seen)?;
+            check_owner(cr, seen)?;
             if seen.deleting {
                 cx.notes.waiting("Deleting", format!("{child} is being deleted and will be made again"));
                 return Ok(Written::Deleting);
             }
         }
-        match cx.cluster.apply(&manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await {
-            Err(ApiError::WrongUid(_)) if attempt == 0 => seen = cx.cluster.look(&child).await?,
+        match cx.client.apply(&manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await {
+            Err(ApiError::WrongUid(_)) if attempt == 0 => seen = cx.client.get(&child).await?,
             Err(error) => return Err(error.into()),
             Ok(_) => break,
         }
     }
     if repair {
-        cx.baselines.repaired(cr.uid(), &child, cx.clock.elapsed());
+        cx.applied_records.repaired(cr.uid(), &child, cx.clock.elapsed());
     }
-    cx.notes.note("applied", child.to_string());
+    cx.notes.fact("applied", child.to_string());
     Ok(Written::Done)
 }
 
 /// Says, while a truce with another writer of this object holds, that there is one; it is looked at again when the truce is over.
-pub(super) fn contested(cx: &Context, owner: &str, child: &ChildRef) -> Option<String> {
-    let left = cx.baselines.truce(owner, child, cx.clock.elapsed());
+pub(super) fn repair_backoff_message(cx: &Context, owner: &str, child: &ChildRef) -> Option<String> {
+    let left = cx.applied_records.repair_backoff(owner, child, cx.clock.elapsed());
     (!left.is_zero()).then(|| {
-        cx.notes.look_again(left);
+        cx.notes.requeue_after(left);
         format!("another writer keeps changing {child}; it is put back ever more rarely")
     })
 }

@@ -6,18 +6,18 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use machine::{Action, ActionError, ApiError};
 
-use super::{Catalogue, ToolServer, publish::publish};
-use crate::{deps::World, kind::Context};
+use super::{Catalog, ToolServer, publish::publish};
+use crate::{deps::Deps, kind::Context};
 
 /// When it is tried again after a request failed.
 const SOON: Duration = Duration::from_secs(5);
 
 /// An action, and what comes before it.
 #[derive(Debug)]
-pub struct Withdrawing<A>(pub A);
+pub struct Unpublishing<A>(pub A);
 
 #[async_trait]
-impl<K: ToolServer, A: Action<K, World>> Action<K, World> for Withdrawing<A> {
+impl<K: ToolServer, A: Action<K, Deps>> Action<K, Deps> for Unpublishing<A> {
     fn name(&self) -> &'static str {
         self.0.name()
     }
@@ -39,18 +39,18 @@ impl<K: ToolServer, A: Action<K, World>> Action<K, World> for Withdrawing<A> {
     }
 
     async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
-        match withdrawn(cx, cr.as_ref()).await {
+        match unpublished(cx, cr.as_ref()).await {
             Ok(None) => {}
             Ok(Some(next)) => {
-                cx.notes.because("what is published no more was taken back");
-                cx.notes.look_again(Duration::ZERO);
+                cx.notes.reason("what is published no more was taken back");
+                cx.notes.requeue_after(Duration::ZERO);
                 return Ok(Some(next));
             }
             Err(ActionError::Api(ApiError::Stale)) => return Err(ApiError::Stale.into()),
             // Tools that cannot be deleted keep no server from its work.
             Err(error) => {
-                cx.notes.note("not_withdrawn", error.to_string());
-                cx.notes.look_again(SOON);
+                cx.notes.fact("not_withdrawn", error.to_string());
+                cx.notes.requeue_after(SOON);
             }
         }
         self.0.handle(cx, cr).await
@@ -58,12 +58,12 @@ impl<K: ToolServer, A: Action<K, World>> Action<K, World> for Withdrawing<A> {
 }
 
 /// The object without what it published, if nothing is to be published any more; `None`: it stays as it is.
-async fn withdrawn<K: ToolServer>(cx: &Context, cr: &K) -> Result<Option<K>, ActionError> {
-    let published = cr.told().is_some_and(|told| told.published_tools.is_some());
+async fn unpublished<K: ToolServer>(cx: &Context, cr: &K) -> Result<Option<K>, ActionError> {
+    let published = cr.tools_status().is_some_and(|told| told.published_tools.is_some());
     if !published || cr.publish().is_some_and(|publish| publish.enabled) {
         return Ok(None);
     }
     let mut next = cr.clone();
-    publish(cx, &mut next, &Catalogue::of([], false), None).await?;
-    Ok((next.told() != cr.told() || next.machine() != cr.machine()).then_some(next))
+    publish(cx, &mut next, &Catalog::of([], false), None).await?;
+    Ok((next.tools_status() != cr.tools_status() || next.common() != cr.common()).then_some(next))
 }

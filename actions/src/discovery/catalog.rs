@@ -7,20 +7,20 @@ use std::{
 
 use crds::{digest, json_schema, tool_server::DiscoveredTool};
 
-use super::{Definition, Definitions, MOST_TOOLS};
+use super::{Definitions, MAX_TOOLS, McpToolDefinition};
 
 /// The most that the definitions of a server take in its ConfigMap, in bytes.
-const MOST_BYTES: usize = 900 * 1024;
+const MAX_BYTES: usize = 900 * 1024;
 /// The most of a description that the status repeats, in characters; and of all names and descriptions, in bytes as they are
 /// stored: an object that is much larger is more than the API server stores.
-const DESCRIPTION: usize = 256;
-const DESCRIPTIONS: usize = 384 * 1024;
+const MAX_DESCRIPTION: usize = 256;
+const MAX_DESCRIPTIONS: usize = 384 * 1024;
 /// The longest name of a tool, in bytes; the protocol's own limit.
-const NAME: usize = 128;
+const MAX_NAME: usize = 128;
 
 /// A server's tools, ready to be kept. Equal tools in whatever order make the same bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Catalogue {
+pub struct Catalog {
     /// The definitions as canonical JSON, sorted by name.
     pub definitions: Arc<Definitions>,
     /// SHA-256 (hex) of their text.
@@ -28,42 +28,42 @@ pub struct Catalogue {
     /// Every tool, by name.
     pub tools: Vec<DiscoveredTool>,
     /// What is not as the server told it, if anything: reason and sentence.
-    pub flaw: Option<(&'static str, String)>,
+    pub problem: Option<(&'static str, String)>,
 }
 
 /// A tool as far as a catalogue needs it: a text takes a fraction of the memory that its JSON values take.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct CompactTool {
     name: String,
     description: String,
     definition: String,
     /// Why its schemas are not taken.
-    unfit: Option<String>,
+    rejection: Option<String>,
 }
 
-impl From<&Definition> for Told {
-    fn from(tool: &Definition) -> Self {
+impl From<&McpToolDefinition> for CompactTool {
+    fn from(tool: &McpToolDefinition) -> Self {
         // Texts and JSON values under text keys: this cannot fail.
         let definition = digest::canonical_json(&serde_json::to_value(tool).unwrap_or_default());
-        let description = tool.description.chars().take(DESCRIPTION).collect();
+        let description = tool.description.chars().take(MAX_DESCRIPTION).collect();
         let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
-        let unfit = schemas.into_iter().flatten().find_map(|schema| json_schema::judge(schema).err());
-        Self { name: tool.name.clone(), description, definition, unfit }
+        let unfit = schemas.into_iter().flatten().find_map(|schema| json_schema::evaluate_cost(schema).err());
+        Self { name: tool.name.clone(), description, definition, rejection: unfit }
     }
 }
 
-impl Catalogue {
+impl Catalog {
     /// The tools of a server, which may have `more` than were taken.
-    pub fn of(told: impl IntoIterator<Item = Told>, more: bool) -> Self {
-        let (mut tools, mut refused) = (BTreeMap::<String, Told>::new(), Vec::new());
+    pub fn of(told: impl IntoIterator<Item = CompactTool>, more: bool) -> Self {
+        let (mut tools, mut refused) = (BTreeMap::<String, CompactTool>::new(), Vec::new());
         let mut unfit = Vec::new();
         for mut tool in told {
-            if let Some(why) = tool.unfit.take() {
+            if let Some(why) = tool.rejection.take() {
                 unfit.push(format!("{} ({why})", tool.name));
                 continue;
             }
             let name = tool.name.clone();
-            let is_name = (1..=NAME).contains(&name.len()) && !name.chars().any(char::is_control);
+            let is_name = (1..=MAX_NAME).contains(&name.len()) && !name.chars().any(char::is_control);
             match tools.entry(name) {
                 Entry::Vacant(place) if is_name => {
                     place.insert(tool);
@@ -81,11 +81,11 @@ impl Catalogue {
         let (mut kept, mut listed, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
         let (mut described, mut length) = (0, 1);
         for (name, tool) in &tools {
-            described += stored(name) + stored(&tool.description);
-            let description = if described > DESCRIPTIONS { String::new() } else { tool.description.clone() };
+            described += stored_size(name) + stored_size(&tool.description);
+            let description = if described > MAX_DESCRIPTIONS { String::new() } else { tool.description.clone() };
             let digest = digest::sha256_hex(tool.definition.as_bytes());
             listed.push(DiscoveredTool { name: name.clone(), description, digest });
-            if length + tool.definition.len() + 1 > MOST_BYTES {
+            if length + tool.definition.len() + 1 > MAX_BYTES {
                 left_out.push(name.as_str());
                 continue;
             }
@@ -94,41 +94,41 @@ impl Catalogue {
         }
         let definitions = Arc::new(Definitions::join(kept));
         let digest = digest::sha256_hex(definitions.text().as_bytes());
-        Self { definitions, digest, flaw: flaw(more, &left_out, &refused, &unfit), tools: listed }
+        Self { definitions, digest, problem: problem(more, &left_out, &refused, &unfit), tools: listed }
     }
 }
 
 /// The bytes that a text takes where objects are stored, as JSON with every character escaped that may be.
-fn stored(text: &str) -> usize {
+fn stored_size(text: &str) -> usize {
     let escaped = |c: char| c.is_control() || "<>&\"\\\u{2028}\u{2029}".contains(c);
     text.chars().map(|c| if escaped(c) { 6 } else { c.len_utf8() }).sum()
 }
 
-fn flaw(more: bool, left_out: &[&str], refused: &[String], unfit: &[String]) -> Option<(&'static str, String)> {
+fn problem(more: bool, left_out: &[&str], refused: &[String], unfit: &[String]) -> Option<(&'static str, String)> {
     if !left_out.is_empty() {
-        let names = some(left_out);
+        let names = quote_names(left_out);
         return Some(("DefinitionsTooLarge", format!("more than 900 KiB of definitions: {names} cannot be used")));
     }
     if more {
-        return Some((
-            "TooManyTools",
-            format!("the server has more than {MOST_TOOLS} tools: the others are not known"),
-        ));
+        return Some(("TooManyTools", format!("the server has more than {MAX_TOOLS} tools: the others are not known")));
     }
     if !unfit.is_empty() {
-        return Some(("BadSchemas", format!("tools whose schema is not taken are left out: {}", some_of(unfit, 256))));
+        return Some((
+            "BadSchemas",
+            format!("tools whose schema is not taken are left out: {}", quote_texts(unfit, 256)),
+        ));
     }
     let what = "tools whose name is taken, empty, longer than 128 bytes or no text are left out";
-    (!refused.is_empty()).then(|| ("BadNames", format!("{what}: {}", some(refused))))
+    (!refused.is_empty()).then(|| ("BadNames", format!("{what}: {}", quote_names(refused))))
 }
 
 /// The first few names.
-fn some(names: &[impl AsRef<str>]) -> String {
-    some_of(names, 64)
+fn quote_names(names: &[impl AsRef<str>]) -> String {
+    quote_texts(names, 64)
 }
 
 /// The first few texts, each up to so many bytes.
-fn some_of(names: &[impl AsRef<str>], most: usize) -> String {
+fn quote_texts(names: &[impl AsRef<str>], most: usize) -> String {
     const FEW: usize = 5;
     let first =
         names.iter().map(AsRef::as_ref).take(FEW).map(|name| format!("{:?}", &name[..name.floor_char_boundary(most)]));
@@ -143,13 +143,13 @@ mod tests {
 
     use super::*;
 
-    fn tool(name: &str, description: &str) -> Definition {
+    fn tool(name: &str, description: &str) -> McpToolDefinition {
         let input_schema = json!({"type": "object", "properties": {"b": {}, "a": {}}});
-        Definition { name: name.into(), description: description.into(), input_schema, output_schema: None }
+        McpToolDefinition { name: name.into(), description: description.into(), input_schema, output_schema: None }
     }
 
-    fn catalogue(tools: Vec<Definition>) -> Catalogue {
-        Catalogue::of(tools.iter().map(Told::from), false)
+    fn catalogue(tools: Vec<McpToolDefinition>) -> Catalog {
+        Catalog::of(tools.iter().map(CompactTool::from), false)
     }
 
     #[test]
@@ -159,13 +159,13 @@ mod tests {
         let expected =
             r#"[{"description":"A","inputSchema":{"properties":{"a":{},"b":{}},"type":"object"},"name":"a"},"#;
         assert!(one.definitions.text().starts_with(expected), "{:?}", one.definitions.text());
-        assert_eq!((one.tools[0].name.as_str(), one.flaw), ("a", None));
+        assert_eq!((one.tools[0].name.as_str(), one.problem), ("a", None));
     }
 
     #[test]
     fn a_schema_that_is_nested_deeply_is_kept_as_it_is() {
         let schema = (0..100).fold(json!({"type": "string"}), |schema, _| json!({ "items": schema }));
-        let nested = Definition { input_schema: schema, ..tool("a", "") };
+        let nested = McpToolDefinition { input_schema: schema, ..tool("a", "") };
         let kept = Definitions::read(catalogue(vec![nested.clone()]).definitions.text());
         assert_eq!(kept.get("a"), Some(nested));
     }
@@ -177,11 +177,12 @@ mod tests {
             (format!("a{n}"), json!({ "anyOf": [next, next] }))
         };
         let defs: serde_json::Map<_, _> = (0..60).map(level).chain([("a60".into(), json!({}))]).collect();
-        let endless = Definition { input_schema: json!({ "$ref": "#/$defs/a0", "$defs": defs }), ..tool("a", "") };
-        let remote = Definition { output_schema: Some(json!({ "$ref": "https://x/s.json" })), ..tool("b", "") };
+        let endless =
+            McpToolDefinition { input_schema: json!({ "$ref": "#/$defs/a0", "$defs": defs }), ..tool("a", "") };
+        let remote = McpToolDefinition { output_schema: Some(json!({ "$ref": "https://x/s.json" })), ..tool("b", "") };
         let one = catalogue(vec![endless, remote, tool("c", "")]);
         assert_eq!(one.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["c"]);
-        let (reason, message) = one.flaw.unwrap();
+        let (reason, message) = one.problem.unwrap();
         assert_eq!(reason, "BadSchemas");
         assert!(message.contains("\"a (a check of it has more than 10000 branches)\", \"b (it refers"), "{message}");
     }
@@ -199,8 +200,8 @@ mod tests {
         let one = catalogue(vec![large("a"), large("b"), large("c"), tool("d", "")]);
         let names: Vec<_> = one.tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c", "d"]);
-        assert!(one.definitions.text().len() <= MOST_BYTES && one.definitions.contains("d"));
-        let (reason, message) = one.flaw.unwrap();
+        assert!(one.definitions.text().len() <= MAX_BYTES && one.definitions.contains("d"));
+        let (reason, message) = one.problem.unwrap();
         assert_eq!(reason, "DefinitionsTooLarge");
         assert!(message.contains("\"c\"") && !message.contains("\"a\""), "{message}");
     }
@@ -213,15 +214,15 @@ mod tests {
         assert!(bytes < 700 * 1024, "{bytes}");
         assert_eq!(one.tools.len(), 1000);
         let tools = (0..1000).map(|n| tool(&n.to_string(), &"<".repeat(300))).collect();
-        let described: usize = catalogue(tools).tools.iter().map(|tool| stored(&tool.description)).sum();
-        assert!(described <= DESCRIPTIONS, "{described}");
+        let described: usize = catalogue(tools).tools.iter().map(|tool| stored_size(&tool.description)).sum();
+        assert!(described <= MAX_DESCRIPTIONS, "{described}");
     }
 
     #[test]
     fn names_that_are_none_are_left_out_and_said() {
         let one = catalogue(vec![tool("a", ""), tool("a", "again"), tool("", ""), tool(&"n".repeat(129), "")]);
         assert_eq!(one.tools.len(), 1);
-        assert_eq!(one.flaw.unwrap().0, "BadNames");
+        assert_eq!(one.problem.unwrap().0, "BadNames");
         let twice = |one: &str, other: &str| catalogue(vec![tool("a", one), tool("a", other)]);
         assert_eq!(twice("x", "y").digest, twice("y", "x").digest);
     }

@@ -4,24 +4,24 @@ use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{ContainerStatus, Pod},
 };
-use meta::MachineStatus;
+use meta::CommonStatus;
 use serde_json::Value;
 
 use crate::tool::is_builtin;
 
 /// More details than this hide the sentence they belong to.
-const AT_MOST: usize = 6;
+const MAX_LINES: usize = 6;
 
 /// The first few lines, without repetitions, and how many more there are.
-pub fn brief(lines: Vec<String>) -> Vec<String> {
+pub fn first_lines(lines: Vec<String>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     for line in lines {
         if !kept.contains(&line) {
             kept.push(line);
         }
     }
-    let more = kept.len().saturating_sub(AT_MOST);
-    kept.truncate(AT_MOST);
+    let more = kept.len().saturating_sub(MAX_LINES);
+    kept.truncate(MAX_LINES);
     if more > 0 {
         kept.push(format!("… and {more} more"));
     }
@@ -29,21 +29,21 @@ pub fn brief(lines: Vec<String>) -> Vec<String> {
 }
 
 /// What the kubelet and the scheduler say about a Pod that is not ready.
-pub fn pod_trouble(pod: &Pod) -> Vec<String> {
+pub fn pod_problems(pod: &Pod) -> Vec<String> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let Some(status) = &pod.status else { return Vec::new() };
     let mut lines = Vec::new();
     for condition in status.conditions.iter().flatten() {
         if condition.type_ == "PodScheduled" && condition.status == "False" {
             let reason = condition.reason.as_deref().unwrap_or("Unschedulable");
-            lines.push(format!("Pod {name}: {}", said(reason, condition.message.as_deref())));
+            lines.push(format!("Pod {name}: {}", reason_and_message(reason, condition.message.as_deref())));
         }
     }
     if let Some(reason) = status.reason.as_deref() {
-        lines.push(format!("Pod {name}: {}", said(reason, status.message.as_deref())));
+        lines.push(format!("Pod {name}: {}", reason_and_message(reason, status.message.as_deref())));
     }
     let told = |container: &ContainerStatus| {
-        container_trouble(container).map(|text| format!("Pod {name}, {}: {text}", container.name))
+        container_problem(container).map(|text| format!("Pod {name}, {}: {text}", container.name))
     };
     let main: Vec<_> = status.container_statuses.iter().flatten().filter_map(told).collect();
     // A sidecar that runs is not ready because the container behind it is not, which is the thing to tell.
@@ -59,7 +59,7 @@ fn is_running(container: &ContainerStatus) -> bool {
 
 /// The container whose log says why the Pod is not ready, and whether that is the log of the one before: of a container that
 /// ended and is about to start again.
-pub fn speaker(pod: &Pod) -> Option<(&str, bool)> {
+pub fn failing_container(pod: &Pod) -> Option<(&str, bool)> {
     let containers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     let waits = |container: &ContainerStatus| container.state.as_ref().is_some_and(|state| state.waiting.is_some());
     let speaks = |container: &&ContainerStatus| {
@@ -69,10 +69,10 @@ pub fn speaker(pod: &Pod) -> Option<(&str, bool)> {
 }
 
 /// The most of a log's line that is shown, in characters.
-const WORDS: usize = 300;
+const MAX_LINE_CHARS: usize = 300;
 
 /// What the end of a container's log says: its last error, if it writes JSON as our own programs do, else its last line.
-pub fn last_words(log: &[String]) -> Option<String> {
+pub fn last_error(log: &[String]) -> Option<String> {
     let error = |line: &String| {
         let entry: Value = serde_json::from_str(line).ok()?;
         let text = |field: &str| entry.get(field).and_then(Value::as_str);
@@ -82,8 +82,8 @@ pub fn last_words(log: &[String]) -> Option<String> {
     };
     let found = log.iter().rev().find_map(error);
     let words = found.or_else(|| log.iter().rev().find(|line| !line.trim().is_empty()).cloned())?;
-    let mut words: String = words.trim().chars().take(WORDS + 1).collect();
-    if let Some((end, _)) = words.char_indices().nth(WORDS) {
+    let mut words: String = words.trim().chars().take(MAX_LINE_CHARS + 1).collect();
+    if let Some((end, _)) = words.char_indices().nth(MAX_LINE_CHARS) {
         words.truncate(end);
         words.push('…');
     }
@@ -91,7 +91,7 @@ pub fn last_words(log: &[String]) -> Option<String> {
 }
 
 /// Why a rollout does not go on.
-pub fn deployment_trouble(deployment: &Deployment) -> Vec<String> {
+pub fn deployment_problems(deployment: &Deployment) -> Vec<String> {
     let name = deployment.metadata.name.as_deref().unwrap_or_default();
     let conditions = deployment.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions
@@ -103,31 +103,34 @@ pub fn deployment_trouble(deployment: &Deployment) -> Vec<String> {
         })
         .map(|condition| {
             let reason = condition.reason.as_deref().unwrap_or(&condition.type_);
-            format!("Deployment {name}: {}", said(reason, condition.message.as_deref()))
+            format!("Deployment {name}: {}", reason_and_message(reason, condition.message.as_deref()))
         })
         .collect()
 }
 
 /// Why an object of ours that is referred to cannot be used; `None` when it can. `status` is that of the object, if it
 /// is there.
-pub fn reference_trouble(kind: &str, name: &str, status: Option<&MachineStatus>) -> Option<String> {
+pub fn reference_problem(kind: &str, name: &str, status: Option<&CommonStatus>) -> Option<String> {
     let Some(status) = status else {
         let builtin = kind == "Tool" && is_builtin(name);
         let said =
             if builtin { "builtin of the runtime; a Tool of this name would replace it" } else { "does not exist" };
         return Some(format!("{kind} {name}: {said}"));
     };
-    let Some(phase) = status.seen_phase() else {
+    let Some(phase) = status.written_phase() else {
         return Some(format!("{kind} {name}: not yet seen by an operator"));
     };
     let condition = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
     if condition("Available").is_some_and(|condition| condition.status == "True") {
         return None;
     }
-    Some(format!("{kind} {name}: {}", said(phase, condition("Ready").map(|condition| condition.message.as_str()))))
+    Some(format!(
+        "{kind} {name}: {}",
+        reason_and_message(phase, condition("Ready").map(|condition| condition.message.as_str()))
+    ))
 }
 
-fn container_trouble(container: &ContainerStatus) -> Option<String> {
+fn container_problem(container: &ContainerStatus) -> Option<String> {
     let state = container.state.as_ref();
     let ended = container.last_state.as_ref().and_then(|last| last.terminated.as_ref());
     let restarts = match (container.restart_count, ended) {
@@ -138,17 +141,21 @@ fn container_trouble(container: &ContainerStatus) -> Option<String> {
     if let Some(waiting) = state.and_then(|state| state.waiting.as_ref()) {
         let reason = waiting.reason.as_deref().unwrap_or("waiting");
         let starting = matches!(reason, "ContainerCreating" | "PodInitializing") && waiting.message.is_none();
-        return (!starting).then(|| said(reason, waiting.message.as_deref()) + &restarts);
+        return (!starting).then(|| reason_and_message(reason, waiting.message.as_deref()) + &restarts);
     }
     if let Some(ended) = state.and_then(|state| state.terminated.as_ref()).filter(|ended| ended.exit_code != 0) {
         let reason = ended.reason.as_deref().unwrap_or("Error");
-        return Some(format!("{}, exit code {}", said(reason, ended.message.as_deref()), ended.exit_code));
+        return Some(format!(
+            "{}, exit code {}",
+            reason_and_message(reason, ended.message.as_deref()),
+            ended.exit_code
+        ));
     }
     (is_running(container) && !container.ready)
         .then(|| format!("running, but its readiness probe does not pass{restarts}"))
 }
 
-fn said(reason: &str, message: Option<&str>) -> String {
+fn reason_and_message(reason: &str, message: Option<&str>) -> String {
     match message.map(str::trim) {
         None | Some("") => reason.to_owned(),
         Some(message) => format!("{reason}: {message}"),
@@ -202,7 +209,7 @@ mod tests {
             (json!({ "reason": "Evicted", "message": "low on disk" }), &["Pod a-1: Evicted: low on disk"]),
             (json!({}), &[]),
         ] {
-            assert_eq!(pod_trouble(&pod(status.clone())), expected, "{status}");
+            assert_eq!(pod_problems(&pod(status.clone())), expected, "{status}");
         }
     }
 
@@ -216,7 +223,7 @@ mod tests {
             (container(json!({ "waiting": { "reason": "ErrImagePull" } })), None),
             (json!({}), None),
         ] {
-            assert_eq!(speaker(&pod(status.clone())), expected, "{status}");
+            assert_eq!(failing_container(&pod(status.clone())), expected, "{status}");
         }
     }
 
@@ -232,10 +239,10 @@ mod tests {
             (&[], None),
         ] {
             let log: Vec<String> = log.iter().map(|line| (*line).to_owned()).collect();
-            assert_eq!(last_words(&log).as_deref(), expected, "{log:?}");
+            assert_eq!(last_error(&log).as_deref(), expected, "{log:?}");
         }
-        let long = last_words(&["é".repeat(1000)]).unwrap();
-        assert_eq!((long.chars().count(), long.ends_with('…')), (WORDS + 1, true));
+        let long = last_error(&["é".repeat(1000)]).unwrap();
+        assert_eq!((long.chars().count(), long.ends_with('…')), (MAX_LINE_CHARS + 1, true));
     }
 
     #[test]
@@ -245,14 +252,14 @@ mod tests {
                 .unwrap()
         };
         let quota = json!({ "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota" });
-        assert_eq!(deployment_trouble(&deployment(quota)), ["Deployment a: FailedCreate: exceeded quota"]);
+        assert_eq!(deployment_problems(&deployment(quota)), ["Deployment a: FailedCreate: exceeded quota"]);
         let fine = json!({ "type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable" });
-        assert!(deployment_trouble(&deployment(fine)).is_empty());
+        assert!(deployment_problems(&deployment(fine)).is_empty());
     }
 
     #[test]
     fn what_is_referred_to_is_told_unless_it_is_available() {
-        let status = |phase: &str, available: &str, ready: &str| -> MachineStatus {
+        let status = |phase: &str, available: &str, ready: &str| -> CommonStatus {
             let condition = |type_: &str, status: &str, message: &str| {
                 json!({ "type": type_, "status": status, "reason": "R", "message": message,
                     "lastTransitionTime": "2026-11-21T11:00:00Z" })
@@ -261,15 +268,15 @@ mod tests {
             serde_json::from_value(json!({ "phase": phase, "conditions": conditions })).unwrap()
         };
         let error = status("Error", "False", "HTTP tool requires an endpoint");
-        let told = reference_trouble("Tool", "w", Some(&error)).unwrap();
+        let told = reference_problem("Tool", "w", Some(&error)).unwrap();
         assert_eq!(told, "Tool w: Error: HTTP tool requires an endpoint");
-        assert_eq!(reference_trouble("Tool", "w", Some(&status("Available", "True", ""))), None);
-        assert_eq!(reference_trouble("Model", "m", None).unwrap(), "Model m: does not exist");
+        assert_eq!(reference_problem("Tool", "w", Some(&status("Available", "True", ""))), None);
+        assert_eq!(reference_problem("Model", "m", None).unwrap(), "Model m: does not exist");
         let builtin = "Tool calculator: builtin of the runtime; a Tool of this name would replace it";
-        assert_eq!(reference_trouble("Tool", "calculator", None).unwrap(), builtin);
-        assert_eq!(reference_trouble("Model", "calculator", None).unwrap(), "Model calculator: does not exist");
-        for unseen in [MachineStatus::default(), serde_json::from_value(MachineStatus::unseen()).unwrap()] {
-            let unseen = reference_trouble("Prompt", "p", Some(&unseen)).unwrap();
+        assert_eq!(reference_problem("Tool", "calculator", None).unwrap(), builtin);
+        assert_eq!(reference_problem("Model", "calculator", None).unwrap(), "Model calculator: does not exist");
+        for unseen in [CommonStatus::default(), serde_json::from_value(CommonStatus::initial()).unwrap()] {
+            let unseen = reference_problem("Prompt", "p", Some(&unseen)).unwrap();
             assert_eq!(unseen, "Prompt p: not yet seen by an operator");
         }
     }
@@ -277,7 +284,7 @@ mod tests {
     #[test]
     fn details_stay_few() {
         let lines = (0..9).map(|number| format!("Pod {number}")).chain(["Pod 0".to_owned()]).collect();
-        let kept = brief(lines);
+        let kept = first_lines(lines);
         assert_eq!((kept.len(), kept.last().unwrap().as_str()), (7, "… and 3 more"));
     }
 }

@@ -5,45 +5,45 @@ use std::sync::Arc;
 use crds::{
     RefKind, Reference, ReferencePhase, Tool, ToolServerStatus, WorkloadPhase,
     digest::digest,
-    tool::ServerCall,
+    tool::ServerAccess,
     tool_server::{AllowedNamespaces, ServerHeader, ServerTls, TOOLS_KEY, ValueSource, tools_config_map},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use meta::{MachineStatus, Phase};
+use meta::{CommonStatus, Phase};
 use serde_json::json;
 
 use super::{DISCOVERED, REASONS};
-use crate::ports::{Child, ChildKind, ChildRef, Views};
+use crate::ports::{CacheReader, CachedChild, ChildKind, ChildRef};
 
 /// How a server stands towards those that use one of its tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ToolState {
     /// The tool is known; the digest of what is used of it, and why the server cannot be reached, if so.
     Known { digest: String, unreachable: Option<(String, String)> },
     /// The server is on its way; what it is, such as `is Resolving`.
-    NotYet(String),
+    Pending(String),
     /// Somebody has to act; what it is, such as `not found`.
     Missing(String),
     /// The server has no such tool; what it is.
-    Gone(String),
+    NoSuchTool(String),
 }
 
 /// A server, whatever its kind.
-struct Server {
+struct ToolServerView {
     url: String,
-    machine: MachineStatus,
+    machine: CommonStatus,
     tools: ToolServerStatus,
     current: bool,
     /// Whether it runs in the cluster.
-    runs: bool,
+    in_cluster: bool,
     headers: Vec<ServerHeader>,
     sse: bool,
     tls: ServerTls,
     allowed: AllowedNamespaces,
 }
 
-impl Server {
-    fn find(views: &dyn Views, kind: RefKind, namespace: &str, name: &str) -> Option<Self> {
+impl ToolServerView {
+    fn find(views: &dyn CacheReader, kind: RefKind, namespace: &str, name: &str) -> Option<Self> {
         match kind {
             RefKind::RemoteMCPServer => {
                 let server = views.remote_mcp_server(namespace, name)?;
@@ -54,7 +54,7 @@ impl Server {
                 let (headers, sse) = (server.spec.headers_from.clone(), server.spec.protocol == "SSE");
                 let tls = server.spec.tls.clone().unwrap_or_default();
                 let (machine, tools) = (status.machine, status.server);
-                Some(Self { url, machine, tools, current, runs: false, headers, sse, tls, allowed })
+                Some(Self { url, machine, tools, current, in_cluster: false, headers, sse, tls, allowed })
             }
             RefKind::MCPServer => {
                 let server = views.mcp_server(namespace, name)?;
@@ -63,7 +63,7 @@ impl Server {
                 let current = machine.observed_generation == server.metadata.generation;
                 let allowed = AllowedNamespaces::default();
                 let (tools, headers, tls) = (status.server, Vec::new(), ServerTls::default());
-                Some(Self { url, machine, tools, current, runs: true, headers, sse: false, tls, allowed })
+                Some(Self { url, machine, tools, current, in_cluster: true, headers, sse: false, tls, allowed })
             }
             _ => None,
         }
@@ -71,32 +71,32 @@ impl Server {
 
     /// How it is called from a namespace. Secrets and ConfigMaps are read by Pods of their own namespace alone: in another one
     /// those of the same names are others, and not for this server.
-    fn call(&self, own: &str, from: &str) -> ServerCall {
+    fn access_from(&self, own: &str, from: &str) -> ServerAccess {
         let readable = self.headers.iter().filter(|header| header.value_from.is_none() || own == from);
         let mut tls = self.tls.clone();
         tls.ca_secret_ref = tls.ca_secret_ref.filter(|_| own == from);
-        ServerCall { headers: readable.cloned().collect(), sse: self.sse, tls }
+        ServerAccess { headers: readable.cloned().collect(), sse: self.sse, tls }
     }
 
     /// Whether what is known of its tools is of the spec as it is. A server that runs keeps its tools while it moves, for its
     /// old Pods serve.
     fn is_settled(&self, tool: &str) -> bool {
         let phase = self.machine.phase.as_deref().filter(|_| self.current).unwrap_or_default();
-        match self.runs {
+        match self.in_cluster {
             false => ReferencePhase::parse(phase).is_some_and(Phase::is_settled),
             true if self.tools.tool(tool).is_some() => true,
             true => match WorkloadPhase::parse(phase) {
-                Some(WorkloadPhase::Running) => self.tools.tools_digest.is_some() || self.trouble().is_some(),
+                Some(WorkloadPhase::Running) => self.tools.tools_digest.is_some() || self.problem().is_some(),
                 phase => phase.is_some_and(Phase::is_settled),
             },
         }
     }
 
     /// Why it does not answer, if so: reason and sentence.
-    fn trouble(&self) -> Option<(String, String)> {
+    fn problem(&self) -> Option<(String, String)> {
         let condition = |type_: &str| self.machine.conditions.iter().find(|found| found.type_ == type_);
         let words = |found: &Condition| (found.reason.clone(), found.message.clone());
-        if !self.runs {
+        if !self.in_cluster {
             let failed = self.machine.phase.as_deref() == Some(ReferencePhase::Error.as_str());
             return condition("Ready").filter(|_| failed).map(words);
         }
@@ -107,36 +107,36 @@ impl Server {
 }
 
 /// How the server stands towards those that use this tool of it in `from`, a namespace.
-pub(crate) fn standing(views: &dyn Views, reference: &Reference, from: &str, tool: &str) -> Standing {
+pub(crate) fn tool_state(views: &dyn CacheReader, reference: &Reference, from: &str, tool: &str) -> ToolState {
     let (namespace, name) = (reference.namespace.as_deref().unwrap_or(from), reference.name.as_str());
-    let Some(server) = Server::find(views, reference.kind, namespace, name) else {
-        return Standing::Missing("not found".to_owned());
+    let Some(server) = ToolServerView::find(views, reference.kind, namespace, name) else {
+        return ToolState::Missing("not found".to_owned());
     };
     if namespace != from && !server.allowed.admits(views.namespace_labels(from).as_deref()) {
         let ask = "let its spec.allowedNamespaces allow it";
-        return Standing::Missing(format!("may not be used from namespace {from:?}: {ask}"));
+        return ToolState::Missing(format!("may not be used from namespace {from:?}: {ask}"));
     }
     match server.tools.tool(tool) {
         _ if !server.is_settled(tool) => {
-            let phase = server.machine.seen_phase().filter(|_| server.current);
-            Standing::NotYet(match phase {
+            let phase = server.machine.written_phase().filter(|_| server.current);
+            ToolState::Pending(match phase {
                 Some("Running") => "has not told its tools yet".to_owned(),
                 phase => format!("is {}", phase.unwrap_or("not yet seen by the operator")),
             })
         }
-        None => match server.trouble() {
-            Some((_, why)) if server.runs => Standing::Missing(format!("does not tell its tools: {why}")),
-            Some((_, why)) => Standing::Missing(format!("is in phase Error: {why}")),
-            None => Standing::Gone(format!("has no tool {tool:?}{}", others(&server.tools))),
+        None => match server.problem() {
+            Some((_, why)) if server.in_cluster => ToolState::Missing(format!("does not tell its tools: {why}")),
+            Some((_, why)) => ToolState::Missing(format!("is in phase Error: {why}")),
+            None => ToolState::NoSuchTool(format!("has no tool {tool:?}{}", other_tool_names(&server.tools))),
         },
-        Some(known) => match kept(views, reference.kind, namespace, name) {
+        Some(known) => match definitions_config_map(views, reference.kind, namespace, name) {
             Some(kept) if kept.data.get(TOOLS_KEY) == server.tools.tools_digest.as_ref() => {
                 match kept.definitions.as_ref().is_some_and(|definitions| definitions.contains(tool)) {
-                    false => Standing::Missing(format!("has too many definitions: that of {tool:?} is left out")),
+                    false => ToolState::Missing(format!("has too many definitions: that of {tool:?} is left out")),
                     true => {
                         let mut used = json!({ "url": server.url, "tool": known.digest });
-                        let call = server.call(namespace, from);
-                        if call != ServerCall::default() {
+                        let call = server.access_from(namespace, from);
+                        if call != ServerAccess::default() {
                             let sources = call.headers.iter().map(|header| header.value_from.clone());
                             let values: Vec<_> = sources.map(|it| value_digest(views, namespace, &it?)).collect();
                             used["call"] = json!({ "headers": call.headers, "values": values, "sse": call.sse });
@@ -146,24 +146,24 @@ pub(crate) fn standing(views: &dyn Views, reference: &Reference, from: &str, too
                             let authority = call.tls.ca_secret_ref.map(ValueSource::from);
                             used["authority"] = json!(authority.map(|it| value_digest(views, namespace, &it)));
                         }
-                        Standing::Known { digest: digest(&used), unreachable: server.trouble() }
+                        ToolState::Known { digest: digest(&used), unreachable: server.problem() }
                     }
                 }
             }
-            _ => Standing::NotYet("is writing its definitions".to_owned()),
+            _ => ToolState::Pending("is writing its definitions".to_owned()),
         },
     }
 }
 
 /// The digest of a value that is in a Secret or ConfigMap.
-fn value_digest(views: &dyn Views, namespace: &str, from: &ValueSource) -> Option<String> {
+fn value_digest(views: &dyn CacheReader, namespace: &str, from: &ValueSource) -> Option<String> {
     let kind = if from.is_secret() { ChildKind::Secret } else { ChildKind::ConfigMap };
     let (namespace, name) = (namespace.to_owned(), from.name.clone());
     views.child(&ChildRef { kind, namespace, name })?.data.get(&from.key).cloned()
 }
 
 /// The names of a few tools, for whoever wrote another one.
-fn others(server: &ToolServerStatus) -> String {
+fn other_tool_names(server: &ToolServerStatus) -> String {
     const FEW: usize = 10;
     let names: Vec<_> = server.discovered_tools.iter().take(FEW).map(|tool| tool.name.as_str()).collect();
     match (names.len(), server.discovered_tools.len() > FEW) {
@@ -174,16 +174,17 @@ fn others(server: &ToolServerStatus) -> String {
 
 /// The Tool as it is rendered: where its server is, and what the server says where the Tool says nothing. `None`: it is no
 /// server's, or nothing is known of it.
-pub(crate) fn served(views: &dyn Views, namespace: &str, tool: &Tool) -> Option<Arc<Tool>> {
+pub(crate) fn resolve_tool(views: &dyn CacheReader, namespace: &str, tool: &Tool) -> Option<Arc<Tool>> {
     let (reference, name) = tool.spec.served_by()?;
     let from = namespace;
     let namespace = reference.namespace.as_deref().filter(|other| !other.is_empty()).unwrap_or(from);
     let kind = RefKind::parse(&reference.kind)?;
-    let server = Server::find(views, kind, namespace, &reference.name)?;
-    let definition = kept(views, kind, namespace, &reference.name)?.definitions.as_ref()?.get(name)?;
+    let server = ToolServerView::find(views, kind, namespace, &reference.name)?;
+    let definition =
+        definitions_config_map(views, kind, namespace, &reference.name)?.definitions.as_ref()?.get(name)?;
     let mut tool = tool.clone();
     let spec = &mut tool.spec;
-    spec.call = server.call(namespace, from);
+    spec.call = server.access_from(namespace, from);
     let own = |header: &ServerHeader| {
         let names = spec.headers.keys().chain(spec.headers_from.iter().map(|from| &from.name));
         names.into_iter().any(|name| name.eq_ignore_ascii_case(&header.name))
@@ -201,7 +202,12 @@ pub(crate) fn served(views: &dyn Views, namespace: &str, tool: &Tool) -> Option<
     Some(Arc::new(tool))
 }
 
-fn kept(views: &dyn Views, kind: RefKind, namespace: &str, server: &str) -> Option<Arc<Child>> {
+fn definitions_config_map(
+    views: &dyn CacheReader,
+    kind: RefKind,
+    namespace: &str,
+    server: &str,
+) -> Option<Arc<CachedChild>> {
     let (namespace, name) = (namespace.to_owned(), tools_config_map(kind.as_str(), server));
     views.child(&ChildRef { kind: ChildKind::ConfigMap, namespace, name })
 }

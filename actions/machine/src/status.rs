@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
-use meta::{Failure, HistoryEntry, MachineStatus, Phase, PhasedObject, Standing};
+use meta::{CommonStatus, Failure, HistoryEntry, Phase, PhaseClass, PhasedObject};
 use sha2::{Digest, Sha256};
 
 use super::{
-    By, Rule, Table, Wait,
-    conditions::{self, Findings},
+    EdgeOwner, Rule, Table, Wait,
+    conditions::{self, ConditionInputs},
 };
 
 /// Entries kept in `status.history`.
@@ -17,11 +17,11 @@ const HISTORY: usize = 20;
 /// Counted attempts before an object is Failed.
 pub(super) const ATTEMPTS: i32 = 8;
 /// After this long without a failure, old attempts are forgotten.
-pub(super) const FORGIVEN_AFTER: SignedDuration = SignedDuration::from_mins(10);
+pub(super) const ATTEMPTS_EXPIRE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
 /// What an action decided, before the machine's own part of the status is filled in.
 #[derive(Debug)]
-pub(super) struct Decision<K> {
+pub(super) struct StepPlan<K> {
     /// The object as it is to be, its phase included.
     pub(super) next: K,
     /// The action or rule.
@@ -31,7 +31,7 @@ pub(super) struct Decision<K> {
     /// Why it waits.
     pub(super) wait: Option<Wait>,
     /// A failure or counted retry of this step.
-    pub(super) failure: Option<Failed>,
+    pub(super) failure: Option<StepFailure>,
     /// Whether the step came to the end of what it does about this generation; one that was refused has not.
     pub(super) observed: bool,
     /// What the API server does not keep of statuses of this kind, as a sentence.
@@ -40,7 +40,7 @@ pub(super) struct Decision<K> {
 
 /// A failure or counted retry.
 #[derive(Debug, Clone)]
-pub(super) struct Failed {
+pub(super) struct StepFailure {
     pub(super) reason: &'static str,
     pub(super) message: String,
     /// Whether time alone may mend it.
@@ -50,55 +50,55 @@ pub(super) struct Failed {
 }
 
 /// The decision with the machine's part of the status filled in, ready to be compared with `before`.
-pub(super) fn complete<K: PhasedObject>(
+pub(super) fn complete_status<K: PhasedObject>(
     before: &K,
-    decision: Decision<K>,
+    decision: StepPlan<K>,
     table: &Table<K::Phase>,
     now: Timestamp,
     took: Duration,
 ) -> K {
-    let Decision { mut next, by, reason, wait, failure, observed, dropped } = decision;
+    let StepPlan { mut next, by, reason, wait, failure, observed, dropped } = decision;
     let from = before.phase();
     let Some(phase) = next.phase() else { return next };
     let exact = now;
     let now = conditions::to_seconds(now);
     if is_new(before) {
-        pin(&mut next, table);
-        next.machine_mut().history.push(admission(before, now, table));
+        pin_spec(&mut next, table);
+        next.common_mut().history.push(admission(before, now, table));
     }
-    let old = before.machine().cloned().unwrap_or_default();
+    let old = before.common().cloned().unwrap_or_default();
 
     let inputs_changed =
-        old.inputs.is_some() && next.machine().and_then(|new| new.inputs.as_ref()) != old.inputs.as_ref();
+        old.inputs.is_some() && next.common().and_then(|new| new.inputs.as_ref()) != old.inputs.as_ref();
     let record = match &failure {
         Some(failed) => {
             let previous = if inputs_changed { None } else { old.failure.as_ref() };
-            Some(count::<K>(failed, previous, from.unwrap_or(phase), before.uid(), exact))
+            Some(record_attempt::<K>(failed, previous, from.unwrap_or(phase), before.uid(), exact))
         }
-        None if inputs_changed || forgiven(before, phase, now) => None,
-        None => next.machine().and_then(|machine| machine.failure.clone()),
+        None if inputs_changed || attempts_expired(before, phase, now) => None,
+        None => next.common().and_then(|machine| machine.failure.clone()),
     };
-    let findings = Findings {
+    let findings = ConditionInputs {
         wait: wait.as_ref(),
         failure: failure.as_ref().map(|failed| (failed.reason, failed.message.as_str())),
     };
-    if let Some(Wait { unmet: Some(unmet), reason, message, .. }) = &wait {
+    if let Some(Wait { false_condition: Some(unmet), reason, message, .. }) = &wait {
         let condition = meta::condition(unmet, false, reason, message);
-        meta::set_condition(&mut next.machine_mut().conditions, condition);
+        meta::set_condition(&mut next.common_mut().conditions, condition);
     }
     // Not worth a write of its own.
     if from != Some(phase) {
-        conditions::say_dropped(&mut next, dropped);
+        conditions::set_crd_outdated(&mut next, dropped);
     }
     conditions::derive(&mut next, phase, findings, table);
     let generation = if observed { Some(before.generation()) } else { old.observed_generation };
-    conditions::keep_words(&mut next, &old.conditions);
-    let says_new = from != Some(phase) || failure.is_some() || ready_words(&next) != words(&old.conditions);
-    if says_new && !table.available_by_phase {
+    conditions::retain_messages(&mut next, &old.conditions);
+    let says_new = from != Some(phase) || failure.is_some() || ready_text_of(&next) != ready_text(&old.conditions);
+    if says_new && !table.available_follows_ready {
         conditions::renew_available(&mut next, phase, wait.as_ref());
     }
     conditions::stamp(&mut next, &old.conditions, generation, now, table);
-    let machine = next.machine_mut();
+    let machine = next.common_mut();
     machine.failure = record;
     machine.observed_generation = generation;
     if says_new {
@@ -121,12 +121,12 @@ pub(super) fn complete<K: PhasedObject>(
 
 /// Whether the object is as it was created: Pending by the default of its schema, and nobody has written its status.
 pub(super) fn is_new<K: PhasedObject>(cr: &K) -> bool {
-    cr.phase() == Some(K::Phase::FIRST) && cr.machine().is_some_and(MachineStatus::is_unseen)
+    cr.phase() == Some(K::Phase::FIRST) && cr.common().is_some_and(CommonStatus::is_initial)
 }
 
 /// The entry of a new object's admission, which no step of ours was.
 fn admission<K: PhasedObject>(cr: &K, now: Timestamp, table: &Table<K::Phase>) -> HistoryEntry {
-    let (phase, by) = (K::Phase::FIRST, By::Rule(Rule::Admit));
+    let (phase, by) = (K::Phase::FIRST, EdgeOwner::Rule(Rule::Admit));
     let at = cr.meta().creation_timestamp.as_ref().map_or(now, |created| created.0);
     let edge = table.edges.iter().find(|edge| edge.allows(None, phase, by));
     HistoryEntry {
@@ -142,9 +142,9 @@ fn admission<K: PhasedObject>(cr: &K, now: Timestamp, table: &Table<K::Phase>) -
 }
 
 /// Pins the spec that is looked at, and how this build renders it.
-pub(super) fn pin<K: PhasedObject>(cr: &mut K, table: &Table<K::Phase>) {
+pub(super) fn pin_spec<K: PhasedObject>(cr: &mut K, table: &Table<K::Phase>) {
     let digest = cr.spec_digest();
-    let machine = cr.machine_mut();
+    let machine = cr.common_mut();
     machine.spec_digest = Some(digest);
     machine.render_version = Some(table.render_version);
 }
@@ -160,7 +160,7 @@ pub(super) fn trace_id(uid: &str, seq: i64, at: Timestamp) -> String {
 pub(super) fn backoff(attempts: i32, uid: &str, most: Duration) -> Duration {
     let exponent = u32::try_from(attempts.clamp(1, 20) - 1).unwrap_or_default();
     let base = Duration::from_secs(1).saturating_mul(1 << exponent).min(most);
-    spread(base, &format!("{uid}/{attempts}"))
+    jitter(base, &format!("{uid}/{attempts}"))
 }
 
 /// 20 ms · 2ⁿ up to a second, for what a watch is to bring any moment.
@@ -169,7 +169,7 @@ pub(super) fn short_backoff(attempts: i32) -> Duration {
 }
 
 /// A delay spread by ±20 %, the same for the same seed.
-pub(super) fn spread(delay: Duration, seed: &str) -> Duration {
+pub(super) fn jitter(delay: Duration, seed: &str) -> Duration {
     let digest = Sha256::digest(seed);
     delay.mul_f64(0.8 + 0.4 * f64::from(digest.first().copied().unwrap_or_default()) / 255.0)
 }
@@ -190,8 +190,8 @@ pub fn is_due(at: Timestamp, now: Timestamp) -> bool {
     at <= now || at.duration_since(now) > LONGEST_WAIT
 }
 
-fn count<K: PhasedObject>(
-    failed: &Failed,
+fn record_attempt<K: PhasedObject>(
+    failed: &StepFailure,
     previous: Option<&Failure>,
     during: K::Phase,
     uid: &str,
@@ -217,24 +217,24 @@ fn count<K: PhasedObject>(
 }
 
 /// Whether the object has been well for so long that old attempts no longer count.
-fn forgiven<K: PhasedObject>(before: &K, phase: K::Phase, now: Timestamp) -> bool {
-    settled_since(before, phase).is_some_and(|since| now.duration_since(since) >= FORGIVEN_AFTER)
+fn attempts_expired<K: PhasedObject>(before: &K, phase: K::Phase, now: Timestamp) -> bool {
+    settled_since(before, phase).is_some_and(|since| now.duration_since(since) >= ATTEMPTS_EXPIRE_AFTER)
 }
 
 /// Since when the object has been well, if it still carries a failure to be forgotten.
 pub(super) fn settled_since<K: PhasedObject>(cr: &K, phase: K::Phase) -> Option<Timestamp> {
-    let machine = cr.machine()?;
+    let machine = cr.common()?;
     machine.failure.as_ref()?;
-    let well = matches!(phase.standing(), Standing::Settled | Standing::Stopped);
+    let well = matches!(phase.class(), PhaseClass::Settled | PhaseClass::Stopped);
     let ready = machine.conditions.iter().find(|found| found.type_ == "Ready" && found.status == "True")?;
     well.then_some(ready.last_transition_time.0)
 }
 
-fn ready_words<K: PhasedObject>(cr: &K) -> Option<(String, String)> {
-    words(&cr.machine()?.conditions)
+fn ready_text_of<K: PhasedObject>(cr: &K) -> Option<(String, String)> {
+    ready_text(&cr.common()?.conditions)
 }
 
-fn words(conditions: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition]) -> Option<(String, String)> {
+fn ready_text(conditions: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition]) -> Option<(String, String)> {
     let ready = conditions.iter().find(|found| found.type_ == "Ready")?;
     Some((ready.reason.clone(), ready.message.clone()))
 }

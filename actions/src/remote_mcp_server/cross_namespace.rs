@@ -8,15 +8,16 @@ use machine::ActionError;
 use meta::PhasedObject;
 use url::Url;
 
-use crate::{deps::World, ports::Views};
+use crate::{deps::Deps, ports::CacheReader};
 
 /// Whether the server may be asked.
 ///
 /// # Errors
 /// `AddressDenied`: its URL leads to a Service that is not for this namespace.
-pub(super) fn admit(cr: &RemoteMCPServer, world: &World) -> Result<(), ActionError> {
+pub(super) fn check_allowed(cr: &RemoteMCPServer, world: &Deps) -> Result<(), ActionError> {
     let own = cr.key().namespace;
-    let Some((name, namespace)) = service(&cr.spec.url, &world.settings.cluster_domain, world.views.as_ref()) else {
+    let Some((name, namespace)) = service_of_url(&cr.spec.url, &world.settings.cluster_domain, world.cache.as_ref())
+    else {
         return Ok(());
     };
     if namespace == own {
@@ -26,11 +27,11 @@ pub(super) fn admit(cr: &RemoteMCPServer, world: &World) -> Result<(), ActionErr
         let message = format!("spec.url leads to {name:?} in namespace {namespace:?}, {why}");
         Err(ActionError::terminal("AddressDenied", message))
     };
-    match world.views.mcp_server(&namespace, &name) {
+    match world.cache.mcp_server(&namespace, &name) {
         None => denied("which is no MCPServer: only those are for other namespaces"),
         Some(server) => {
             let allowed = server.spec.allowed_namespaces.clone().unwrap_or_default();
-            match allowed.admits(world.views.namespace_labels(&own).as_deref()) {
+            match allowed.admits(world.cache.namespace_labels(&own).as_deref()) {
                 true => Ok(()),
                 false => denied("an MCPServer that is not for this namespace: let its spec.allowedNamespaces allow it"),
             }
@@ -39,14 +40,14 @@ pub(super) fn admit(cr: &RemoteMCPServer, world: &World) -> Result<(), ActionErr
 }
 
 /// Whether who may ask is decided by another object, which may change.
-pub(super) fn depends(cr: &RemoteMCPServer, world: &World) -> bool {
-    let found = service(&cr.spec.url, &world.settings.cluster_domain, world.views.as_ref());
+pub(super) fn is_cross_namespace(cr: &RemoteMCPServer, world: &Deps) -> bool {
+    let found = service_of_url(&cr.spec.url, &world.settings.cluster_domain, world.cache.as_ref());
     found.is_some_and(|(_, namespace)| namespace != cr.key().namespace)
 }
 
 /// The Service that a URL names, and its namespace, as the cluster's names are: `a.ns`, `a.ns.svc`, `a.ns.svc.<domain>`,
 /// with the name of a Pod before it; or a Pod by its address, `10-1-2-3.ns.pod`. `a.ns` may be a host of the Internet as well, unless there is such a namespace.
-fn service(url: &str, domain: &str, views: &dyn Views) -> Option<(String, String)> {
+fn service_of_url(url: &str, domain: &str, views: &dyn CacheReader) -> Option<(String, String)> {
     // Read as the client reads it that connects: percent-encoded and wide dots are dots.
     let url = Url::parse(url).ok()?;
     let host = url.domain()?.trim_end_matches('.').to_ascii_lowercase();

@@ -2,99 +2,99 @@
 
 use std::{sync::Arc, time::Duration};
 
-use meta::{Phase, PhasedObject, Standing};
+use meta::{Phase, PhaseClass, PhasedObject};
 
 use super::{
-    Announcement, ApiError, By, Driver, Next, StepOutcome, StepRecord, Wait,
-    conclude::UNREACHABLE,
-    driver::{Step, by_others},
+    ApiError, Driver, EdgeOwner, EventText, Requeue, StepOutcome, StepRecord, Wait,
+    driver::{StepDecision, external_digest},
+    dropped_fields::{affect_decisions, sentence},
     patch::{metadata_patch, status_patch},
-    step,
-    written::{sentence, steers},
+    plan::UNREACHABLE,
+    status,
 };
 
 /// The longest wait of an object that the API server says is not there, while the watch still has it.
 const LEFT_BEHIND: Duration = Duration::from_secs(60);
 
 /// What became of a write.
-enum Sent<K> {
-    Nothing,
+enum StatusWrite<K> {
+    Unchanged,
     Written(Arc<K>),
     Gone,
 }
 
 impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
     /// Sends what differs, tells the sinks, and says when to look again.
-    pub(super) async fn write(&self, step: &Step<'_, K>, mut done: K, outcome: StepOutcome) -> Next {
-        let stays = done.phase() == step.cr.phase() && matches!(step.by, By::Action(_));
+    pub(super) async fn commit(&self, step: &StepDecision<'_, K>, mut done: K, outcome: StepOutcome) -> Requeue {
+        let stays = done.phase() == step.cr.phase() && matches!(step.owner, EdgeOwner::Action(_));
         let next = match self.due(&done) {
-            _ if !stays => Next::Again,
-            Some(due) => Next::After(due),
-            None => Next::Idle,
+            _ if !stays => Requeue::Now,
+            Some(due) => Requeue::After(due),
+            None => Requeue::OnChange,
         };
-        let outcome = if step.braked { StepOutcome::Oscillating } else { outcome };
+        let outcome = if step.backed_off { StepOutcome::Oscillating } else { outcome };
         let mut record = self.describe(step, outcome);
         let sent = self.send(step, &mut done).await;
         let lost = match &sent {
-            Ok(Sent::Written(answer)) => self.not_held(step, &done, answer.as_ref()),
+            Ok(StatusWrite::Written(answer)) => self.lost_write(step, &done, answer.as_ref()),
             _ => None,
         };
         let next = match (&lost, &sent) {
-            (Some((pause, _)), _) => Next::After(*pause),
+            (Some((pause, _)), _) => Requeue::After(*pause),
             // A move that could not be written was none.
             (None, Ok(_)) if !stays => {
-                self.memory.moved(step.key, step.cr.uid(), self.clock.elapsed()).map_or(next, Next::After)
+                self.retry_state.record_move(step.key, step.cr.uid(), self.clock.elapsed()).map_or(next, Requeue::After)
             }
             _ => next,
         };
         // The step's requests and its write went through.
         if sent.is_ok() && outcome != StepOutcome::Retry {
-            self.memory.not_refused(step.key);
+            self.retry_state.clear_refusals(step.key);
         }
         match sent {
-            Ok(Sent::Nothing) => {
+            Ok(StatusWrite::Unchanged) => {
                 if record.outcome == StepOutcome::Acted {
                     record.outcome = StepOutcome::Idle;
                 }
-                self.tell(&record, next)
+                self.emit(&record, next)
             }
-            Ok(Sent::Gone) => {
+            Ok(StatusWrite::Gone) => {
                 record.to = "gone".to_owned();
-                self.tell(&record, Next::Idle)
+                self.emit(&record, Requeue::OnChange)
             }
-            Ok(Sent::Written(answer)) => {
+            Ok(StatusWrite::Written(answer)) => {
                 record.rv_after = answer.meta().resource_version.clone().unwrap_or_default();
                 record.to = done.raw_phase().unwrap_or_default().to_owned();
-                let entry = done.machine().and_then(|machine| machine.history.last());
+                let entry = done.common().and_then(|machine| machine.history.last());
                 if let Some(entry) = entry.filter(|entry| entry.seq > record.seq) {
                     record.seq = entry.seq;
                     record.reason = entry.reason.clone();
                     record.trace_id = entry.trace_id.clone();
                 }
-                record.announce = announcement(step.cr.as_ref(), &done, step.wait.as_ref());
+                record.event = event_text(step.cr.as_ref(), &done, step.wait.as_ref());
                 if let Some((_, why)) = lost {
                     record.outcome = StepOutcome::Defect;
                     record.reason = why;
                 }
-                self.tell(&record, next)
+                self.emit(&record, next)
             }
             Err(ApiError::Stale | ApiError::WrongUid(_)) => {
                 record.outcome = StepOutcome::Stale;
-                self.memory.outdated(step.key, step.cr.uid(), step.cr.version(), self.clock.elapsed());
-                self.tell(&record, self.stale(step))
+                self.retry_state.mark_stale(step.key, step.cr.uid(), step.cr.version(), self.clock.elapsed());
+                self.emit(&record, self.requeue_stale(step))
             }
             // The watch will say that it is gone. Where its namespace went and it was left behind, nothing ever will.
             Err(ApiError::NotFound) => {
                 record.outcome = StepOutcome::Stale;
-                let refusals = self.memory.refused(step.key, step.cr.uid());
-                self.tell(&record, Next::After(step::backoff(refusals, step.cr.uid(), LEFT_BEHIND)))
+                let refusals = self.retry_state.count_refusal(step.key, step.cr.uid());
+                self.emit(&record, Requeue::After(status::backoff(refusals, step.cr.uid(), LEFT_BEHIND)))
             }
             Err(error) => {
                 let defect =
                     matches!(error, ApiError::Invalid(_) | ApiError::Refused(_) | ApiError::SelectorImmutable(_));
                 record.outcome = if defect { StepOutcome::Defect } else { StepOutcome::Retry };
                 record.reason = format!("the status could not be written: {error}");
-                let most = if defect { step::LONGEST_BACKOFF } else { UNREACHABLE };
+                let most = if defect { status::LONGEST_BACKOFF } else { UNREACHABLE };
                 let after = match error {
                     ApiError::Transient { after, .. } => {
                         self.retry_after(step, after);
@@ -102,81 +102,81 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
                     }
                     _ => None,
                 };
-                let refusals = self.memory.refused(step.key, step.cr.uid());
-                let after = after.unwrap_or_else(|| step::backoff(refusals, step.cr.uid(), most) / 2);
-                self.tell(&record, Next::After(after))
+                let refusals = self.retry_state.count_refusal(step.key, step.cr.uid());
+                let after = after.unwrap_or_else(|| status::backoff(refusals, step.cr.uid(), most) / 2);
+                self.emit(&record, Requeue::After(after))
             }
         }
     }
 
-    async fn send(&self, step: &Step<'_, K>, done: &mut K) -> Result<Sent<K>, ApiError> {
+    async fn send(&self, step: &StepDecision<'_, K>, done: &mut K) -> Result<StatusWrite<K>, ApiError> {
         let cr = &step.cr;
         let mut answer = None;
         if let Some(patch) = metadata_patch(cr.meta(), done.meta()) {
             match self.objects.patch_metadata(step.key, patch).await? {
                 Some(stored) if !stored.is_deleting() || stored.has_finalizer() => answer = Some(stored),
                 // After the last finalizer is gone no status is written.
-                _ => return Ok(Sent::Gone),
+                _ => return Ok(StatusWrite::Gone),
             }
         }
         let mut patch = status_patch(cr.meta(), cr.status_json(), done.status_json());
         // Who writes is told by what is written anyway.
-        if patch.is_some() && self.instance.is_some() && done.machine_mut().managed_by != self.instance {
-            done.machine_mut().managed_by.clone_from(&self.instance);
+        if patch.is_some() && self.instance.is_some() && done.common_mut().managed_by != self.instance {
+            done.common_mut().managed_by.clone_from(&self.instance);
             patch = status_patch(cr.meta(), cr.status_json(), done.status_json());
         }
         if let Some(patch) = patch {
             answer = Some(self.objects.patch_status(step.key, patch).await?);
-            self.memory.wrote((step.key, cr.uid()), answer.as_ref().and_then(|stored| stored.version()));
+            self.retry_state.record_write((step.key, cr.uid()), answer.as_ref().and_then(|stored| stored.version()));
         }
-        Ok(answer.map_or(Sent::Nothing, Sent::Written))
+        Ok(answer.map_or(StatusWrite::Unchanged, StatusWrite::Written))
     }
 
     /// How long to pause where a field that steps are chosen by is not in the answer as it was sent, and why.
-    fn not_held(&self, step: &Step<'_, K>, done: &K, answer: &K) -> Option<(Duration, String)> {
+    fn lost_write(&self, step: &StepDecision<'_, K>, done: &K, answer: &K) -> Option<(Duration, String)> {
         let cr = &step.cr;
         let lost = self.dropped.learn::<K>(&cr.status_json(), &done.status_json(), &answer.status_json());
-        if steers(&lost, self.table()) {
-            let (object, world) = (by_others(cr.meta()), || self.outside(cr));
-            let pause = self.memory.not_held((step.key, cr.uid()), object, world, self.clock.elapsed());
+        if affect_decisions(&lost, self.table()) {
+            let (object, world) = (external_digest(cr.meta()), || self.dependency_digest(cr));
+            let pause = self.retry_state.record_lost_write((step.key, cr.uid()), object, world, self.clock.elapsed());
             return Some((pause, sentence::<K>(&lost)));
         }
-        if !self.dropped.steers(self.table()) {
-            self.memory.held(step.key);
+        if !self.dropped.affects_decisions(self.table()) {
+            self.retry_state.record_kept_write(step.key);
         }
         None
     }
 
     /// Tells the sinks of a step that wrote nothing.
-    pub(super) fn told(&self, step: &Step<'_, K>, outcome: StepOutcome, next: Next) -> Next {
-        self.tell(&self.describe(step, outcome), next)
+    pub(super) fn emit_unwritten(&self, step: &StepDecision<'_, K>, outcome: StepOutcome, next: Requeue) -> Requeue {
+        self.emit(&self.describe(step, outcome), next)
     }
 
     /// How long to give the watch to bring the newer object.
-    pub(super) fn stale(&self, step: &Step<'_, K>) -> Next {
-        self.memory.doubt(step.key);
-        Next::After(step::short_backoff(self.memory.refused(step.key, step.cr.uid())))
+    pub(super) fn requeue_stale(&self, step: &StepDecision<'_, K>) -> Requeue {
+        self.retry_state.unconfirm(step.key);
+        Requeue::After(status::short_backoff(self.retry_state.count_refusal(step.key, step.cr.uid())))
     }
 
     /// Until the next attempt of a failure, or until old attempts are forgotten; `None` when that is over: this step was
     /// the attempt.
     fn due(&self, cr: &K) -> Option<Duration> {
         let phase = cr.phase()?;
-        let failure = cr.machine()?.failure.as_ref()?;
-        let at = match step::settled_since(cr, phase) {
-            Some(since) => since.checked_add(step::FORGIVEN_AFTER).ok()?,
+        let failure = cr.common()?.failure.as_ref()?;
+        let at = match status::settled_since(cr, phase) {
+            Some(since) => since.checked_add(status::ATTEMPTS_EXPIRE_AFTER).ok()?,
             None => failure.next_attempt_at.as_ref()?.0,
         };
         // A clock that was put back makes no wait longer than the longest there is.
-        let left = at.duration_since(self.clock.now()).min(step::FORGIVEN_AFTER);
-        let left = if step::settled_since(cr, phase).is_some() { left } else { left.min(step::LONGEST_WAIT) };
+        let left = at.duration_since(self.clock.now()).min(status::ATTEMPTS_EXPIRE_AFTER);
+        let left = if status::settled_since(cr, phase).is_some() { left } else { left.min(status::LONGEST_WAIT) };
         Duration::try_from(left).ok().filter(|left| !left.is_zero()).map(|left| left.max(Duration::from_millis(100)))
     }
 
-    fn describe(&self, step: &Step<'_, K>, outcome: StepOutcome) -> StepRecord {
+    fn describe(&self, step: &StepDecision<'_, K>, outcome: StepOutcome) -> StepRecord {
         let cr = &step.cr;
         let meta = cr.meta();
-        let machine = cr.machine();
+        let machine = cr.common();
         let phase = cr.raw_phase().unwrap_or_default().to_owned();
         StepRecord {
             kind: K::KIND,
@@ -185,11 +185,11 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
             uid: cr.uid().to_owned(),
             generation: cr.generation(),
             seq: machine.and_then(|machine| machine.history.last()).map_or(0, |entry| entry.seq),
-            action: step.by.as_str(),
+            action: step.owner.as_str(),
             from: phase.clone(),
             to: phase,
             outcome,
-            reason: step.because.clone().unwrap_or_default(),
+            reason: step.reason.clone().unwrap_or_default(),
             waiting_for: step.wait.as_ref().map(|wait| wait.message.clone()).unwrap_or_default(),
             passed_over: step.passed_over.clone(),
             notes: step.facts.clone(),
@@ -199,11 +199,11 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
             digest: machine.and_then(|machine| machine.spec_digest.clone()).unwrap_or_default(),
             content_hash: K::content_hash(cr).unwrap_or_default().to_owned(),
             trace_id: String::new(),
-            announce: None,
+            event: None,
         }
     }
 
-    fn tell(&self, record: &StepRecord, next: Next) -> Next {
+    fn emit(&self, record: &StepRecord, next: Requeue) -> Requeue {
         for sink in &self.sinks {
             sink.record(record);
         }
@@ -212,23 +212,22 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
 }
 
 /// What a person wants to be told about a write.
-fn announcement<K: PhasedObject>(before: &K, after: &K, wait: Option<&Wait>) -> Option<Announcement> {
+fn event_text<K: PhasedObject>(before: &K, after: &K, wait: Option<&Wait>) -> Option<EventText> {
     let to = after.phase()?;
     let moved = before.phase() != Some(to);
-    let failure = |cr: &K| cr.machine().is_some_and(|machine| machine.failure.is_some());
-    let ready = after.machine()?.conditions.iter().find(|found| found.type_ == "Ready")?;
+    let failure = |cr: &K| cr.common().is_some_and(|machine| machine.failure.is_some());
+    let ready = after.common()?.conditions.iter().find(|found| found.type_ == "Ready")?;
     let say = |warning, reason: &str, message: &str| {
-        Some(Announcement { warning, reason: reason.to_owned(), message: message.to_owned() })
+        Some(EventText { warning, reason: reason.to_owned(), message: message.to_owned() })
     };
-    match to.standing() {
-        Standing::Failed if moved => say(true, &ready.reason, &ready.message),
-        Standing::Settled if moved && failure(after) => say(false, "Recovered", "works again"),
-        Standing::Settled if moved && K::FINALIZER.is_some() => say(false, to.as_str(), "ready"),
-        Standing::Stopped if moved => say(false, to.as_str(), &ready.message),
-        Standing::Progressing | Standing::Settled => {
-            let wait = wait.filter(|wait| wait.missing || wait.trouble)?;
-            let known =
-                before.machine()?.conditions.iter().any(|old| old.type_ == "Ready" && old.reason == wait.reason);
+    match to.class() {
+        PhaseClass::Failed if moved => say(true, &ready.reason, &ready.message),
+        PhaseClass::Settled if moved && failure(after) => say(false, "Recovered", "works again"),
+        PhaseClass::Settled if moved && K::FINALIZER.is_some() => say(false, to.as_str(), "ready"),
+        PhaseClass::Stopped if moved => say(false, to.as_str(), &ready.message),
+        PhaseClass::Progressing | PhaseClass::Settled => {
+            let wait = wait.filter(|wait| wait.needs_user || wait.pod_problem)?;
+            let known = before.common()?.conditions.iter().any(|old| old.type_ == "Ready" && old.reason == wait.reason);
             if known { None } else { say(true, wait.reason, &wait.message) }
         }
         _ => None,

@@ -5,26 +5,26 @@
 
 use std::time::Duration;
 
-use super::step;
+use super::status;
 
 /// More own moves than this within [`WINDOW`] are a loop. From create to Running it is four.
-const MOST: u32 = 20;
+const MAX_MOVES: u32 = 20;
 /// Moves are counted for this long.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
 
 /// What others may change: of the object itself, and of what it depends on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Outside {
+pub(super) struct ExternalState {
     /// Of its spec, labels and annotations; cheap to tell.
     pub(super) object: u64,
     /// Of its references and children.
-    pub(super) world: u64,
+    pub(super) dependencies: u64,
 }
 
 /// The moves of one object since something outside changed.
 #[derive(Debug, Clone)]
-pub(super) struct Brake {
-    outside: Outside,
+pub(super) struct MoveBackoff {
+    external: ExternalState,
     moves: u32,
     /// When the first and the last of them were.
     begun: Duration,
@@ -33,54 +33,54 @@ pub(super) struct Brake {
     pauses: i32,
     until: Duration,
     /// Whether it pauses because its writes do not hold, not because it moved too often.
-    refused: bool,
+    write_lost: bool,
 }
 
-impl Brake {
+impl MoveBackoff {
     /// Counts from here.
-    pub(super) fn new(outside: Outside, now: Duration) -> Self {
-        Self { outside, moves: 0, begun: now, last: now, pauses: 0, until: now, refused: false }
+    pub(super) fn new(outside: ExternalState, now: Duration) -> Self {
+        Self { external: outside, moves: 0, begun: now, last: now, pauses: 0, until: now, write_lost: false }
     }
 
     /// Whether the move that is about to be made is one too many. `world` is asked only where it decides.
-    pub(super) fn is_due(&mut self, object: u64, world: impl Fn() -> u64, now: Duration) -> bool {
+    pub(super) fn exceeds_limit(&mut self, object: u64, world: impl Fn() -> u64, now: Duration) -> bool {
         let counted = self.pauses > 0 || now.saturating_sub(self.begun) <= WINDOW;
-        if self.outside.object != object || !counted || self.is_over(now) {
-            *self = Self::new(Outside { object, world: world() }, now);
+        if self.external.object != object || !counted || self.is_expired(now) {
+            *self = Self::new(ExternalState { object, dependencies: world() }, now);
         }
-        let due = self.moves >= MOST || self.refused;
-        if due && self.outside.world != world() {
-            *self = Self::new(Outside { object, world: world() }, now);
+        let due = self.moves >= MAX_MOVES || self.write_lost;
+        if due && self.external.dependencies != world() {
+            *self = Self::new(ExternalState { object, dependencies: world() }, now);
             return false;
         }
         due
     }
 
     /// Counts a move that was made; how long to pause after it.
-    pub(super) fn moved(&mut self, now: Duration, uid: &str) -> Option<Duration> {
+    pub(super) fn record_move(&mut self, now: Duration, uid: &str) -> Option<Duration> {
         self.moves = self.moves.saturating_add(1);
         self.last = now;
-        (self.moves > MOST || self.refused).then(|| self.pause(now, uid))
+        (self.moves > MAX_MOVES || self.write_lost).then(|| self.pause(now, uid))
     }
 
     /// Pauses, longer each time: 1 s … 5 min.
     pub(super) fn pause(&mut self, now: Duration, uid: &str) -> Duration {
         self.pauses = self.pauses.saturating_add(1);
         self.last = now;
-        let pause = step::backoff(self.pauses, uid, step::LONGEST_BACKOFF);
+        let pause = status::backoff(self.pauses, uid, status::LONGEST_BACKOFF);
         self.until = now + pause;
         pause
     }
 
     /// Pauses because what was written does not hold.
-    pub(super) fn refuse(&mut self, now: Duration, uid: &str) -> Duration {
-        self.refused = true;
+    pub(super) fn pause_for_lost_write(&mut self, now: Duration, uid: &str) -> Duration {
+        self.write_lost = true;
         self.pause(now, uid)
     }
 
     /// Whether it pauses because its writes do not hold.
-    pub(super) fn is_refused(&self) -> bool {
-        self.refused
+    pub(super) fn has_lost_write(&self) -> bool {
+        self.write_lost
     }
 
     /// How much of the pause is left; nothing once something outside changed.
@@ -89,7 +89,7 @@ impl Brake {
         if left.is_zero() {
             return None;
         }
-        let same = self.outside.object == object && self.outside.world == world();
+        let same = self.external.object == object && self.external.dependencies == world();
         if !same {
             // What changed is counted anew with the next move.
             *self = Self { begun: Duration::ZERO, pauses: 0, until: Duration::ZERO, ..self.clone() };
@@ -98,7 +98,7 @@ impl Brake {
     }
 
     /// Whether it has been quiet for so long that nothing is to be remembered.
-    pub(super) fn is_over(&self, now: Duration) -> bool {
+    pub(super) fn is_expired(&self, now: Duration) -> bool {
         let pause = self.until.saturating_sub(self.last);
         now.saturating_sub(self.last) > WINDOW.max(pause * 2)
     }
@@ -113,11 +113,11 @@ mod tests {
     /// The pauses of this many moves in a row, each as soon as it may be.
     fn pauses(moves: u32, world: impl Fn(u32) -> u64, object: impl Fn(u32) -> u64) -> Vec<u64> {
         let mut now = 100 * SECOND;
-        let mut brake = Brake::new(Outside { object: object(0), world: world(0) }, now);
+        let mut brake = MoveBackoff::new(ExternalState { object: object(0), dependencies: world(0) }, now);
         let mut found = Vec::new();
         for n in 0..moves {
-            let due = brake.is_due(object(n), || world(n), now);
-            let pause = brake.moved(now, "u");
+            let due = brake.exceeds_limit(object(n), || world(n), now);
+            let pause = brake.record_move(now, "u");
             assert_eq!(due, pause.is_some());
             found.extend(pause.map(|pause| pause.as_secs()));
             now += pause.unwrap_or(Duration::from_millis(20));
@@ -143,20 +143,20 @@ mod tests {
     #[test]
     fn a_change_outside_ends_a_pause() {
         let now = 100 * SECOND;
-        let mut brake = Brake::new(Outside::default(), now);
+        let mut brake = MoveBackoff::new(ExternalState::default(), now);
         brake.pause(now, "u");
         assert!(brake.left(0, || 0, now).is_some());
         assert_eq!(brake.left(0, || 1, now), None);
-        assert!(!brake.is_due(0, || 1, now));
-        assert_eq!(brake.moved(now, "u"), None);
+        assert!(!brake.exceeds_limit(0, || 1, now));
+        assert_eq!(brake.record_move(now, "u"), None);
     }
 
     #[test]
     fn moves_that_are_minutes_apart_are_not_counted_together() {
-        let mut brake = Brake::new(Outside::default(), Duration::ZERO);
+        let mut brake = MoveBackoff::new(ExternalState::default(), Duration::ZERO);
         for n in 0..100 {
-            assert!(!brake.is_due(0, || 0, SECOND * 6 * n), "{n}: ten in a minute");
-            brake.moved(SECOND * 6 * n, "u");
+            assert!(!brake.exceeds_limit(0, || 0, SECOND * 6 * n), "{n}: ten in a minute");
+            brake.record_move(SECOND * 6 * n, "u");
         }
     }
 }

@@ -15,14 +15,14 @@ use serde_json::Value;
 use super::Table;
 
 /// Fields of every status by which steps are chosen; those of the kind are [`Table::steered_by`].
-const STEERING: [&str; 7] =
+const COMMON_DECISION_FIELDS: [&str; 7] =
     ["phase", "observedGeneration", "conditions", "specDigest", "renderVersion", "inputs", "failure"];
 
 /// What the CRD of a kind drops: by field of the status, the paths within it, as the last write that held it showed.
 #[derive(Debug, Default)]
-pub(super) struct Dropped(Mutex<BTreeMap<String, BTreeSet<String>>>);
+pub(super) struct DroppedFields(Mutex<BTreeMap<String, BTreeSet<String>>>);
 
-impl Dropped {
+impl DroppedFields {
     /// Learns from a write: the paths that are not as they were sent. `before` is the status that was changed.
     pub(super) fn learn<K: PhasedObject>(&self, before: &Value, sent: &Value, stored: &Value) -> BTreeSet<String> {
         let mut lost = BTreeSet::new();
@@ -51,8 +51,8 @@ impl Dropped {
     }
 
     /// Whether steps are chosen by what it drops.
-    pub(super) fn steers<P>(&self, table: &Table<P>) -> bool {
-        self.lock().values().any(|paths| steers(paths, table))
+    pub(super) fn affects_decisions<P>(&self, table: &Table<P>) -> bool {
+        self.lock().values().any(|paths| affect_decisions(paths, table))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, BTreeSet<String>>> {
@@ -61,9 +61,11 @@ impl Dropped {
 }
 
 /// Whether steps are chosen by one of these.
-pub(super) fn steers<P>(paths: &BTreeSet<String>, table: &Table<P>) -> bool {
+pub(super) fn affect_decisions<P>(paths: &BTreeSet<String>, table: &Table<P>) -> bool {
     let field = |path: &str| path.split(['.', '[']).next().unwrap_or_default().to_owned();
-    paths.iter().any(|path| STEERING.contains(&field(path).as_str()) || table.steered_by.contains(&path.as_str()))
+    paths.iter().any(|path| {
+        COMMON_DECISION_FIELDS.contains(&field(path).as_str()) || table.decision_paths.contains(&path.as_str())
+    })
 }
 
 /// Names what the CRD of a kind drops.
@@ -103,18 +105,18 @@ mod tests {
     use super::*;
     use crate::toy::{Lamp, TABLE};
 
-    fn learned(dropped: &Dropped, before: Value, sent: Value, stored: Value) -> Vec<String> {
+    fn learned(dropped: &DroppedFields, before: Value, sent: Value, stored: Value) -> Vec<String> {
         dropped.learn::<Lamp>(&before, &sent, &stored).into_iter().collect()
     }
 
     #[test]
     fn a_dropped_field_is_named_until_a_write_of_it_holds() {
-        let dropped = Dropped::default();
+        let dropped = DroppedFields::default();
         let sent = json!({"phase": "Pending", "renderVersion": 3, "children": [{"uid": "u", "replicas": 1}]});
         assert_eq!(learned(&dropped, json!({}), sent.clone(), sent.clone()), Vec::<String>::new());
         let stored = json!({"phase": "Pending", "children": [{"uid": "u"}]});
         assert_eq!(learned(&dropped, json!({}), sent.clone(), stored), ["children[].replicas", "renderVersion"]);
-        assert!(dropped.steers(&TABLE));
+        assert!(dropped.affects_decisions(&TABLE));
         let said = dropped.sentence::<Lamp>().unwrap_or_default();
         let start =
             "the CRD lamps.example.com drops status.children[].replicas, status.renderVersion: upgrade the CRDs";
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn only_what_was_written_is_compared() {
-        let dropped = Dropped::default();
+        let dropped = DroppedFields::default();
         let before = json!({"phase": "Running", "desiredReplicas": 1});
         let sent = json!({"phase": "Failed", "desiredReplicas": 1});
         assert_eq!(
@@ -136,7 +138,7 @@ mod tests {
 
     #[test]
     fn steps_are_chosen_by_the_content_hash_and_not_by_the_endpoint_or_a_childs_replicas() {
-        let steers = |path: &str| steers(&BTreeSet::from([path.to_owned()]), &TABLE);
+        let steers = |path: &str| affect_decisions(&BTreeSet::from([path.to_owned()]), &TABLE);
         assert!(
             ["phase", "failure.attempts", "conditions[].reason", "contentHash", "children"].into_iter().all(steers)
         );

@@ -52,7 +52,7 @@ async fn a_second_outage_has_five_minutes_of_its_own() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_its_end_and_a_stop_are_told_once_each() {
     let told = |operator: &Operator| -> Vec<(bool, String)> {
-        let events = operator.trace.take().into_iter().filter_map(|step| step.announce);
+        let events = operator.trace.take().into_iter().filter_map(|step| step.event);
         events.map(|event| (event.warning, event.reason)).collect()
     };
     let (sim, mut operator) = created(Health::Bad(None), 11 * MINUTE).await;

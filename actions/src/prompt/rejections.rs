@@ -13,19 +13,19 @@ use dotprompt::{OutputFormat, Prompt};
 use sha2::{Digest, Sha256};
 
 /// Most verdicts that are kept; beyond it any is forgotten for a new one.
-const KEPT: usize = 1024;
+const CAPACITY: usize = 1024;
 /// Most that is read at a time, of a flow or of all flows of a set, as [`Prompt::cost`] counts: a quarter of a second. A MiB of two thousand tags takes two seconds, which
 /// the runner has and the operator has not, so what goes beyond is left to the runner.
-const AFFORDED: u64 = 256 << 20;
+const COST_BUDGET: u64 = 256 << 20;
 /// Most bytes of a sentence: it quotes names out of the texts.
-const LONGEST: usize = 4 * 1024;
+const MAX_SENTENCE: usize = 4 * 1024;
 
 /// Why the runner refuses the prompts of a flow, names and texts: of each that is wrong its first problem, with the line.
-pub fn refused(prompts: &[(String, String)]) -> Option<String> {
-    refused_within(prompts, AFFORDED)
+pub fn rejection(prompts: &[(String, String)]) -> Option<String> {
+    rejection_within(prompts, COST_BUDGET)
 }
 
-fn refused_within(prompts: &[(String, String)], afforded: u64) -> Option<String> {
+fn rejection_within(prompts: &[(String, String)], afforded: u64) -> Option<String> {
     let all: BTreeMap<&str, &str> = prompts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     let mut cost = 0;
     let read = all.keys().take_while(|name| {
@@ -33,44 +33,44 @@ fn refused_within(prompts: &[(String, String)], afforded: u64) -> Option<String>
         cost <= afforded
     });
     let problems = read.filter_map(|name| {
-        let problem = judge(name, &all).err()?;
+        let problem = check_prompt(name, &all).err()?;
         Some(format!("prompt {name:?}{problem}"))
     });
     let mut sentence = problems.collect::<Vec<_>>().join("; ");
-    if sentence.len() > LONGEST {
-        sentence.truncate(sentence.floor_char_boundary(LONGEST));
+    if sentence.len() > MAX_SENTENCE {
+        sentence.truncate(sentence.floor_char_boundary(MAX_SENTENCE));
         sentence.push('…');
     }
     (!sentence.is_empty()).then_some(sentence)
 }
 
 /// Judges one of the prompts; an error is what follows its name.
-fn judge(name: &str, all: &BTreeMap<&str, &str>) -> Result<(), String> {
+fn check_prompt(name: &str, all: &BTreeMap<&str, &str>) -> Result<(), String> {
     let prompt = Prompt::parse_among(name, all).map_err(|error| match error.line {
         Some(_) => format!(", {error}"),
         None => format!(": {error}"),
     })?;
     let meta = prompt.metadata();
     let output = meta.output_schema.as_ref().filter(|_| meta.output_format == OutputFormat::Json);
-    let bounded = output.map_or(Ok(()), |schema| json_schema::judge(schema).map(drop));
+    let bounded = output.map_or(Ok(()), |schema| json_schema::evaluate_cost(schema).map(drop));
     bounded.map_err(|problem| format!(": the output schema is wrong: {problem}"))
 }
 
 /// Verdicts by the digest of the texts. A restart begins anew.
 #[derive(Default)]
-pub struct Verdicts(Mutex<HashMap<[u8; 32], Option<Arc<str>>>>);
+pub struct PromptRejections(Mutex<HashMap<[u8; 32], Option<Arc<str>>>>);
 
-impl Verdicts {
+impl PromptRejections {
     /// As [`refused`], which is asked once for the same texts, for one of so many flows that are judged together.
-    pub(crate) fn refused(&self, prompts: &[(String, String)], flows: usize) -> Option<Arc<str>> {
-        let afforded = AFFORDED / u64::try_from(flows.max(1)).unwrap_or(u64::MAX);
+    pub(crate) fn rejection(&self, prompts: &[(String, String)], flows: usize) -> Option<Arc<str>> {
+        let afforded = COST_BUDGET / u64::try_from(flows.max(1)).unwrap_or(u64::MAX);
         let digest = digest(prompts, afforded);
         if let Some(known) = self.lock().get(&digest) {
             return known.clone();
         }
-        let verdict: Option<Arc<str>> = refused_within(prompts, afforded).map(Arc::from);
+        let verdict: Option<Arc<str>> = rejection_within(prompts, afforded).map(Arc::from);
         let mut known = self.lock();
-        if known.len() >= KEPT
+        if known.len() >= CAPACITY
             && let Some(any) = known.keys().next().copied()
         {
             known.remove(&any);
@@ -84,7 +84,7 @@ impl Verdicts {
     }
 }
 
-impl fmt::Debug for Verdicts {
+impl fmt::Debug for PromptRejections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verdicts").field("kept", &self.lock().len()).finish()
     }
@@ -111,34 +111,34 @@ mod tests {
     #[test]
     fn each_prompt_that_is_refused_is_named_with_its_line() {
         let found =
-            refused(&prompts(&[("b", "{{> a}}\n{{upper x}}"), ("a", "fine"), ("c", "---\nmaxTurns: 0\n---\n")]));
+            rejection(&prompts(&[("b", "{{> a}}\n{{upper x}}"), ("a", "fine"), ("c", "---\nmaxTurns: 0\n---\n")]));
         let found = found.unwrap();
         assert!(found.starts_with("prompt \"b\", line 2: there is no helper `upper`"), "{found}");
         assert!(found.ends_with("; prompt \"c\", line 2: `maxTurns` must be a whole number from 1 on"), "{found}");
-        assert_eq!(refused(&prompts(&[("b", "{{> a}}"), ("a", "fine")])), None);
-        let long = refused(&prompts(&[("a", &format!("{{{{{} x}}}}", "é".repeat(100_000)))])).unwrap();
-        assert!(long.len() <= LONGEST + 4 && long.ends_with('…'), "{}", long.len());
+        assert_eq!(rejection(&prompts(&[("b", "{{> a}}"), ("a", "fine")])), None);
+        let long = rejection(&prompts(&[("a", &format!("{{{{{} x}}}}", "é".repeat(100_000)))])).unwrap();
+        assert!(long.len() <= MAX_SENTENCE + 4 && long.ends_with('…'), "{}", long.len());
     }
 
     #[test]
     fn what_takes_too_long_to_read_is_left_to_the_runner() {
         let long = format!("{}{{{{upper x}}}}", " ".repeat(500)).repeat(1_900);
-        assert_eq!(refused(&prompts(&[("long", &long)])), None);
+        assert_eq!(rejection(&prompts(&[("long", &long)])), None);
         let (first, other) = (("a", "{{upper x}}"), ("long", long.as_str()));
-        assert!(refused(&prompts(&[first, other])).unwrap().starts_with("prompt \"a\", line 1"));
+        assert!(rejection(&prompts(&[first, other])).unwrap().starts_with("prompt \"a\", line 1"));
     }
 
     #[test]
     fn a_verdict_is_kept_for_the_same_texts_alone() {
-        let verdicts = Verdicts::default();
+        let verdicts = PromptRejections::default();
         let (bad, good) = (prompts(&[("a", "{{upper x}}")]), prompts(&[("a", "hi")]));
-        assert_eq!((verdicts.refused(&bad, 1).is_some(), verdicts.refused(&good, 1)), (true, None));
+        assert_eq!((verdicts.rejection(&bad, 1).is_some(), verdicts.rejection(&good, 1)), (true, None));
         assert_eq!(format!("{verdicts:?}"), "Verdicts { kept: 2 }");
-        assert_eq!(verdicts.refused(&bad, 1), verdicts.refused(&bad, 1));
-        for n in 0..KEPT {
-            verdicts.refused(&prompts(&[("a", &n.to_string())]), 1);
+        assert_eq!(verdicts.rejection(&bad, 1), verdicts.rejection(&bad, 1));
+        for n in 0..CAPACITY {
+            verdicts.rejection(&prompts(&[("a", &n.to_string())]), 1);
         }
-        assert!(verdicts.lock().len() <= KEPT);
+        assert!(verdicts.lock().len() <= CAPACITY);
         assert_ne!(digest(&prompts(&[("a", "bc")]), 1), digest(&prompts(&[("ab", "c")]), 1));
     }
 }

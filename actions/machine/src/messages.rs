@@ -1,18 +1,18 @@
 //! The API server's refusals in words, of a length that `kubectl get` can show.
 
 /// The longest sentence, in characters.
-const MOST: usize = 300;
+const MAX_CHARS: usize = 300;
 /// The longest value within it.
-const VALUE: usize = 60;
+const MAX_VALUE_CHARS: usize = 60;
 
 /// A refusal as a sentence: the rule in words, without the regular expression behind it, long values cut, and the whole no
 /// longer than 300 characters.
-pub fn in_words(message: &str) -> String {
+pub fn readable_message(message: &str) -> String {
     let message = without_expressions(message);
     let message = without_wrapping(&message);
     let message = with_short_values(&message);
     let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    cut(&message, MOST)
+    truncate(&message, MAX_CHARS)
 }
 
 /// Takes out what stands between the operation and the reason of an admission policy, which comes last: the object named once
@@ -67,7 +67,7 @@ fn with_short_values(message: &str) -> String {
         let begin = at + VALUE_IS.len();
         let end = end_of_quoted(&rest[begin..]).map_or(rest.len(), |end| begin + end);
         text += &rest[..begin];
-        text += &cut(&rest[begin..end], VALUE);
+        text += &truncate(&rest[begin..end], MAX_VALUE_CHARS);
         rest = &rest[end..];
     }
     text + rest
@@ -83,7 +83,7 @@ fn end_of_quoted(text: &str) -> Option<usize> {
     })
 }
 
-fn cut(text: &str, most: usize) -> String {
+fn truncate(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),
         Some(_) => text.chars().take(most - 1).chain(['…']).collect(),
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_rule_stands_in_words_without_its_expression() {
-        let said = in_words(
+        let said = readable_message(
             "apply Deployment ns/t: Deployment.apps \"t\" is invalid: spec.template.spec.serviceAccountName: Invalid value: \
              \"{{x}}\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
              start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
@@ -109,11 +109,11 @@ mod tests {
              start and end with an alphanumeric character (e.g. 'example.com') (422)"
         );
         assert_eq!(
-            in_words("a valid label must be short (regex used for validation is '(([A-Z])?)+') and more"),
+            readable_message("a valid label must be short (regex used for validation is '(([A-Z])?)+') and more"),
             "a valid label must be short and more"
         );
         assert_eq!(
-            in_words("spec.name: Invalid value: \"X\": spec.name in body should match '^[a-z0-9']*$' (422)"),
+            readable_message("spec.name: Invalid value: \"X\": spec.name in body should match '^[a-z0-9']*$' (422)"),
             "spec.name: Invalid value: \"X\": spec.name in body has another form than its field allows (422)"
         );
     }
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn the_reason_of_a_policy_is_not_lost_behind_names() {
         let name = "n".repeat(60);
-        let said = in_words(&format!(
+        let said = readable_message(&format!(
             "apply Deployment {name}/new: deployments.apps \"new\" is forbidden: ValidatingAdmissionPolicy '{name}' with \
              binding '{name}' denied request: no Deployments today (422)"
         ));
@@ -130,9 +130,9 @@ mod tests {
         );
         assert_eq!(said, expected);
         let quota = "apply Deployment ns/a: deployments.apps \"a\" is forbidden: exceeded quota: limit (403)";
-        assert_eq!(in_words(quota), "apply Deployment ns/a: exceeded quota: limit (403)");
+        assert_eq!(readable_message(quota), "apply Deployment ns/a: exceeded quota: limit (403)");
         assert_eq!(
-            in_words("pods \"a\" is forbidden: x"),
+            readable_message("pods \"a\" is forbidden: x"),
             "pods \"a\" is forbidden: x",
             "there is no other name of it"
         );
@@ -142,9 +142,9 @@ mod tests {
     fn long_values_are_cut_and_so_is_the_whole() {
         let long =
             format!("Invalid value: \"{}\\\"{}\": must be no more than 63 characters", "x".repeat(500), "y".repeat(9));
-        let said = in_words(&long);
+        let said = readable_message(&long);
         assert!(said.ends_with("…\": must be no more than 63 characters") && said.chars().count() < 150, "{said}");
-        assert_eq!(in_words(&"é ".repeat(1000)).chars().count(), 300);
-        assert_eq!(in_words("short"), "short");
+        assert_eq!(readable_message(&"é ".repeat(1000)).chars().count(), 300);
+        assert_eq!(readable_message("short"), "short");
     }
 }

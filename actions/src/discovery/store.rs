@@ -1,0 +1,21 @@
+//! Puts what a server told into its object: the status, the ConfigMap of the definitions, the Tools.
+
+use machine::ActionError;
+use meta::update_condition;
+
+use super::{Discovered, persist::persist, publish::publish, server::ToolServer};
+use crate::kind::Context;
+
+/// Puts what the server told into the status of `next`, and makes Tools of it; whether that could be done. `false`: where the
+/// definitions are kept is being deleted, which is waited for.
+///
+/// # Errors
+/// `Terminal` when the name of the ConfigMap is taken; whatever the API server answered.
+pub async fn store_tools<K: ToolServer>(cx: &Context, next: &mut K, found: &Discovered) -> Result<bool, ActionError> {
+    let before = next.tools_status().cloned().unwrap_or_default();
+    let Some((server, said)) = persist(cx, next, &before, found).await? else { return Ok(false) };
+    *next.tools_status_mut() = server;
+    update_condition(&mut next.common_mut().conditions, said);
+    publish(cx, next, &found.catalog, before.tools_digest.as_ref()).await?;
+    Ok(true)
+}
